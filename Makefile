@@ -1,0 +1,60 @@
+# Everything runs from a fresh clone with Python >= 3.11 and make: the first target builds .venv.
+PYTHON ?= python3
+BENCH  ?= nist mgh core
+PYTEST_ARGS ?=
+
+BIN  := .venv/bin
+PIP  := $(BIN)/python -m pip install -qq --disable-pip-version-check
+DEV  := .venv/.installed-dev
+DOCS := .venv/.installed-docs
+
+.PHONY: help demo test test-all bench docs lint clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo | test | test-all | bench | docs | lint | clean     (PYTHON=$(PYTHON))"
+
+demo: $(DEV)
+	$(BIN)/shardfit demo --out demo-out
+
+test: $(DEV)
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-all: $(DEV)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# one process per suite, so that peak memory belongs to the suite
+bench: $(DEV)
+	@set -e; for suite in $(BENCH); do $(BIN)/python -m benchmarks $$suite; done
+
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "site/index.html is ready"
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --pythonpath $(BIN)/python
+
+clean:
+	rm -rf .venv site demo-out build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "shardfit needs Python 3.11 or newer; '$(PYTHON)' is not. Try: make PYTHON=/path/to/python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot create virtual environments: ensurepip or venv is missing."; \
+	  echo "On Debian or Ubuntu: apt install python3-venv. Or choose another Python: make PYTHON=/path/to/python3"; exit 1; }
+	@echo "creating .venv"
+	@$(PYTHON) -m venv .venv
+
+$(DEV): pyproject.toml | .venv/bin/python
+	@echo "installing shardfit and its development tools into .venv (a few minutes the first time)"
+	@$(PIP) -e '.[all,dev]'
+	@touch $@
+
+$(DOCS): pyproject.toml | .venv/bin/python
+	@echo "installing the documentation tools into .venv"
+	@$(PIP) -e '.[docs]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""Problem sets shared by the benchmarks and the tests."""

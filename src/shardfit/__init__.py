@@ -1,0 +1,61 @@
+"""Fit differentiable models to more data than one device holds.
+
+One objective runs unchanged on one CPU core, on N devices and on N processes; every solver works on it.
+"""
+
+from shardfit.core.certificate import Certificate
+from shardfit.core.errors import CheckpointError, NonFiniteError, ParityError
+from shardfit.core.mesh import mesh
+from shardfit.core.objective import Objective
+from shardfit.core.params import Identity, Interval, Log, Simplex, Softplus
+from shardfit.core.problem import Problem
+from shardfit.core.reduce import Gram
+from shardfit.core.result import Result
+from shardfit.core.status import Status
+from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term, total
+from shardfit.fit import fit, least_squares
+from shardfit.io.results import load_result, save_result
+from shardfit.io.run_dir import RunDir
+from shardfit.solve.custom import Custom
+from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
+from shardfit.solve.lbfgsb import LBFGSB
+from shardfit.solve.lm import LM
+from shardfit.solve.monitor import Snapshot
+from shardfit.solve.optax_loop import OptaxLoop
+from shardfit.solve.optimistix_adapter import Optimistix
+
+__all__ = [
+    "LBFGS",
+    "LBFGSB",
+    "LM",
+    "BacktrackingLBFGS",
+    "Certificate",
+    "CheckpointError",
+    "Custom",
+    "Gram",
+    "Identity",
+    "Interval",
+    "Log",
+    "NonFiniteError",
+    "Objective",
+    "OptaxLoop",
+    "Optimistix",
+    "ParityError",
+    "Problem",
+    "Result",
+    "RunDir",
+    "Simplex",
+    "Snapshot",
+    "Softplus",
+    "Status",
+    "fit",
+    "least_squares",
+    "load_result",
+    "mesh",
+    "penalty",
+    "residual_penalty",
+    "residual_term",
+    "save_result",
+    "statistic_term",
+    "total",
+]

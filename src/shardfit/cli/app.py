@@ -1,0 +1,49 @@
+"""Entry of the command line: parse, run one command, turn errors into one clear message."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+
+from shardfit.cli.registry import COMMANDS, Parser, UsageError, add_commands, parse
+from shardfit.cli.versions import own_version
+
+# what the library raises on purpose; anything else is a defect and shows where it happened
+EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError)
+USAGE, FAILURE, STOPPED = 2, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0 done, 1 a check failed, 2 an error, 130 interrupted."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        parser = Parser(prog="shardfit", description="Fit differentiable models to more data than one device holds.")
+        parser.add_argument("--version", action="version", version=f"shardfit {own_version()}")
+        add_commands(parser, COMMANDS, argv)
+        args = parse(parser, argv)
+        if args.run is None:
+            args.parser.print_help()
+            return 0
+        return args.run(args)
+    except SystemExit as end:  # argparse leaves this way after --help and --version
+        return int(end.code or 0)
+    except UsageError as error:
+        _say(f"shardfit: {error}\nTry `shardfit --help`.")
+        return USAGE
+    except KeyboardInterrupt:
+        _say("shardfit: interrupted.")
+        return STOPPED
+    except EXPECTED as error:
+        if "--debug" in argv:
+            traceback.print_exc()
+        else:
+            _say(f"shardfit: {_text(error)}\n(--debug shows where)")
+        return FAILURE
+
+
+def _text(error: BaseException) -> str:
+    lines = [str(error) or type(error).__name__, *getattr(error, "__notes__", ())]
+    return "\n".join(lines)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

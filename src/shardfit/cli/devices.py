@@ -1,0 +1,29 @@
+"""`shardfit devices`: what JAX sees."""
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+
+from shardfit.cli.versions import versions
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """This command has no options of its own."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print versions and devices."""
+    import jax
+
+    for name, text in versions().items():
+        print(f"{name:<12} {text}")
+    print(f"{'processes':<12} {jax.process_count()}")
+    kinds = Counter((device.platform, device.device_kind) for device in jax.devices())
+    for (platform, kind), count in kinds.items():
+        print(f"{'devices':<12} {count} × {platform}" + (f" ({kind})" if kind != platform else ""))
+    memory = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    if memory:
+        print(f"{'memory':<12} {memory / 2**30:.1f} GiB per device")
+    if all(platform == "cpu" for platform, _ in kinds):
+        print("More CPU devices: XLA_FLAGS=--xla_force_host_platform_device_count=N before the program starts.")
+    return 0

@@ -1,0 +1,24 @@
+"""Devices of this process: the command line owns it and may ask JAX for virtual CPU devices before the first array."""
+
+
+def request_devices(count: int | None, default: int = 1) -> int:
+    """Ask for `count` CPU devices, None meaning `default` or as many as there are; return how many to use.
+
+    GPUs and TPUs are taken as they come. Must run before JAX makes its first array.
+    """
+    import jax
+
+    if count is not None and count < 1:
+        raise ValueError(f"--devices {count}: at least 1 device is needed.")
+    wanted = default if count is None else count
+    try:
+        jax.config.update("jax_num_cpu_devices", wanted)
+    except RuntimeError:
+        pass  # JAX has started already: what is there is counted below
+    seen = len(jax.devices())
+    if count is not None and seen < count:
+        raise ValueError(
+            f"--devices {count}: JAX sees {seen} ({jax.devices()[0].platform}). Ask for fewer, or set "
+            "JAX_PLATFORMS=cpu to use virtual CPU devices."
+        )
+    return min(wanted, seen)

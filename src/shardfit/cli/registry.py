@@ -1,0 +1,79 @@
+"""Commands by name. A module is imported only when its command is asked for, so `shardfit --help` stays quick.
+
+A command module has `add_arguments(parser, argv)` and `run(args) -> int`. A command with commands of its own (a science)
+calls `add_commands(parser, COMMANDS, argv)` in its add_arguments and needs no run.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import NoReturn
+
+from shardfit.core.errors import suggestion
+
+
+@dataclass(frozen=True)
+class Command:
+    """A name, the line shown in help, and the module that does it."""
+
+    name: str
+    help: str
+    module: str
+
+
+COMMANDS = (
+    Command("demo", "fit a built-in problem end to end and write its report", "shardfit.cli.demo"),
+    Command("report", "rebuild report.html of a run directory", "shardfit.cli.report"),
+    Command("show", "print the result of a run directory", "shardfit.cli.show"),
+    Command("devices", "print what JAX sees, and versions", "shardfit.cli.devices"),
+)
+
+
+class UsageError(Exception):
+    """The command line was not understood."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises instead of leaving the process, and suggests the nearest option."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, allow_abbrev=False, **options)
+        self.add_argument(
+            "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise with the usage line."""
+        raise UsageError(f"{message}\n{self.format_usage().strip()}")
+
+    def options(self) -> list[str]:
+        """Return the long options of this parser."""
+        return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+
+
+def add_commands(parser: Parser, commands: Sequence[Command], argv: Sequence[str]) -> None:
+    """Give a parser sub-commands; of these only the one named in argv is imported and filled."""
+    chosen = next((word for word in argv if not word.startswith("-")), None)
+    names = [command.name for command in commands]
+    if chosen is not None and chosen not in names:
+        raise UsageError(f"unknown command {chosen!r}.{suggestion(chosen, names)}")
+    group = parser.add_subparsers(title="commands", metavar="COMMAND")
+    parser.set_defaults(parser=parser, run=None)
+    for command in commands:
+        inner = group.add_parser(command.name, help=command.help, description=command.help)
+        if command.name == chosen:
+            module = import_module(command.module)
+            inner.set_defaults(parser=inner, run=getattr(module, "run", None))
+            module.add_arguments(inner, argv[argv.index(chosen) + 1 :])
+
+
+def parse(parser: Parser, argv: Sequence[str]) -> argparse.Namespace:
+    """Parse argv; an unknown option is answered with the nearest known one."""
+    args, odd = parser.parse_known_args(argv)
+    if odd:
+        option = odd[0].partition("=")[0]
+        if option.startswith("-"):
+            args.parser.error(f"unknown option {option!r}.{suggestion(option, args.parser.options())}")
+        args.parser.error(f"too many arguments: {' '.join(odd)!r}. Put names with blanks into quotes.")
+    return args

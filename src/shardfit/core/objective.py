@@ -1,0 +1,306 @@
+"""Objective: a weighted sum of terms that runs unchanged on any mesh.
+
+A frozen pytree: data, arguments and weights are leaves, functions, names and the mesh are static. Pass it to jit as an
+argument; new data of equal shape does not retrace.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jax.tree_util import register_dataclass
+
+from shardfit.core import reduce
+from shardfit.core.errors import suggestion
+from shardfit.core.mesh import ROWS, n_shards
+from shardfit.core.precision import scope
+from shardfit.core.reduce import Gram
+from shardfit.core.rows import compact, place_rows, take
+from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
+
+
+@register_dataclass
+@dataclass(frozen=True, init=False)
+class Objective:
+    """A weighted sum of named terms.
+
+    Example: `Objective({"data": residual_term(fn, rows), "smooth": penalty(roughness, weight=0.1)})`.
+    """
+
+    terms: tuple[Term, ...]
+    names: tuple[str, ...] = static()
+    mesh: Mesh | None = static()
+
+    def __init__(self, terms: Any, names: tuple[str, ...] | None = None, mesh: Mesh | None = None):
+        if names is None:
+            if not isinstance(terms, Mapping) or not terms:
+                raise TypeError('Objective takes a dict of named terms: Objective({"data": residual_term(...)}).')
+            names, terms = tuple(terms), tuple(terms.values())
+            for name, term in zip(names, terms, strict=True):
+                if not isinstance(name, str) or "." in name:
+                    raise ValueError(f"term name {name!r}: use text without a dot, which joins term and part names.")
+                if not isinstance(term, Term):
+                    raise TypeError(
+                        f"Objective: {name!r} is {type(term).__name__}, not a term. Make it with residual_term, "
+                        "statistic_term, penalty or residual_penalty."
+                    )
+        object.__setattr__(self, "terms", terms)
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "mesh", mesh)
+
+    # ---- values -------------------------------------------------------------------------------------------------
+
+    def value(self, params: Any, key: Any = None) -> jax.Array:
+        """Return the value; jit, grad, vmap and Hessian-vector products of it are right on every mesh."""
+        with scope(self, params):
+            return _value(self, params, key)
+
+    def value_and_grad(self, params: Any, key: Any = None) -> tuple[jax.Array, Any]:
+        """Return value and gradient at one forward and one backward pass."""
+        with scope(self, params):
+            return _value_grad_parts(self, params, key)[:2]
+
+    def value_grad_parts(self, params: Any, key: Any = None) -> tuple[jax.Array, Any, dict]:
+        """Return value, gradient and the unweighted parts at the same cost as value_and_grad."""
+        with scope(self, params):
+            return _value_grad_parts(self, params, key)
+
+    def parts(self, params: Any, key: Any = None) -> dict[str, jax.Array]:
+        """Return each term's loss before its weight, by name ('term' or 'term.product')."""
+        with scope(self, params):
+            return _parts(self, params, key)
+
+    def totals(self, params: Any, key: Any = None) -> dict[str, Any]:
+        """Return the summed statistics of each row term."""
+        with scope(self, params):
+            return _totals(self, params, key)
+
+    def residuals(self, params: Any, key: Any = None) -> jax.Array:
+        """Return all residuals as one real vector r with value = ½Σr²; padded rows give zeros."""
+        self.require_least_squares("residuals")
+        with scope(self, params):
+            return _residuals(self, params, key)
+
+    def gram(self, params: Any, key: Any = None) -> Gram:
+        """Return value, Jᵀr and JᵀJ over the flattened parameters, streamed over rows."""
+        self.require_least_squares("gram")
+        with scope(self, params):
+            return _gram(self, params, key)
+
+    def hvp(self, params: Any, tangent: Any, key: Any = None) -> Any:
+        """Return the Hessian times tangent, a pytree like params."""
+        with scope(self, params):
+            return _hvp(self, params, tangent, key)
+
+    # ---- changed copies -----------------------------------------------------------------------------------------
+
+    def with_weights(self, **weights: Any) -> "Objective":
+        """Return a copy with other weights: `with_weights(tv=0.1, data={"cphase": 2.0})`."""
+        return self._change(weights, with_weight)
+
+    def with_args(self, **args: tuple) -> "Objective":
+        """Return a copy with other args: `with_args(entropy=(prior_image,))`."""
+        return self._change(args, lambda term, new: replace(term, args=tuple(new)))
+
+    def with_rows(self, **rows: Any) -> "Objective":
+        """Return a copy with other rows, of the same layout as the present ones (same shapes: no retrace)."""
+
+        def change(term, new):
+            if not isinstance(term, RowTerm):
+                raise TypeError("with_rows: this term has no rows.")
+            old_shapes, new_shapes = (jax.tree.map(jnp.shape, t) for t in (term.rows, new))
+            if old_shapes != new_shapes:
+                raise ValueError(f"with_rows: shapes {new_shapes} differ from {old_shapes}. Make a new term instead.")
+            return replace(term, rows=new)
+
+        return self._change(rows, change)
+
+    def freeze(self, key: Any) -> "Objective":
+        """Return a copy in which every stochastic term uses one fixed realisation."""
+
+        def fixed(i, term):
+            stochastic = isinstance(term, RowTerm) and term.stochastic
+            return replace(term, key=reduce.term_key(term, key, i)) if stochastic else term
+
+        return replace_terms(self, [fixed(i, term) for i, term in enumerate(self.terms)])
+
+    def only(self, *names: str) -> "Objective":
+        """Return the objective of the named terms."""
+        for name in names:
+            self._require_name(name)
+        kept = [(n, t) for n, t in zip(self.names, self.terms, strict=True) if n in names]
+        return Objective(tuple(t for _, t in kept), tuple(n for n, _ in kept), self.mesh)
+
+    def take(self, select: Callable[[int, int], np.ndarray]) -> "Objective":
+        """Return a host-side mini-batch: select(term position, n_rows) gives the row numbers kept in each row term.
+
+        Totals are scaled by n_rows / n_selected, so that they estimate those of all rows.
+        """
+
+        def chosen(i, term):
+            if not isinstance(term, RowTerm):
+                return term
+            n = term.n_rows
+            index = np.sort(np.asarray(select(i, n)))
+            if not len(index):
+                raise ValueError(f"take: no rows chosen for term {self.names[i]!r}. Choose at least one of its {n}.")
+            counts = np.array([len(index)], np.int32)
+            scale = term.scale * (n / len(index))  # a batch of a batch still stands for all rows
+            return replace(term, rows=take(compact(term.rows, term.counts), index), counts=counts, scale=scale)
+
+        terms = tuple(chosen(i, t) for i, t in enumerate(self.terms))
+        return Objective(terms, self.names, None)
+
+    # ---- layout -------------------------------------------------------------------------------------------------
+
+    def place(self, mesh: Mesh | None = None) -> "Objective":
+        """Put the rows onto a mesh (None: the default device); the value stays the same."""
+        if mesh is not None and ROWS not in mesh.axis_names:
+            raise ValueError(f"this mesh has axes {mesh.axis_names}, but no axis 'rows'. Make it with shardfit.mesh().")
+        with scope(self):
+            everywhere = None if mesh is None else NamedSharding(mesh, P())
+
+            def put(term):
+                if isinstance(term, RowTerm) and mesh is not None:
+                    rows, counts = place_rows(term.rows, term.counts, mesh)
+                elif isinstance(term, RowTerm):
+                    rows = jax.tree.map(jnp.asarray, compact(term.rows, term.counts))
+                    counts = jnp.array([term.n_rows], jnp.int32)
+                bare = replace(term, rows=None, counts=None) if isinstance(term, RowTerm) else term
+                bare = jax.tree.map(lambda leaf: jax.device_put(leaf, everywhere), bare)
+                return replace(bare, rows=rows, counts=counts) if isinstance(term, RowTerm) else bare
+
+            return Objective(tuple(put(t) for t in self.terms), self.names, mesh)
+
+    def map_shards(self, fn: Callable[["Objective", jax.Array], Any]) -> Any:
+        """Return fn(shard's own objective, shard index) for every shard, stacked: the sum over shards is not taken.
+
+        Penalties (the prior) are divided by the number of shards, so that the shards' objectives add up to this one.
+        """
+        self.require_sums("map_shards")
+        shards = n_shards(self.mesh)
+        for name, term in zip(self.names, self.terms, strict=True):
+            if isinstance(term, RowTerm) and not isinstance(term.counts, jax.core.Tracer) and term.n_rows < shards:
+                raise ValueError(
+                    f"map_shards: term {name!r} has {term.n_rows} rows for {shards} shards, so a shard would be "
+                    "empty. Use a mesh with fewer rows."
+                )
+
+        def one(terms, index):
+            terms = tuple(
+                replace(t, weight=jax.tree.map(lambda w: w / shards, t.weight)) if isinstance(t, Penalty) else t
+                for t in terms
+            )
+            return fn(Objective(terms, self.names, None), index)
+
+        with scope(self):
+            return reduce.map_shards(self.mesh, self.terms, one)
+
+    # ---- what it can do -----------------------------------------------------------------------------------------
+
+    @property
+    def stochastic(self) -> tuple[str, ...]:
+        """Names of terms that need a random key."""
+        return tuple(n for n, t in self.items() if isinstance(t, RowTerm) and t.stochastic and t.key is None)
+
+    @property
+    def n_rows(self) -> dict[str, int]:
+        """Number of rows of each row term."""
+        return {n: t.n_rows for n, t in self.items() if isinstance(t, RowTerm)}
+
+    def items(self):
+        """Iterate over (name, term)."""
+        return zip(self.names, self.terms, strict=True)
+
+    def require_least_squares(self, what: str) -> None:
+        """Raise unless every term is made of residuals."""
+        wrong = [n for n, t in self.items() if not isinstance(t, ResidualTerm | ResidualPenalty)]
+        if wrong:
+            raise TypeError(
+                f"{what} needs residuals, but {', '.join(map(repr, wrong))} has none (a statistic term or penalty). "
+                "Use residual_term / residual_penalty, or a solver that works on values: 'lbfgsb', 'lbfgs', 'adam'."
+            )
+        for name, term in self.items():
+            for leaf in jax.tree.leaves(term.weight):
+                if not isinstance(leaf, jax.core.Tracer) and np.any(np.asarray(leaf) < 0):
+                    raise ValueError(f"{what}: term {name!r} has a negative weight, so its root is not real.")
+
+    def require_sums(self, what: str) -> None:
+        """Raise unless every data loss is a plain sum over rows."""
+        wrong = [n for n, t in self.items() if isinstance(t, RowTerm) and not t.linear]
+        if wrong:
+            raise TypeError(
+                f"{what} needs losses that are plain sums over rows, but {', '.join(map(repr, wrong))} applies a loss "
+                "to the totals. One posterior over all rows (objective.value) has no such limit."
+            )
+
+    def _change(self, changes: dict, change: Callable[[Term, Any], Term]) -> "Objective":
+        for name in changes:
+            self._require_name(name)
+        return replace_terms(self, [change(t, changes[n]) if n in changes else t for n, t in self.items()])
+
+    def _require_name(self, name: str) -> None:
+        if name not in self.names:
+            raise ValueError(f"no term {name!r} in this objective.{suggestion(name, self.names)}")
+
+
+def replace_terms(objective: Objective, terms: Any) -> Objective:
+    """Return the objective with other terms under the same names."""
+    return Objective(tuple(terms), objective.names, objective.mesh)
+
+
+def named_parts(names: tuple[str, ...], losses: tuple) -> dict[str, Any]:
+    """Flatten losses to one dict: 'term', or 'term.product' where a loss is a dict."""
+    parts = {}
+    for name, loss in zip(names, losses, strict=True):
+        parts.update({f"{name}.{k}": v for k, v in loss.items()} if isinstance(loss, dict) else {name: loss})
+    return parts
+
+
+@jax.jit
+def _value(objective, params, key):
+    return reduce.value(objective, params, key)
+
+
+@jax.jit
+def _value_grad_parts(objective, params, key):
+    value, gradient, losses = reduce.value_grad_losses(objective.mesh, objective.terms, params, key)
+    return value, gradient, named_parts(objective.names, losses)
+
+
+@jax.jit
+def _parts(objective, params, key):
+    losses = reduce.losses(objective.mesh, objective.terms, params, key)
+    return named_parts(objective.names, losses)
+
+
+@jax.jit
+def _totals(objective, params, key):
+    sums = reduce.totals(objective.mesh, objective.terms, params, key)
+    return {n: s for (n, t), s in zip(objective.items(), sums, strict=True) if isinstance(t, RowTerm)}
+
+
+@jax.jit
+def _residuals(objective, params, key):
+    return reduce.residuals(objective.mesh, objective.terms, params, key)
+
+
+@jax.jit
+def _gram(objective, params, key):
+    return reduce.gram(objective.mesh, objective.terms, params, key)
+
+
+@jax.jit
+def _hvp(objective, params, tangent, key):
+    gradient = partial(_gradient, objective, key)
+    return jax.jvp(gradient, (params,), (tangent,))[1]
+
+
+def _gradient(objective, key, params):
+    return reduce.value_grad_losses(objective.mesh, objective.terms, params, key)[1]

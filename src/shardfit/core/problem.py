@@ -1,0 +1,127 @@
+"""Problem: an objective with what a fit needs to know about its parameters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardfit.core.errors import suggestion
+from shardfit.core.objective import Objective
+from shardfit.core.params import Space, box, check_params, make_space, spread
+from shardfit.core.precision import PRECISIONS, cast, problem_scope
+from shardfit.core.rows import leading
+from shardfit.core.terms import RowTerm, weighted_sum
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Objective, start, and the parameters' bounds, transforms and units.
+
+    bounds, transforms and units follow the structure of x0; names left out are free, untransformed, without unit.
+    precision: 'float64' (default) or 'float32'; arithmetic runs in it while this problem is worked on, nowhere else.
+    decode: function from fitted parameters to physical quantities, shown beside them.
+
+    Example: `Problem(objective, {"a": 1.0, "tau": 0.3}, bounds={"tau": (0, None)}, units={"tau": "s"})`.
+    """
+
+    objective: Objective
+    x0: Any
+    bounds: Any = None
+    transforms: Any = None
+    units: Any = None
+    name: str = "problem"
+    decode: Callable[[Any], dict] | None = None
+    precision: str = "float64"
+    space: Space = field(init=False, repr=False)
+    box: tuple[np.ndarray, np.ndarray] | None = field(init=False, repr=False)
+
+    def __post_init__(self):
+        if not isinstance(self.objective, Objective):
+            raise TypeError(f"Problem needs an Objective, not {type(self.objective).__name__}.")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"unknown precision {self.precision!r}.{suggestion(self.precision, PRECISIONS)}")
+        x0 = cast(check_params(self.x0), self.precision)
+        with problem_scope(self.precision):
+            space = make_space(x0, self.transforms)
+            bounds = box(space, x0, self.bounds)
+            _check_start(space, x0)
+            objective = cast(self.objective, self.precision)
+            check_terms(objective, x0)
+        spread("units", self.units, x0)
+        for name, value in (("x0", x0), ("objective", objective), ("space", space), ("box", bounds)):
+            object.__setattr__(self, name, value)
+
+    def z0(self) -> np.ndarray:
+        """Return the start in solver coordinates, inside the box."""
+        with problem_scope(self.precision):
+            z0 = np.asarray(self.space.pack(self.x0))
+        return z0 if self.box is None else np.clip(z0, *self.box).astype(z0.dtype)
+
+    def unit_labels(self) -> list[str]:
+        """Return the unit of every parameter leaf, '' where none was given."""
+        return [unit or "" for unit in spread("units", self.units, self.x0)]
+
+    def replace(self, **changes: Any) -> "Problem":
+        """Return a copy with other fields."""
+        return replace(self, **changes)
+
+
+def _check_start(space, x0):
+    z0 = np.asarray(space.pack(x0))
+    if not np.isfinite(z0).all():
+        bad = space.coordinate_labels()[int(np.argmin(np.isfinite(z0)))]
+        raise ValueError(f"x0 of {bad} lies outside its transform's range. Start strictly inside.")
+
+
+def check_terms(objective: Objective, params: Any) -> None:
+    """Trace every term without running it, and raise if what it returns does not fit the rows."""
+    key = jax.random.key(0)
+    for name, term in objective.items():
+        try:
+            if isinstance(term, RowTerm):
+                n = leading(term.rows)
+                # the term is an argument: rows in a closure would be worked on for real
+                out = jax.eval_shape(lambda p, t: t.contributions(p, t.rows, key), params, term)
+                _check_contributions(name, out, n)
+                sums = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), out)
+                if term.linear and hasattr(term, "loss"):
+                    _check_scalars(name, sums, "the summed statistic", "pass a loss that returns one number")
+                losses = jax.eval_shape(
+                    lambda p, t: t.losses(t.statistics(p, t.rows, np.ones(leading(t.rows), bool), key), key),
+                    params,
+                    term,
+                )
+            else:
+                losses = jax.eval_shape(lambda p, t: t.losses(p), params, term)
+        except Exception as error:
+            error.add_note(f"raised while checking term {name!r} of the objective, before any data were used")
+            raise
+        _check_scalars(name, losses, "the loss", "return one number, or a dict of named numbers")
+        value = jax.eval_shape(lambda x, t, where=f"term {name!r}": weighted_sum(t.weight, x, where), losses, term)
+        if value.shape:
+            raise ValueError(f"term {name!r}: weight has shape {value.shape}. Give one number, or a dict of them.")
+
+
+def _check_contributions(name, out, n):
+    leaves = jax.tree.leaves(out)
+    if not leaves:
+        raise ValueError(f"term {name!r}: fn returned nothing. Return one contribution per row.")
+    for leaf in leaves:
+        if leaf.ndim == 0 or leaf.shape[0] != n:
+            got = "a single number" if leaf.ndim == 0 else f"{leaf.shape[0]} values"
+            raise ValueError(
+                f"term {name!r}: fn returned {got} for {n} rows. Return one per row, "
+                "or use penalty() for a term without rows."
+            )
+
+
+def _check_scalars(name, losses, what, remedy):
+    found = list(losses.values()) if isinstance(losses, dict) else [losses]
+    if not found or not jax.tree_util.all_leaves(found):
+        kind = type(losses).__name__ if not isinstance(losses, dict) else "a nested dict" if found else "an empty dict"
+        raise ValueError(f"term {name!r}: {what} is {kind}; {remedy}.")
+    for leaf in found:
+        if leaf.shape != () or not np.issubdtype(leaf.dtype, np.floating):
+            raise ValueError(f"term {name!r}: {what} has shape {leaf.shape} and type {leaf.dtype}; {remedy}.")

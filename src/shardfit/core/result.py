@@ -1,0 +1,86 @@
+"""Result: what every way of getting an answer returns."""
+
+import html
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardfit.core.params import label_of
+from shardfit.core.status import Status
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A fit's answer, how it was reached, and how far it can be trusted.
+
+    params: pytree like x0. value: objective at params. parts: unweighted losses by name. history: arrays by name, one
+    entry per evaluation or step. evaluations: how often the objective was evaluated. timings: seconds, compile time
+    apart. covariance: (p, p) over the flattened parameters where the solver gives one, stderr: pytree like params.
+    """
+
+    params: Any
+    value: float
+    parts: dict[str, float]
+    status: Status
+    solver: str
+    steps: int
+    evaluations: int
+    history: dict[str, np.ndarray]
+    timings: dict[str, float]
+    layout: dict[str, Any]
+    problem: str = "problem"
+    precision: str = "float64"
+    note: str = ""
+    certificate: dict | None = None
+    covariance: np.ndarray | None = None
+    stderr: Any = None
+    units: dict[str, str] = field(default_factory=dict)
+    derived: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def success(self) -> bool:
+        """Whether a tolerance was met; never assumed."""
+        return self.status.converged
+
+    @property
+    def message(self) -> str:
+        """What happened and, if need be, what to do."""
+        return " ".join(text for text in (self.status.message + ".", self.note, self.status.remedy) if text)
+
+    def table(self) -> list[tuple[str, str, str, str]]:
+        """Return (name, value, standard error, unit) of every parameter leaf, as text."""
+        errors = None if self.stderr is None else jax.tree.leaves(self.stderr)
+        rows = []
+        for i, (path, leaf) in enumerate(jax.tree_util.tree_flatten_with_path(self.params)[0]):
+            name = label_of(path) or "x"
+            error = "" if errors is None else _short(errors[i])
+            rows.append((name, _short(leaf), error, self.units.get(name, "")))
+        return rows
+
+    def __str__(self):
+        head = f"{self.problem}: {self.message}\nvalue {self.value:.10g} after {self.steps} steps, "
+        head += f"{self.evaluations} evaluations, {self.timings.get('total', 0.0):.2f} s ({self.solver})"
+        lines = [f"  {n} = {v}" + (f" ± {e}" if e else "") + (f" {u}" if u else "") for n, v, e, u in self.table()]
+        return "\n".join([head, *lines])
+
+    def _repr_html_(self):
+        cells = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in self.table()
+        )
+        parts = ", ".join(f"{html.escape(k)} {v:.6g}" for k, v in self.parts.items())
+        return (
+            f"<p><b>{html.escape(self.problem)}</b>: {html.escape(self.message)}<br>value {self.value:.8g} ({parts}), "
+            f"{self.steps} steps, {self.evaluations} evaluations, {self.timings.get('total', 0.0):.2f} s</p>"
+            f"<table><tr><th>parameter</th><th>value</th><th>1σ</th><th>unit</th></tr>{cells}</table>"
+        )
+
+
+def _short(leaf: Any) -> str:
+    array = np.asarray(leaf)
+    if array.ndim == 0:
+        return f"{float(array):.8g}"
+    if array.size <= 6:
+        return np.array2string(array, precision=6, separator=", ")
+    return f"array {array.shape}, {array.min():.4g} … {array.max():.4g}"

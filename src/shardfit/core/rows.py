@@ -1,0 +1,159 @@
+"""Row sets: a pytree of arrays with one common leading axis, split over shards and walked in chunks.
+
+A row set on S shards has S * n_local rows; `counts` (S,) says how many of each shard's rows are real. The others are
+copies of a real row (zeros would give log(0) or angle(0) in a user's function) and are masked out of every sum.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from shardfit.core.mesh import ROWS, n_shards
+
+CHECK_BLOCK = 1 << 22  # elements looked at in one go, so that checking 1e8 rows does not double their memory
+
+
+def leading(rows: Any) -> int:
+    """Return the length of the common leading axis."""
+    return jax.tree.leaves(rows)[0].shape[0]
+
+
+def check_rows(where: str, rows: Any) -> Any:
+    """Return rows with array leaves, or raise an error that names the leaf, the reason and the remedy."""
+    paths, treedef = jax.tree_util.tree_flatten_with_path(rows)
+    if not paths:
+        raise ValueError(f"{where}: rows has no arrays. Pass a dict of arrays with one common leading axis.")
+    leaves = []
+    for path, leaf in paths:
+        label = f"{where}: rows{jax.tree_util.keystr(path)}"
+        if not isinstance(leaf, jax.Array | np.ndarray):
+            leaf = np.asarray(leaf)
+        if leaf.dtype.kind in "OSUMm":
+            raise TypeError(f"{label} is not numeric. Pass numbers in NumPy or JAX arrays.")
+        if leaf.ndim == 0:
+            raise ValueError(
+                f"{label} is a scalar; rows need a leading axis. "
+                "Turn a list into np.array(list); pass a shared number through args."
+            )
+        leaves.append((label, leaf))
+    sizes = {label: leaf.shape[0] for label, leaf in leaves}
+    if len(set(sizes.values())) > 1:
+        told = ", ".join(f"{label.split(': ')[1]} has {n}" for label, n in sizes.items())
+        raise ValueError(f"{where}: leading axes differ ({told}). Every array of rows needs one entry per row.")
+    if next(iter(sizes.values())) == 0:
+        raise ValueError(f"{where}: there are zero rows. Check the selection that made them; nothing can be fitted.")
+    for (label, leaf), (path, _) in zip(leaves, paths, strict=True):
+        name = getattr(path[-1], "key", getattr(path[-1], "name", "")) if path else ""
+        _check_values(label, leaf, is_sigma=name == "sigma")
+    return jax.tree_util.tree_unflatten(treedef, [leaf for _, leaf in leaves])
+
+
+def _check_values(label: str, leaf: Any, is_sigma: bool) -> None:
+    if isinstance(leaf, jax.core.Tracer) or not (is_sigma or jnp.issubdtype(leaf.dtype, np.inexact)):
+        return
+    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+        return
+    step = max(1, CHECK_BLOCK // max(1, math.prod(leaf.shape[1:])))
+    for start in range(0, leaf.shape[0], step):
+        block = np.asarray(leaf[start : start + step])
+        bad = ~np.isfinite(block)
+        if bad.any():
+            row = start + int(np.argwhere(bad)[0][0])
+            raise ValueError(
+                f"{label} holds NaN or infinity, first in row {row}. Remove or flag these rows before making the term."
+            )
+        if is_sigma and (block <= 0).any():
+            row = start + int(np.argwhere(block <= 0)[0][0])
+            raise ValueError(
+                f"{label} must be positive, but row {row} is {block[row - start]}. "
+                "A standard deviation of zero or less has no meaning: remove such rows or give them their noise."
+            )
+
+
+def place_rows(rows: Any, counts: Any, mesh: Mesh) -> tuple[Any, jax.Array]:
+    """Split rows over the mesh, each shard going straight from the host to its own device."""
+    shards = n_shards(mesh)
+    rows = compact(rows, counts)
+    n = leading(rows)
+    n_local = -(-n // shards)
+    starts = np.minimum(np.arange(shards) * n_local, n)
+    new_counts = np.diff(np.append(starts, n)).astype(np.int32)
+
+    def put(leaf):
+        sharding = NamedSharding(mesh, P(ROWS))
+        shape = (shards * n_local, *leaf.shape[1:])
+
+        def shard(index):
+            start, stop = index[0].start or 0, index[0].stop or shape[0]
+            piece = leaf[start : min(stop, n)]
+            short = (stop - start) - len(piece)
+            if short:
+                filler = np.broadcast_to(np.asarray(leaf[n - 1 : n]), (short, *shape[1:]))
+                piece = np.concatenate([np.asarray(piece), filler])
+            return piece
+
+        if shards == 1 and n == shape[0]:
+            return jax.device_put(leaf, sharding)
+        return jax.make_array_from_callback(shape, sharding, shard)
+
+    counts_sharding = NamedSharding(mesh, P(ROWS))
+    placed_counts = jax.make_array_from_callback((shards,), counts_sharding, lambda i: new_counts[i])
+    return jax.tree.map(put, rows), placed_counts
+
+
+def compact(rows: Any, counts: Any) -> Any:
+    """Return the real rows only, on the host if the row set was padded."""
+    counts = np.asarray(counts)
+    total = leading(rows)
+    if counts.sum() == total:
+        return rows
+    n_local = total // len(counts)
+    keep = np.concatenate([np.arange(c) + s * n_local for s, c in enumerate(counts)])
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[keep], rows)
+
+
+def take(rows: Any, index: np.ndarray) -> Any:
+    """Return the chosen rows as host arrays; a memory map is read only where chosen."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf[index]), rows)
+
+
+def sum_blocks(block_sum: Callable, rows: Any, count: jax.Array, chunk: int | None, remat: bool = False) -> Any:
+    """Sum block_sum(block, mask) over the blocks of one shard.
+
+    Without chunk the shard is one block. With it, a loop over n_blocks equal blocks holds one at a time; the last block
+    starts early enough to stay inside, and its rows that were already counted are masked, so no padded copy is made.
+    remat: a backward pass computes each block again, slice included, so that it keeps no copy of the rows.
+    """
+    n = leading(rows)
+    if chunk is None or chunk >= n:
+        return block_sum(rows, jnp.arange(n) < count)
+    n_blocks = -(-n // chunk)
+    size = -(-n // n_blocks)
+
+    def at(i):
+        begin = i * size
+        start = jnp.minimum(begin, n - size)
+        block = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), rows)
+        index = start + jnp.arange(size)
+        return block_sum(block, (index >= begin) & (index < count))
+
+    at = jax.checkpoint(at, prevent_cse=False) if remat else at
+
+    def step(total, i):
+        return jax.tree.map(jnp.add, total, at(i)), None
+
+    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(at, jax.ShapeDtypeStruct((), jnp.int32)))
+    total, _ = jax.lax.scan(step, zero, jnp.arange(n_blocks, dtype=jnp.int32))
+    return total
+
+
+def masked(mask: jax.Array, contribution: jax.Array) -> jax.Array:
+    """Zero the contributions of masked rows; where, not product, so that NaN cannot leak out of a copy."""
+    shaped = mask.reshape(mask.shape + (1,) * (contribution.ndim - 1))
+    return jnp.where(shaped, contribution, jnp.zeros((), contribution.dtype))

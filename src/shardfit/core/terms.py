@@ -1,0 +1,233 @@
+"""Terms: what an objective is a weighted sum of.
+
+A row term owns rows and a function from a block of rows to one contribution per row; a penalty has no rows. A term's
+loss may be one number or a dict of named numbers (the χ² of several data products computed from one forward model);
+its weight is then one number for all or a dict of the same names.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import register_dataclass
+
+from shardfit.core.errors import suggestion
+from shardfit.core.rows import check_rows, leading, masked
+
+
+def static() -> Any:
+    """Return a dataclass field that is compared, not traced."""
+    return field(metadata={"static": True})
+
+
+def half_square(residual: Any) -> jax.Array:
+    """Return ½Σ|r|² over all leaves but keep one number per entry when residual is a dict."""
+    if isinstance(residual, dict):
+        return {name: half_square(r) for name, r in residual.items()}
+    return sum(0.5 * jnp.sum(_square(r)) for r in jax.tree.leaves(residual))
+
+
+def _square(r: jax.Array) -> jax.Array:
+    # not abs(r) ** 2: its second derivative is lost where r is zero
+    return r.real**2 + r.imag**2 if jnp.iscomplexobj(r) else r * r
+
+
+def total(statistic: Any, *_: Any) -> Any:
+    """Loss of a plain sum: the summed contributions themselves."""
+    return statistic
+
+
+@register_dataclass
+@dataclass(frozen=True)
+class RowTerm:
+    """Rows, the function of a block of rows, and everything it needs; made by residual_term or statistic_term."""
+
+    rows: Any
+    counts: Any  # (n_shards,) real rows of each shard
+    args: tuple
+    weight: Any
+    scale: Any  # all rows / rows present: 1, or more for a mini-batch
+    key: Any  # fixes a stochastic term, see freeze
+    fn: Callable = static()
+    chunk: int | None = static()
+    stochastic: bool = static()
+
+    @property
+    def n_rows(self) -> int:
+        """Number of real rows."""
+        return int(np.sum(np.asarray(self.counts)))
+
+    def contributions(self, params: Any, rows: Any, key: Any) -> Any:
+        """Call the user's function on a block of rows."""
+        return self.fn(params, rows, *self.args, *((key,) if self.stochastic else ()))
+
+
+@register_dataclass
+@dataclass(frozen=True)
+class ResidualTerm(RowTerm):
+    """A row gives residuals; the value is ½Σ|r|², so least squares is possible."""
+
+    linear = True
+
+    def statistics(self, params: Any, rows: Any, mask: jax.Array, key: Any) -> Any:
+        """Return ½Σ|r|² of a block, per named product."""
+        return half_square(self.masked_residuals(params, rows, mask, key))
+
+    def masked_residuals(self, params: Any, rows: Any, mask: jax.Array, key: Any) -> Any:
+        """Return residuals of a block, zero where masked."""
+        return jax.tree.map(lambda r: masked(mask, r), self.contributions(params, rows, key))
+
+    def losses(self, totals: Any, key: Any) -> Any:
+        """Return the sums themselves."""
+        return totals
+
+
+@register_dataclass
+@dataclass(frozen=True)
+class StatisticTerm(RowTerm):
+    """A row gives statistics; the value is a loss of their totals."""
+
+    loss: Callable = static()
+
+    @property
+    def linear(self) -> bool:
+        """Whether the loss is a plain sum over rows."""
+        return self.loss is total
+
+    def statistics(self, params: Any, rows: Any, mask: jax.Array, key: Any) -> Any:
+        """Return the masked sum of a block's contributions."""
+        found = self.contributions(params, rows, key)
+        return jax.tree.map(lambda c: masked(mask, c * 1.0).sum(0), found)  # 1.0: counts may come as integers
+
+    def losses(self, totals: Any, key: Any) -> Any:
+        """Return the user's loss of the totals."""
+        return self.loss(totals, *self.args, *((key,) if self.stochastic else ()))
+
+
+@register_dataclass
+@dataclass(frozen=True)
+class Penalty:
+    """A term without rows, evaluated once."""
+
+    args: tuple
+    weight: Any
+    fn: Callable = static()
+
+    def losses(self, params: Any) -> Any:
+        """Return the user's penalty."""
+        return self.fn(params, *self.args)
+
+
+@register_dataclass
+@dataclass(frozen=True)
+class ResidualPenalty(Penalty):
+    """A term without rows whose function returns residuals; the value is ½Σ|r|²."""
+
+    def losses(self, params: Any) -> Any:
+        """Return ½Σ|r|²."""
+        return half_square(self.fn(params, *self.args))
+
+
+Term = ResidualTerm | StatisticTerm | Penalty | ResidualPenalty
+
+
+def residual_term(fn: Callable, rows: Any, *args: Any, weight: Any = 1.0, chunk: int | None = None) -> ResidualTerm:
+    """Make a data term from residuals; its value is ½Σ|r|².
+
+    fn(params, rows, *args) takes a block of rows and returns residuals with the rows' leading axis (an array, a pytree,
+    or a dict of named data products). rows: pytree of arrays with one common leading axis; an entry named `sigma` must
+    be positive. chunk: most rows evaluated at once; memory of an evaluation is bounded by it.
+
+    Example: `residual_term(lambda p, r: (r["y"] - p["a"] * r["x"]) / r["sigma"], {"x": x, "y": y, "sigma": s})`.
+    """
+    return ResidualTerm(**_row_fields("residual_term", fn, rows, args, weight, chunk))
+
+
+def statistic_term(
+    fn: Callable,
+    rows: Any,
+    *args: Any,
+    loss: Callable = total,
+    weight: Any = 1.0,
+    chunk: int | None = None,
+    stochastic: bool = False,
+) -> StatisticTerm:
+    """Make a data term from summed statistics and a loss of their totals.
+
+    fn(params, rows, *args) returns per-row statistics (real or complex, any pytree, leading axis = rows);
+    loss(totals, *args) returns one number, or a dict of named numbers. stochastic: both get one more argument, a random
+    key that is the same on every device; draws that differ per row should fold in a row number kept in rows.
+    """
+    _check_callable("statistic_term", "loss", loss)
+    fields = _row_fields("statistic_term", fn, rows, args, weight, chunk)
+    return StatisticTerm(**{**fields, "stochastic": bool(stochastic)}, loss=loss)
+
+
+def penalty(fn: Callable, *args: Any, weight: Any = 1.0) -> Penalty:
+    """Make a term without rows: fn(params, *args) returns one number (a regulariser, a negative log prior)."""
+    _check_callable("penalty", "fn", fn)
+    return Penalty(args, _check_weight("penalty", weight), fn)
+
+
+def residual_penalty(fn: Callable, *args: Any, weight: Any = 1.0) -> ResidualPenalty:
+    """Make a penalty from residuals, value ½Σ|r|² (a Gaussian prior), which least squares can use."""
+    _check_callable("residual_penalty", "fn", fn)
+    return ResidualPenalty(args, _check_weight("residual_penalty", weight), fn)
+
+
+def weighted_sum(weight: Any, losses: Any, where: str = "term") -> jax.Array:
+    """Return Σ weight * loss for one number or for a dict of named numbers."""
+    if not isinstance(losses, dict):
+        if isinstance(weight, dict):
+            raise ValueError(f"{where}: weight is a dict, but the loss is one number. Give one number as weight.")
+        return weight * losses
+    if isinstance(weight, dict) and set(weight) != set(losses):
+        unknown, missing = sorted(set(weight) - set(losses)), sorted(set(losses) - set(weight))
+        odd = f"no part {unknown[0]!r}" if unknown else f"no weight for part {missing[0]!r}"
+        raise ValueError(f"{where}: {odd}.{suggestion(unknown[0] if unknown else '', losses)} Give each a weight.")
+    return sum((weight[k] if isinstance(weight, dict) else weight) * losses[k] for k in losses)
+
+
+def with_weight(term: Term, weight: Any) -> Term:
+    """Return the term with another weight; a dict updates the named parts only."""
+    if isinstance(weight, dict) and isinstance(term.weight, dict):
+        odd = set(weight) - set(term.weight)
+        if odd:
+            raise ValueError(f"no part {min(odd)!r} in this term.{suggestion(min(odd), term.weight)}")
+        weight = {**term.weight, **weight}
+    return replace(term, weight=weight)
+
+
+def _row_fields(where: str, fn: Callable, rows: Any, args: tuple, weight: Any, chunk: int | None) -> dict:
+    _check_callable(where, "fn", fn)
+    if chunk is not None and (not isinstance(chunk, int | np.integer) or isinstance(chunk, bool) or chunk < 1):
+        raise ValueError(
+            f"{where}: chunk={chunk!r} must be a whole number of rows, at least 1, or None for all at once."
+        )
+    rows = check_rows(where, rows)
+    return {
+        "rows": rows,
+        "counts": np.array([leading(rows)], np.int32),
+        "args": args,
+        "weight": _check_weight(where, weight),
+        "scale": 1.0,
+        "key": None,
+        "fn": fn,
+        "chunk": None if chunk is None else int(chunk),
+        "stochastic": False,
+    }
+
+
+def _check_callable(where: str, name: str, fn: Any) -> None:
+    if not callable(fn):
+        raise TypeError(f"{where}: {name} is {type(fn).__name__}, not a function. Pass the function itself first.")
+
+
+def _check_weight(where: str, weight: Any) -> Any:
+    for leaf in jax.tree.leaves(weight):
+        if not isinstance(leaf, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(leaf))):
+            raise ValueError(f"{where}: weight {leaf} is not finite.")
+    return weight

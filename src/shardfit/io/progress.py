@@ -1,0 +1,69 @@
+"""Progress of a fit: a live line on a terminal, plain lines elsewhere, nothing for short runs."""
+
+import sys
+import time
+from typing import Any
+
+PLAIN_SECONDS = 10.0  # between plain lines; a run shorter than this prints none
+
+
+class Progress:
+    """Shows step, value, gradient, rate and the time left to the step limit (an upper bound: convergence ends earlier)."""
+
+    def __init__(self, title: str, limit: int, stream: Any = None):
+        self.title, self.limit = title, limit
+        self.stream = stream or sys.stderr
+        self.live = bool(getattr(self.stream, "isatty", lambda: False)())
+        self.began = self.shown = time.monotonic()
+        self.first_step: int | None = None
+        self.display = None
+
+    def update(self, shot: Any) -> None:
+        """Show a snapshot (step, evaluations, value, gradient)."""
+        if self.first_step is None:
+            self.first_step = shot.step
+        if self.live:
+            self._live(shot)
+        elif time.monotonic() - self.shown >= PLAIN_SECONDS:
+            self.shown = time.monotonic()
+            print(f"{self.title}: {self._text(shot)}", file=self.stream, flush=True)
+
+    def _text(self, shot):
+        elapsed = time.monotonic() - self.began
+        done = shot.step - (self.first_step or 0)
+        rate = done / elapsed if elapsed > 0 else 0.0
+        left = f", at most {duration((self.limit - shot.step) / rate)} left" if rate > 0 else ""
+        return (
+            f"step {shot.step}/{self.limit}, {shot.evaluations} evaluations, value {shot.value:.6g}, "
+            f"gradient {shot.gradient:.1e}, {rate:.3g} steps/s{left}"
+        )
+
+    def _live(self, shot):
+        from rich.console import Console
+        from rich.live import Live
+
+        if self.display is None:
+            console = Console(file=self.stream)
+            self.display = Live(console=console, refresh_per_second=8, transient=True)
+            self.display.start()
+        from rich.text import Text
+
+        self.display.update(Text.assemble((self.title, "bold"), "  ", self._text(shot)))
+
+    def close(self) -> None:
+        """Remove the live line."""
+        if self.display is not None:
+            self.display.stop()
+            self.display = None
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the two largest units: '1 h 5 min', '12 s'."""
+    seconds = max(0.0, seconds)
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes} min {int(seconds % 60)} s"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -1,0 +1,179 @@
+"""Run directory: what a fit leaves behind, and what it needs to go on after a crash.
+
+config.json (what was asked), env.json (versions, devices, data digest), events.jsonl (append-only), ckpt/ (state),
+result.json + arrays.npz (the answer). Every file is replaced atomically or appended to; nothing is pickled.
+"""
+
+import hashlib
+import json
+import platform
+import time
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardfit.core.errors import CheckpointError
+from shardfit.core.problem import Problem
+from shardfit.core.rows import CHECK_BLOCK
+from shardfit.core.terms import RowTerm
+from shardfit.io.files import write_atomic
+from shardfit.io.journal import Journal
+
+RESUME = ("auto", "must", "never")
+
+
+@dataclass
+class RunDir:
+    """A folder for one fit. seconds: least time between checkpoints (0: after every look of the host)."""
+
+    path: str | Path
+    seconds: float = 10.0
+    last_saved: float = field(default=0.0, init=False, repr=False)
+
+    def __post_init__(self):
+        self.path = Path(self.path)
+
+    def open(self, asked: dict, resume: str) -> bool:
+        """Prepare the folder; return whether there is a run to go on with. Raise if it belongs to another fit."""
+        if resume not in RESUME:
+            raise ValueError(f"resume={resume!r} must be one of {', '.join(map(repr, RESUME))}.")
+        config = self.path / "config.json"
+        known = config.exists()
+        if resume == "must" and not known:
+            raise CheckpointError(f"{self.path} holds no run to resume. Check the path, or use resume='auto'.")
+        if known and resume != "never":
+            earlier = _read_json(config)
+            differing = [name for name in asked if earlier.get(name) != asked[name]]
+            if differing:
+                raise CheckpointError(
+                    f"{self.path} belongs to another fit: {', '.join(differing)} differ(s). Use another run_dir, "
+                    "or resume='never' to start this one anew."
+                )
+        if known and resume == "never":
+            self.clear()
+        (self.path / "ckpt").mkdir(parents=True, exist_ok=True)
+        _write_json(config, asked)
+        _write_json(self.path / "env.json", environment())
+        self.last_saved = time.monotonic()
+        return known and resume != "never"
+
+    def clear(self) -> None:
+        """Remove the state and the answer of an earlier fit, nothing else."""
+        for name in ("config.json", "result.json", "arrays.npz", "ckpt/state.npz", "ckpt/journal.bin"):
+            (self.path / name).unlink(missing_ok=True)
+
+    def event(self, kind: str, **details: Any) -> None:
+        """Append a line to events.jsonl."""
+        line = json.dumps({"time": time.time(), "event": kind, **details})
+        with open(self.path / "events.jsonl", "a") as file:
+            file.write(line + "\n")
+
+    def due(self) -> bool:
+        """Return whether the next checkpoint should be written."""
+        return time.monotonic() - self.last_saved >= self.seconds
+
+    def save_run(self, run: Any, history: dict[str, np.ndarray]) -> None:
+        """Write the state of a device loop."""
+        arrays = {f"run{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(run))}
+        arrays |= {f"history_{name}": column for name, column in history.items()}
+        write_atomic(self.path / "ckpt" / "state.npz", lambda file: np.savez(file, **arrays))
+        self.last_saved = time.monotonic()
+        self.event("checkpoint", evaluations=len(history["value"]))
+
+    def load_run(self, like: Any) -> tuple[Any, dict[str, np.ndarray]] | None:
+        """Return the stored state in the structure of `like`, and the history; None if there is none."""
+        path = self.path / "ckpt" / "state.npz"
+        if not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = dict(file)
+        except (ValueError, OSError, EOFError) as error:
+            raise CheckpointError(f"{path} cannot be read ({error}). Delete it to start anew.") from None
+        leaves, treedef = jax.tree.flatten(like)
+        stored = [arrays.get(f"run{i}") for i in range(len(leaves))]
+        for old, new in zip(stored, leaves, strict=True):
+            if old is None or old.shape != new.shape or old.dtype != new.dtype:
+                raise CheckpointError(f"{path} does not fit this solver's state. Use resume='never' to start anew.")
+        history = {n.removeprefix("history_"): a for n, a in arrays.items() if n.startswith("history_")}
+        return jax.tree.unflatten(treedef, [jax.numpy.asarray(a) for a in stored]), history
+
+    def journal(self, z0: np.ndarray) -> Journal:
+        """Return the journal of a host solver's evaluations."""
+        return Journal(self.path / "ckpt" / "journal.bin", z0)
+
+
+def fingerprint(problem: Problem, solver: str, seed: int) -> dict:
+    """Return what must be equal for a run to be the same run; the device layout is not part of it."""
+    return {
+        "problem": problem.name,
+        "terms": [f"{name}: {term.fn.__module__}.{term.fn.__qualname__}" for name, term in named_functions(problem)],
+        "parameters": [list(problem.space.labels), [list(s) for s in problem.space.shapes]],
+        "start": digest([problem.x0, problem.box]),
+        "data": digest(_portable(problem.objective)),
+        "precision": problem.precision,
+        "solver": solver,
+        "seed": seed,
+    }
+
+
+def named_functions(problem: Problem):
+    """Yield (name, term) with a function that has a qualified name."""
+    for name, term in problem.objective.items():
+        if hasattr(term.fn, "__qualname__"):
+            yield name, term
+
+
+def _portable(objective):
+    """Return the leaves that make the data, whatever devices they are on."""
+    from shardfit.core.rows import compact
+
+    out = []
+    for term in objective.terms:
+        rows = compact(term.rows, term.counts) if isinstance(term, RowTerm) else ()
+        out.append((rows, term.args, term.weight))
+    return out
+
+
+def digest(tree: Any) -> str:
+    """Return the SHA-256 of all arrays of a tree, read block by block."""
+    total = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        shape, dtype = np.shape(leaf), str(getattr(leaf, "dtype", np.asarray(leaf).dtype))
+        total.update(f"{shape}{dtype}".encode())
+        if not shape:
+            total.update(np.asarray(leaf).tobytes())
+            continue
+        step = max(1, CHECK_BLOCK // max(1, int(np.prod(shape[1:]))))
+        for start in range(0, shape[0], step):
+            total.update(np.ascontiguousarray(leaf[start : start + step]).data)
+    return total.hexdigest()
+
+
+def environment() -> dict:
+    """Return versions and devices."""
+    packages = {}
+    for name in ("shardfit", "jax", "jaxlib", "numpy", "scipy", "optax", "optimistix"):
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    devices = [f"{d.platform}:{d.id} {d.device_kind}" for d in jax.devices()]
+    return {"python": platform.python_version(), "packages": packages, "devices": devices}
+
+
+def _read_json(path: Path) -> dict:
+    try:
+        return json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise CheckpointError(f"{path} is damaged ({error}). Use resume='never' to start anew.") from None
+
+
+def _write_json(path: Path, content: dict) -> None:
+    write_atomic(path, lambda file: file.write(json.dumps(content, indent=1).encode()))

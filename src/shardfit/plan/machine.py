@@ -1,0 +1,160 @@
+"""This machine: how fast it computes, measured once per process, and how much memory a device has left."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from shardfit.core.precision import PRECISIONS, problem_scope
+from shardfit.plan.cost import Work
+
+REPEATS = 5
+PASSES = 16
+MEMORY_BYTES = 1 << 26  # far beyond any cache
+CACHE_BYTES = 1 << 21  # in cache, yet enough to occupy every core
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Sustained rates of one device: operations or bytes per second, and seconds to start a function.
+
+    fresh: bytes per second at which memory that was not in use is handed out, which a CPU pays for in page faults.
+    """
+
+    products: float
+    elementwise: float
+    quick: float
+    slow: float
+    memory: float
+    cache: float
+    fresh: float
+    latency: float
+
+    def seconds(self, work: Work, temporaries: int, sharing: int = 1) -> float:
+        """Return the time of some work with its temporary bytes, on a machine that `sharing` devices share.
+
+        Arithmetic and traffic overlap, so the slower of the two counts.
+        """
+        arithmetic = (
+            work.products / self.products
+            + (work.flops - work.products) / self.elementwise
+            + (work.transcendentals - work.slow) / self.quick
+            + work.slow / self.slow
+        )
+        in_cache = temporaries <= CACHE_BYTES
+        traffic = work.bytes / (self.cache if in_cache else self.memory)
+        faults = 0.0 if in_cache else temporaries / self.fresh
+        return sharing * (max(arithmetic, traffic) + faults) + self.latency * (1 + work.trips)
+
+
+@lru_cache(maxsize=4)
+def rates(device: Any, precision: str) -> Rates:
+    """Measure a device's rates; takes about half a second, once per process and precision."""
+    with problem_scope(precision), jax.default_device(device):
+        return _measure(PRECISIONS[precision])
+
+
+def _measure(dtype) -> Rates:
+    item = jnp.dtype(dtype).itemsize
+    square = jnp.full((512, 512), 1e-3, dtype)
+    large = jnp.full(MEMORY_BYTES // item, 0.5, dtype)
+    small = jnp.full(CACHE_BYTES // item, 0.5, dtype)
+
+    def loop(body: Callable, x: jax.Array) -> float:
+        # many passes in one function, in place: neither its start nor new memory counts
+        return best_seconds(jax.jit(lambda x: jax.lax.fori_loop(0, PASSES, lambda _, y: body(y), x)), x) / PASSES
+
+    def polynomial(x):
+        for _ in range(16):
+            x = x * 0.5 + 0.25
+        return x
+
+    start = best_seconds(jax.jit(lambda x: x + 1), jnp.zeros((), dtype))
+    stream = loop(lambda x: x + 1, large)
+    anew = best_seconds(jax.jit(lambda x: x + 1), large)
+    return Rates(
+        products=2 * 512**3 / best_seconds(jax.jit(lambda a: a @ a), square),
+        elementwise=32 * small.size / loop(polynomial, small),
+        quick=small.size / loop(lambda x: jnp.exp(-x), small),
+        slow=2 * small.size / loop(lambda x: jnp.cos(jnp.log(x + 2)), small),
+        memory=2 * large.nbytes / stream,
+        cache=2 * small.nbytes / loop(lambda x: x + 1, small),
+        # never free, so that a division is safe where it costs nothing
+        fresh=large.nbytes / max(anew - stream, 1e-3 * stream),
+        latency=start,
+    )
+
+
+def best_seconds(fn: Callable, *args: Any) -> float:
+    """Return the shortest of several runs: the others waited for someone else."""
+    jax.block_until_ready(fn(*args))
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        jax.block_until_ready(fn(*args))
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def working_devices(mesh: Mesh | int | None) -> list:
+    """Return the devices of this process that take part; a bare number is spread over those there are."""
+    local = jax.local_devices()
+    if isinstance(mesh, Mesh):
+        return [d for d in mesh.devices.flat if d.process_index == jax.process_index()] or local[:1]
+    return local[: mesh or 1]
+
+
+def available_bytes(devices: list) -> int:
+    """Return the free memory of one device; CPU devices share their host's."""
+    stats = devices[0].memory_stats()
+    if stats and "bytes_limit" in stats:
+        return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
+    return host_available_bytes() // len(devices)
+
+
+def host_available_bytes(root: Path = Path("/")) -> int:
+    """Return the host's available memory, or what is left of a container's limit if that is less."""
+    found = [*_cgroup_left(root)]
+    meminfo = root / "proc/meminfo"
+    if meminfo.exists():
+        lines = (line.split() for line in meminfo.read_text().splitlines())
+        found += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+    if not found and hasattr(os, "sysconf"):
+        known = [n for n in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES") if n in os.sysconf_names]
+        found += [os.sysconf(name) * os.sysconf("SC_PAGE_SIZE") for name in known[:1]]
+    if not found:
+        raise OSError("this system does not say how much memory is free. Pass plan(..., memory=<bytes per device>).")
+    return max(0, min(found))
+
+
+def _cgroup_left(root: Path):
+    """Yield limit minus use of this process's control groups and their parents (both versions)."""
+    listing = root / "proc/self/cgroup"
+    for line in listing.read_text().splitlines() if listing.exists() else ():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            base, limit, used = "sys/fs/cgroup", "memory.max", "memory.current"
+        elif "memory" in controllers.split(","):
+            base, limit, used = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        inner = Path(path.lstrip("/"))
+        for folder in (inner, *inner.parents):
+            group = root / base / folder
+            if (group / limit).exists() and (group / used).exists():
+                bound = (group / limit).read_text().strip()
+                if bound != "max":
+                    yield int(bound) - int((group / used).read_text()) + _reclaimable(group / "memory.stat")
+
+
+def _reclaimable(stat: Path) -> int:
+    """Return the file cache counted as used, which the system gives back on demand."""
+    words = (line.split() for line in stat.read_text().splitlines()) if stat.exists() else ()
+    return sum(int(w[1]) for w in words if w[0] == "inactive_file")

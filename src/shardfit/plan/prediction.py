@@ -1,0 +1,128 @@
+"""plan(): does it fit, and how long does an evaluation take? Answered from shapes, before any data are placed."""
+
+from dataclasses import dataclass, field
+from html import escape
+
+from jax.sharding import Mesh
+
+from shardfit.core.errors import suggestion
+from shardfit.core.mesh import ROWS
+from shardfit.core.problem import Problem
+from shardfit.plan.advice import advise
+from shardfit.plan.cost import Work, work_of
+from shardfit.plan.machine import available_bytes, rates, working_devices
+from shardfit.plan.memory import Footprint, Layout, compile_layout
+from shardfit.plan.shapes import count_shards
+from shardfit.plan.units import bytes_text, count_text, seconds_text
+
+NEEDS = ("value_and_grad", "gram")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Predicted bytes per device and seconds per evaluation; print it for a summary.
+
+    memory: bytes by use, per device. work: operations and bytes moved, per device and evaluation. available: bytes
+    per device. suggested_chunk (by term) and suggested_shards: what would fit, where the present layout does not.
+    """
+
+    name: str
+    needs: str
+    platform: str
+    n_rows: dict[str, int]
+    shards: int
+    memory: Footprint
+    available: int
+    work: Work
+    seconds: float
+    advice: str
+    suggested_chunk: dict[str, int] | None = field(default=None)
+    suggested_shards: int | None = field(default=None)
+
+    @property
+    def total(self) -> int:
+        """Bytes per device, everything included."""
+        return self.memory.total
+
+    @property
+    def fits(self) -> bool:
+        """Whether the total is within the available memory."""
+        return self.total <= self.available
+
+    def __str__(self):
+        rows = ", ".join(f"{name} {n:,}" for name, n in self.n_rows.items()) or "none"
+        plural = "s" if self.shards > 1 else ""
+        uses = ("rows", "replicated", "temporaries", "outputs", "state")
+        split = ", ".join(f"{use} {bytes_text(getattr(self.memory, use))}" for use in uses)
+        verdict = "fits" if self.fits else "DOES NOT FIT"
+        return (
+            f"Plan of {self.name!r}: {self.needs}, rows: {rows}, on {self.shards} row shard{plural} ({self.platform})\n"
+            f"  memory per device  {bytes_text(self.total)} of {bytes_text(self.available)}: {verdict}\n"
+            f"                     {split}\n"
+            f"  per evaluation     about {seconds_text(self.seconds)} "
+            f"({count_text(self.work.flops, 'flop')}, {count_text(self.work.transcendentals)} special functions, "
+            f"{bytes_text(self.work.bytes)} moved)\n"
+            f"  {self.advice}"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def plan(
+    problem: Problem,
+    *,
+    mesh: Mesh | int | None = None,
+    needs: str = "value_and_grad",
+    memory: int | None = None,
+    state_bytes: int = 0,
+) -> Plan:
+    """Predict memory and time of one evaluation from shapes alone; no data are copied.
+
+    mesh: where it would run; a number asks for that many row shards, on devices that need not be present.
+    needs: 'value_and_grad', or 'gram' for least squares. memory: bytes each device offers; by default what is free now.
+    state_bytes: what the solver keeps on each device.
+
+    Example: `print(plan(problem, mesh=64, memory=16 * 10**9))`.
+    """
+    _check(problem, mesh, needs, memory)
+    layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, state_bytes)
+    traced, compiled, held = compile_layout(layout)
+    devices = working_devices(mesh)
+    platform = devices[0].platform
+    available = available_bytes(devices) if memory is None else int(memory)
+    work = work_of(traced, compiled)
+    advice = advise(layout, held, available, platform)
+    return Plan(
+        name=problem.name,
+        needs=needs,
+        platform=platform,
+        n_rows=problem.objective.n_rows,
+        shards=count_shards(mesh),
+        memory=held,
+        available=available,
+        work=work,
+        # virtual devices of a CPU share its cores
+        seconds=rates(devices[0], problem.precision).seconds(
+            work, held.temporaries, sharing=len(devices) if platform == "cpu" else 1
+        ),
+        advice=advice.text,
+        suggested_chunk=advice.chunk,
+        suggested_shards=advice.shards,
+    )
+
+
+def _check(problem, mesh, needs, memory) -> None:
+    if not isinstance(problem, Problem):
+        raise TypeError(f"plan takes a Problem, not {type(problem).__name__}: Problem(objective, x0).")
+    if needs not in NEEDS:
+        raise ValueError(f"plan: unknown needs={needs!r}.{suggestion(str(needs), NEEDS)}")
+    if needs == "gram":
+        problem.objective.require_least_squares("plan(needs='gram')")
+    if isinstance(mesh, Mesh):
+        if ROWS not in mesh.axis_names:
+            raise ValueError(f"plan: this mesh has axes {mesh.axis_names}, but no axis 'rows'. Make it with shardfit.mesh().")
+    elif mesh is not None and (isinstance(mesh, bool) or not isinstance(mesh, int) or mesh < 1):
+        raise ValueError(f"plan: mesh={mesh!r} must be a mesh, a number of row shards (at least 1), or None.")
+    if memory is not None and memory <= 0:
+        raise ValueError(f"plan: memory={memory!r} must be a positive number of bytes per device, or None.")

@@ -1,0 +1,114 @@
+"""What a report page is made of. Every text is escaped here and nowhere else, so a block can hold anything."""
+
+import base64
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+
+    def render(self) -> str:
+        """Return HTML."""
+        return f"<p>{escape(self.text)}</p>"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts under a header; columns of numbers are aligned to the right."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+
+    def render(self) -> str:
+        """Return HTML."""
+        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
+        marks = [' class="n"' if _numeric(column) else "" for column in columns]
+        head = _cells("th", self.header, marks)
+        body = "".join(f"<tr>{_cells('td', row, marks)}</tr>" for row in self.rows)
+        table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return f'<div class="scroll">{table}</div>'
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG image with a caption."""
+
+    png: bytes
+    caption: str = ""
+
+    def __post_init__(self):
+        if not self.png.startswith(PNG):
+            raise ValueError(f"picture {self.caption!r} is not a PNG image. Save figures as PNG.")
+
+    def render(self) -> str:
+        """Return HTML with the image inside."""
+        data, caption = base64.b64encode(self.png).decode(), escape(self.caption)
+        return f'<figure><img alt="{caption}" src="data:image/png;base64,{data}"><figcaption>{caption}</figcaption></figure>'
+
+
+@dataclass(frozen=True)
+class Cards:
+    """Numbers to be seen first: (label, value, small print)."""
+
+    cards: Sequence[tuple[str, str, str]]
+
+    def render(self) -> str:
+        """Return HTML."""
+        inner = "".join(
+            f'<div class="card"><div class="label">{escape(label)}</div><div class="value">{escape(value)}</div>'
+            f'<div class="hint">{escape(hint)}</div></div>'
+            for label, value, hint in self.cards
+        )
+        return f'<div class="cards">{inner}</div>'
+
+
+Block = Text | Table | Picture | Cards
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and its blocks; pictures stand side by side where the page is wide."""
+
+    title: str
+    blocks: Sequence[Block]
+
+    def render(self) -> str:
+        """Return HTML."""
+        heading = f"<h2>{escape(self.title)}</h2>" if self.title else ""
+        parts, row = [], []
+        for block in self.blocks:
+            if isinstance(block, Picture):
+                row.append(block.render())
+                continue
+            parts += [_gallery(row), block.render()]
+            row = []
+        return f"<section>{heading}{''.join(parts)}{_gallery(row)}</section>"
+
+
+def escape(text: Any) -> str:
+    """Return text that cannot end its element or attribute."""
+    return html.escape(str(text), quote=True)
+
+
+def _numeric(column: Sequence[Any]) -> bool:
+    shown = [str(cell) for cell in column if str(cell) not in ("", "–")]
+    return bool(shown) and all(re.match(r"[+\-−]?(\d|nan|inf)", cell) for cell in shown)
+
+
+def _cells(tag: str, row: Sequence[Any], marks: Sequence[str]) -> str:
+    return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for mark, cell in zip(marks, row, strict=True))
+
+
+def _gallery(pictures: list[str]) -> str:
+    return f'<div class="gallery">{"".join(pictures)}</div>' if pictures else ""

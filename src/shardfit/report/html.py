@@ -1,0 +1,60 @@
+"""A report as one HTML file that needs nothing else: images and style are inside, no script, no outside address."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from shardfit.io.files import write_atomic
+from shardfit.report.blocks import Section, escape
+
+# the page may show images it carries and use its own style; everything else is refused by the browser
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+TONES = ("good", "warn", "bad", "plain")
+
+
+class Badge(NamedTuple):
+    """A short word in the header and its tone: 'good', 'warn', 'bad' or 'plain'."""
+
+    text: str
+    tone: str = "plain"
+
+
+def render_page(
+    title: str, sections: Sequence[Section], *, badge: Badge | None = None, subtitle: str = "", footer: str = ""
+) -> str:
+    """Return the page as text."""
+    if badge is not None and badge.tone not in TONES:
+        raise ValueError(f"badge tone {badge.tone!r} is unknown. Use one of {', '.join(TONES)}.")
+    mark = f'<span class="badge {badge.tone}">{escape(badge.text)}</span>' if badge else ""
+    under = f'<p class="subtitle">{escape(subtitle)}</p>' if subtitle else ""
+    css = files("shardfit.report").joinpath("page.css").read_text(encoding="utf-8")
+    body = "\n".join(section.render() for section in sections)
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<style>\n{css}</style></head>\n<body><main>\n"
+        f'<header><div class="headline"><h1>{escape(title)}</h1>{mark}</div>{under}</header>\n'
+        f"{body}\n<footer>{escape(footer)}</footer>\n</main></body></html>\n"
+    )
+
+
+def write_report(
+    path: str | Path,
+    title: str,
+    sections: Sequence[Section],
+    *,
+    badge: Badge | None = None,
+    subtitle: str = "",
+    footer: str = "",
+) -> Path:
+    """Write a page of sections to one self-contained file and return its path.
+
+    Example: `write_report("report.html", "Ringdown", report_sections(result, figures))`.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = render_page(title, sections, badge=badge, subtitle=subtitle, footer=footer)
+    write_atomic(path, lambda file: file.write(text.encode()))
+    return path

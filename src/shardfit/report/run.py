@@ -1,0 +1,120 @@
+"""The report of a run directory: figures/*.png and report.html, made from what the directory holds and nothing else.
+
+A study may leave more to show in `report.json`: a title and sections of texts, tables and pictures by file name.
+Rebuilding the report reads it again. Files may come from a stranger: names are plain, pictures are PNG, texts escaped.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shardfit.core.result import Result
+from shardfit.io.files import write_atomic
+from shardfit.io.results import load_result
+from shardfit.report import figures
+from shardfit.report.blocks import Block, Picture, Section, Table, Text
+from shardfit.report.html import write_report
+from shardfit.report.sections import badge_of, report_of
+from shardfit.report.style import png_bytes
+
+EXTRA = "report.json"
+
+
+def report_run(run_dir: str | Path) -> Path:
+    """Write figures and report.html of a finished run directory; return the path of the report."""
+    folder = Path(run_dir)
+    result = load_result(folder)
+    extra = _read_json(folder / EXTRA)
+    sections = [_section(entry, folder) for entry in extra.get("sections", [])]
+    own = {
+        caption: save_figure(figure, folder, name)
+        for name, (caption, figure) in standard_figures(result).items()
+        if not any(_shows(entry, name) for entry in extra.get("sections", []))
+    }
+    page = report_of(result, own, tuple(sections), _read_json(folder / "env.json"))
+    return write_report(
+        folder / "report.html",
+        str(extra.get("title") or result.problem),
+        page,
+        badge=badge_of(result),
+        subtitle=str(extra.get("subtitle", "")),
+        footer="Made by shardfit. This file is complete in itself.",
+    )
+
+
+def standard_figures(result: Result) -> dict[str, tuple[str, Any]]:
+    """Return name → (caption, Figure) of what any result can show."""
+    found = {}
+    if len(result.history.get("value", ())) > 1:
+        caption = "Convergence: the value above its lowest, and the largest entry of the gradient."
+        found["convergence"] = (caption, figures.convergence(result))
+    if result.stderr is not None:
+        try:
+            figure = figures.parameters(result)
+        except ValueError:  # error bars of long arrays only: nothing to draw one by one
+            return found
+        found["parameters"] = ("Relative 1σ error of every parameter.", figure)
+    return found
+
+
+def save_figure(figure: Any, run_dir: str | Path, name: str) -> bytes:
+    """Write figures/<name>.png into a run directory and return the PNG."""
+    folder = Path(run_dir) / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    png = png_bytes(figure)
+    write_atomic(folder / f"{name}.png", lambda file: file.write(png))
+    return png
+
+
+def save_extra(run_dir: str | Path, title: str, subtitle: str, sections: Sequence[Mapping]) -> None:
+    """Keep a title and further sections for the report of this run directory.
+
+    A section is {"title": ..., "blocks": [...]} with blocks {"text": ...}, {"header": [...], "rows": [[...]],
+    "caption": ...} or {"picture": "name of figures/<name>.png", "caption": ...}.
+    """
+    content = {"title": title, "subtitle": subtitle, "sections": list(sections)}
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    write_atomic(Path(run_dir) / EXTRA, lambda file: file.write(text.encode()))
+
+
+def _section(entry: Mapping, folder: Path) -> Section:
+    return Section(str(entry.get("title", "")), [_block(block, folder) for block in entry.get("blocks", [])])
+
+
+def _block(block: Mapping, folder: Path) -> Block:
+    if "picture" in block:
+        return Picture(_picture(folder, str(block["picture"])), str(block.get("caption", "")))
+    if "rows" in block:
+        rows = [[str(cell) for cell in row] for row in block["rows"]]
+        return Table([str(h) for h in block["header"]], rows, str(block.get("caption", "")))
+    if "text" in block:
+        return Text(str(block["text"]))
+    raise ValueError(
+        f"{EXTRA}: a block has none of 'text', 'rows', 'picture' but {sorted(block)}. Correct or delete it."
+    )
+
+
+def _picture(folder: Path, name: str) -> bytes:
+    path = folder / "figures" / f"{name}.png"
+    if Path(name).name != name or name.startswith(".") or path.is_symlink():
+        raise ValueError(f"{EXTRA}: picture {name!r} is not a plain name of a file in figures/.")
+    if not path.is_file():
+        raise FileNotFoundError(f"{EXTRA} shows figures/{name}.png, which is missing. Run the study again.")
+    return path.read_bytes()
+
+
+def _shows(entry: Mapping, name: str) -> bool:
+    return any(block.get("picture") == name for block in entry.get("blocks", []))
+
+
+def _read_json(path: Path) -> dict:
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path.name} is not valid JSON ({error}). Delete it or run again.") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path.name} holds no JSON object. Delete it or run again.")
+    return content

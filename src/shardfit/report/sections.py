@@ -1,0 +1,135 @@
+"""Sections that tell one Result: summary, parameters, parts, parity, timings, environment."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardfit.core.params import label_of
+from shardfit.core.result import Result
+from shardfit.core.status import Status
+from shardfit.report.blocks import Block, Cards, Picture, Section, Table, Text
+from shardfit.report.html import Badge
+from shardfit.report.style import png_bytes
+from shardfit.report.values import number, seconds, solver_name, summaries
+
+TONES = {Status.RUNNING: "plain", Status.NONFINITE: "bad", Status.FAILED: "bad"}
+COMPARISONS = {
+    "sharded": "split over devices against unsplit",
+    "finite_difference": "gradient against finite differences",
+    "precision": "single against double precision",
+}
+
+
+def report_of(
+    result: Result,
+    figures: Mapping[str, Any] | None = None,
+    extra: tuple[Section, ...] = (),
+    environment: Mapping[str, Any] | None = None,
+) -> list[Section]:
+    """Return the sections of a result. figures: caption → Figure or PNG bytes; extra: sections put first.
+
+    environment: what env.json of a run directory holds.
+    """
+    pictures = [Picture(f if isinstance(f, bytes) else png_bytes(f), caption) for caption, f in (figures or {}).items()]
+    sections = [summary(result), *extra, parameters(result), Section("Figures", pictures)]
+    sections += [parts(result), parity(result), timings(result), about(environment or {})]
+    return [section for section in sections if section.blocks]
+
+
+def badge_of(result: Result) -> Badge:
+    """Return the status in a word and its tone."""
+    word = result.status.message.partition(":")[0].partition(";")[0]
+    return Badge(word, "good" if result.success else TONES.get(result.status, "warn"))
+
+
+def summary(result: Result) -> Section:
+    """Return cards of the numbers one asks for first, and the message with its remedy."""
+    layout, total = result.layout, result.timings.get("total")
+    shards, runs = layout.get("rows", 1), layout.get("runs", 1)
+    split = f"rows split {shards} ways" if shards > 1 else "rows on one device"
+    cards = [
+        ("value", number(result.value, 7), "at the answer"),
+        ("steps", number(result.steps), f"solver {solver_name(result)}"),
+        ("evaluations", number(result.evaluations), "of the objective"),
+        ("time", "–" if total is None else seconds(total), _compile_hint(result.timings)),
+        ("devices", f"{shards * runs} × {layout.get('platform', '?')}", split),
+        ("precision", result.precision, _count(layout.get("processes", 1), "process", "es")),
+    ]
+    return Section("", [Cards(cards), Text(result.message[:1].upper() + result.message[1:])])
+
+
+def parameters(result: Result) -> Section:
+    """Return the table of parameters with 1σ and units, and of quantities derived from them."""
+    rows = summaries(result)
+    blocks: list[Block] = [Table(("parameter", "value", "1σ", "unit"), rows)]
+    if any(error for _, _, error, _ in rows):
+        blocks[0] = Table(("parameter", "value", "1σ", "unit"), rows, "1σ: from the inverse of JᵀJ at the answer.")
+    if result.derived:
+        blocks.append(Table(("derived quantity", "value"), _flat(result.derived)))
+    return Section("Parameters", blocks)
+
+
+def parts(result: Result) -> Section:
+    """Return the loss of every term before its weight."""
+    if not result.parts:
+        return Section("Parts", [])
+    rows = [(name, number(value)) for name, value in result.parts.items()]
+    return Section("Parts of the objective", [Table(("term", "loss before its weight"), rows)])
+
+
+def parity(result: Result) -> Section:
+    """Return the parity certificate: largest relative differences by term."""
+    found = result.certificate
+    if not found:
+        text = "No parity certificate was made for this fit: the gradient was not checked."
+        return Section("Parity certificate", [Text(text)])
+    kinds = [kind for kind in COMPARISONS if found.get(kind)]
+    terms = sorted({term for kind in kinds for term in found[kind]})
+    probe = found.get("probe_rows") or {}
+    rows = [
+        (term, number(probe[term]) if term in probe else "–", *(_relative(found[kind].get(term)) for kind in kinds))
+        for term in terms
+    ]
+    header = ("term", "rows probed", *(COMPARISONS[kind] for kind in kinds))
+    text = "Before the fit, value and gradient of every term were compared on a sample of the rows: largest relative "
+    text += "differences. A mismatch would have stopped the run."
+    return Section("Parity certificate", [Text(text), Table(header, rows)])
+
+
+def timings(result: Result) -> Section:
+    """Return seconds by phase, compilation on its own line."""
+    if not result.timings:
+        return Section("Timings", [])
+    order = sorted(result.timings.items(), key=lambda item: (item[0] == "total", -item[1]))
+    rows = [(name.replace("_", " "), seconds(value)) for name, value in order]
+    return Section("Timings", [Table(("phase", "time"), rows), Text(f"Solver: {result.solver}")])
+
+
+def about(environment: Mapping[str, Any]) -> Section:
+    """Return where and with what the fit ran."""
+    rows = _flat(environment)
+    return Section("Environment", [Table(("", ""), rows)] if rows else [])
+
+
+def _compile_hint(times):
+    compiling = sum(value for name, value in times.items() if "compil" in name)
+    return f"{seconds(compiling)} of it compiling" if compiling else "compilation included"
+
+
+def _count(n, noun, plural="s"):
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}{plural}"
+
+
+def _relative(value):
+    return "–" if value is None else f"{float(value):.1e}"
+
+
+def _flat(tree):
+    rows = []
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: isinstance(x, list))[0]:
+        array = np.asarray(leaf)
+        shown = f"array {array.shape}" if array.size > 8 else ", ".join(number(v) for v in array.ravel().tolist())
+        rows.append((label_of(path), shown))
+    return rows

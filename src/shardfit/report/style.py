@@ -1,0 +1,48 @@
+"""One look for every figure: sizes, colours, grid. Figures are objects of their own; no global plotting state is used."""
+
+import io
+from typing import Any
+
+# Okabe and Ito: distinct for colour-blind readers and in grey
+BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
+INK, FAINT, GRID = "#1F2A37", "#6B7280", "#E5E7EB"
+LINES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+LABEL, TICK = 11.0, 9.5  # points
+DPI = 200
+
+
+def new_figure(width: float = 5.8, height: float = 4.2) -> Any:
+    """Return an empty Figure of this size in inches, with room kept for labels."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def finish(axes: Any, xlabel: str = "", ylabel: str = "", grid: str = "both") -> Any:
+    """Label one axes and give it the common look; grid: 'both', 'x', 'y'."""
+    axes.set_xlabel(xlabel, fontsize=LABEL, color=INK)
+    axes.set_ylabel(ylabel, fontsize=LABEL, color=INK)
+    axes.tick_params(which="both", labelsize=TICK, color=FAINT, labelcolor=INK)
+    axes.tick_params(which="minor", length=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(FAINT)
+    axes.grid(True, axis=grid, color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def legend(axes: Any, **options: Any) -> None:
+    """Add a frameless legend in the common size."""
+    axes.legend(frameon=False, fontsize=TICK, labelcolor=INK, **options)
+
+
+def png_bytes(figure: Any) -> bytes:
+    """Return the figure as PNG; equal figures give equal bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    return buffer.getvalue()

@@ -1,0 +1,281 @@
+"""L-BFGS as a state machine: one tick is one evaluation, whether it is a new iteration or a line-search trial.
+
+The inverse Hessian is in the compact form of Byrd, Nocedal and Schnabel (1994): two products with the stored pairs and
+two small triangular solves, instead of a chain of dot products. It is fast on one device and under vmap.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+
+from shardfit.core.status import Status
+from shardfit.solve.base import Point, StepSolver
+
+ARMIJO, WOLFE = 1e-4, 0.9
+MAX_TRIALS = 25
+
+
+class Trial(NamedTuple):
+    """A place on the search line: step length, value, slope."""
+
+    t: jax.Array
+    value: jax.Array
+    slope: jax.Array
+
+
+class Pairs(NamedTuple):
+    """Stored steps s and gradient changes y, with their inner products, in a ring of m + 1 places.
+
+    The place at head is never in use: a new pair is written there whatever it is worth, and head moves on if it is
+    good. So nothing is read back or copied to decide, and the arrays are updated in place.
+    """
+
+    s: jax.Array  # (m + 1, n)
+    y: jax.Array  # (m + 1, n)
+    sy: jax.Array  # (m + 1, m + 1) s_i · y_j
+    yy: jax.Array  # (m + 1, m + 1)
+    head: jax.Array
+    count: jax.Array
+
+
+class State(NamedTuple):
+    """Accepted point, search direction, and where the line search stands."""
+
+    x: jax.Array
+    value: jax.Array
+    gradient: jax.Array
+    status: jax.Array
+    steps: jax.Array
+    pairs: Pairs
+    direction: jax.Array
+    slope: jax.Array
+    t: jax.Array  # step length of the trial being evaluated
+    low: Trial  # best trial so far that satisfies sufficient decrease; t = 0 is the start
+    low_gradient: jax.Array
+    high: Trial  # the other end of the bracket
+    bracketed: jax.Array
+    trials: jax.Array  # -1: the start itself has not been evaluated yet
+
+
+@dataclass(frozen=True)
+class LBFGS(StepSolver):
+    """L-BFGS on the device, strong Wolfe line search (bracket and zoom with cubic interpolation).
+
+    memory: stored pairs. ftol: relative change of the value; gtol: largest gradient component; xtol: relative step.
+    """
+
+    memory: int = 10
+    name: ClassVar[str] = "lbfgs"
+
+    def init(self, z0, lower, upper):
+        """Return the state before the first evaluation."""
+        ring, n, dtype = self.memory + 1, z0.shape[0], z0.dtype
+        zero, none = jnp.zeros((), dtype), jnp.zeros_like(z0)
+        vectors, square = jnp.zeros((ring, n), dtype), jnp.zeros((ring, ring), dtype)
+        count = jnp.zeros((), jnp.int32)
+        pairs = Pairs(vectors, vectors, square, square, count, count)
+        start = Trial(zero, jnp.full((), jnp.inf, dtype), zero)
+        return State(
+            z0,
+            start.value,
+            none,
+            count,
+            count,
+            pairs,
+            none,
+            zero,
+            zero,
+            start,
+            none,
+            start,
+            jnp.zeros((), bool),
+            count - 1,
+        )
+
+    def ask(self, state):
+        """Return the trial point."""
+        return state.x + state.t * state.direction
+
+    def tell(self, state, evaluation: Point):
+        """Accept the trial and aim anew, or choose the next trial on the same line.
+
+        Both are computed and one is selected, without branches: the state stays in place in a device loop, and many
+        runs can share a batch.
+        """
+        value, gradient = evaluation
+        finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+        gradient = jnp.where(finite, gradient, 0)
+        first = state.trials < 0
+        trial = Trial(state.t, jnp.where(finite, value, jnp.inf), jnp.vdot(gradient, state.direction))
+        accepted, low, high, bracketed, t_next = self.search(state, trial)
+        low_gradient = jnp.where(low.t != state.low.t, gradient, state.low_gradient)
+
+        # nothing left on this line: out of trials, or the bracket is below resolution
+        span = jnp.max(jnp.abs(state.direction)) * jnp.abs(t_next - low.t)
+        unresolved = bracketed & (span <= 0.5 * jnp.finfo(value.dtype).eps * jnp.max(jnp.abs(state.x)))
+        spent = ~accepted & ((state.trials >= MAX_TRIALS) | unresolved)
+        rescued = spent & (low.t > 0) & (low.value < state.value)
+        moves = ~first & (accepted | rescued)
+        fails = ~first & spent & ~rescued
+
+        taken = _choose(first | accepted, trial, low)
+        new_gradient = jnp.where(first | accepted, gradient, low_gradient)
+        step = jnp.where(moves, taken.t, 0) * state.direction
+        x = state.x + step
+        pairs = _store(state.pairs, step, new_gradient - state.gradient, moves)
+        pairs = pairs._replace(count=jnp.where(fails, 0, pairs.count))
+
+        here_gradient = jnp.where(fails, state.gradient, new_gradient)
+        aims = first | moves | fails
+        direction = jnp.where(aims, _direction(pairs, here_gradient), state.direction)
+        unit = jnp.minimum(1.0, _norm(here_gradient))
+        start = Trial(
+            jnp.zeros_like(t_next), jnp.where(fails, state.value, taken.value), jnp.vdot(direction, here_gradient)
+        )
+        aimed = aims & ~fails
+        return State(
+            x=x,
+            value=jnp.where(aimed, start.value, state.value),
+            gradient=jnp.where(aimed, here_gradient, state.gradient),
+            status=self._status(state, taken, new_gradient, step, first, moves, fails),
+            steps=state.steps + moves,
+            pairs=pairs,
+            direction=direction,
+            slope=jnp.where(aims, start.slope, state.slope),
+            # without curvature the direction has unit length, which says nothing about the step's
+            t=jnp.where(aims, jnp.where(pairs.count > 0, 1.0, unit), t_next).astype(value.dtype),
+            low=_choose(aims, start, low),
+            low_gradient=jnp.where(aims, here_gradient, low_gradient),
+            high=_choose(aims, start, high),
+            bracketed=~aims & bracketed,
+            trials=jnp.where(aims, 0, state.trials + 1),
+        )
+
+    def _status(self, state, taken, gradient, step, first, moves, fails):
+        size = jnp.maximum(jnp.maximum(jnp.abs(state.value), jnp.abs(taken.value)), jnp.finfo(step.dtype).tiny)
+        small_f = state.value - taken.value <= self.ftol * size
+        small_x = jnp.max(jnp.abs(step)) <= self.xtol * jnp.max(jnp.abs(state.x))
+        return _first(
+            (first & ~jnp.isfinite(taken.value), Status.NONFINITE),
+            ((first | moves) & (jnp.max(jnp.abs(gradient)) <= self.gtol), Status.CONVERGED_GRADIENT),
+            (moves & small_f & (self.ftol > 0), Status.CONVERGED_VALUE),
+            (moves & small_x & (self.xtol > 0), Status.CONVERGED_STEP),
+            # steepest descent failed too
+            (fails & (state.pairs.count == 0), Status.STALLED),
+        )
+
+    def search(self, state: State, trial: Trial):
+        """Return (accepted, low, high, bracketed, next step length) by the strong Wolfe conditions."""
+        enough = _enough_decrease(state, trial)
+        too_long = ~enough | ((trial.value > state.low.value + _slack(state)) & (state.low.t > 0))
+        flat = jnp.abs(trial.slope) <= -WOLFE * state.slope
+        uphill = jnp.where(state.bracketed, trial.slope * (state.high.t - state.low.t) >= 0, trial.slope >= 0)
+        high = _choose(too_long, trial, _choose(uphill, state.low, state.high))
+        low = _choose(too_long, state.low, trial)
+        bracketed = state.bracketed | too_long | uphill
+        onward = jnp.clip(_secant(state.low, trial), 2 * trial.t, 10 * trial.t)
+        return (
+            (enough & ~too_long & flat),
+            low,
+            high,
+            bracketed,
+            jnp.where(bracketed, _inside(low, high, state.trials), onward),
+        )
+
+
+@dataclass(frozen=True)
+class BacktrackingLBFGS(LBFGS):
+    """L-BFGS whose line search only shortens: fewer evaluations per step, no curvature condition."""
+
+    name: ClassVar[str] = "lbfgs-bt"
+
+    def search(self, state: State, trial: Trial):
+        """Return (accepted, low, high, bracketed, next step length) by sufficient decrease alone."""
+        accepted = _enough_decrease(state, trial)
+        shorter = _inside(state.low, trial, jnp.zeros_like(state.trials))
+        return accepted, state.low, trial, jnp.ones((), bool), jnp.minimum(shorter, 0.6 * trial.t)
+
+
+def _store(pairs, s, y, wanted):
+    """Write a pair at head, and keep it if it is wanted and its curvature large enough to trust."""
+    i, ring = pairs.head, pairs.sy.shape[0]
+    good = wanted & (jnp.vdot(s, y) > jnp.finfo(s.dtype).eps * jnp.vdot(y, y))
+    s_all, y_all = pairs.s.at[i].set(s), pairs.y.at[i].set(y)
+    with_y = y_all @ y
+    return Pairs(
+        s_all,
+        y_all,
+        pairs.sy.at[i].set(y_all @ s).at[:, i].set(s_all @ y),
+        pairs.yy.at[i].set(with_y).at[:, i].set(with_y),
+        jnp.where(good, (i + 1) % ring, i),
+        jnp.where(good, jnp.minimum(pairs.count + 1, ring - 1), pairs.count),
+    )
+
+
+def _direction(pairs, gradient):
+    """Return minus the inverse-Hessian estimate times the gradient; the unit vector downhill while there are no pairs."""
+    ring = pairs.sy.shape[0]
+    by_age = (pairs.head + jnp.arange(ring)) % ring  # head itself, then oldest to newest
+    used = jnp.arange(ring) >= ring - pairs.count
+    both = used[:, None] & used[None, :]
+    sy, yy = (jnp.where(both, square[by_age][:, by_age], 0) for square in (pairs.sy, pairs.yy))
+    newest = ring - 1
+    gamma = jnp.where(used[newest], sy[newest, newest] / jnp.where(used[newest], yy[newest, newest], 1), 1.0)
+    upper = jnp.triu(sy) + jnp.diag(jnp.where(used, 0.0, 1.0).astype(sy.dtype))
+    sg, yg = (jnp.where(used, (vectors @ gradient)[by_age], 0) for vectors in (pairs.s, pairs.y))
+    p = solve_triangular(upper, sg)
+    q = solve_triangular(upper, jnp.diag(sy) * p + gamma * (yy @ p - yg), trans=1)
+    by_place = jnp.zeros((2, ring), gradient.dtype).at[:, by_age].set(jnp.stack([q, gamma * p]))
+    direction = by_place[1] @ pairs.y - by_place[0] @ pairs.s - gamma * gradient
+    # rounding can spoil the estimate; steepest descent is always downhill
+    downhill = jnp.isfinite(by_place).all() & (jnp.vdot(direction, gradient) < 0) & (pairs.count > 0)
+    return jnp.where(downhill, direction, -gradient / _norm(gradient))
+
+
+def _slack(state):
+    """Return the change of the value that is only rounding."""
+    return 4 * jnp.finfo(state.x.dtype).eps * jnp.abs(state.value)
+
+
+def _enough_decrease(state, trial):
+    return trial.value <= state.value + ARMIJO * trial.t * state.slope + _slack(state)
+
+
+def _choose(condition, one, other):
+    return Trial(*(jnp.where(condition, a, b) for a, b in zip(one, other, strict=True)))
+
+
+def _secant(a, b):
+    """Return where the slope would vanish, from two slopes."""
+    change = b.slope - a.slope
+    return jnp.where(change > 0, b.t - b.slope * (b.t - a.t) / jnp.where(change > 0, change, 1), jnp.inf)
+
+
+def _inside(low, high, trials):
+    """Return a step length inside the bracket: the cubic's minimum, kept off the ends; every third time the middle."""
+    width = high.t - low.t
+    safe = jnp.where(width == 0, 1, width)
+    high_value = jnp.where(jnp.isfinite(high.value), high.value, low.value)
+    theta = 3 * (low.value - high_value) / safe + low.slope + high.slope
+    root = jnp.sqrt(jnp.maximum(theta * theta - low.slope * high.slope, 0)) * jnp.sign(safe)
+    divisor = high.slope - low.slope + 2 * root
+    share = 1 - (high.slope + root - theta) / jnp.where(divisor == 0, 1, divisor)
+    share = jnp.where((divisor == 0) | ~jnp.isfinite(share) | (trials % 3 == 2), 0.5, share)
+    share = jnp.where(jnp.isfinite(high.value), jnp.clip(share, 0.1, 0.9), 0.2)
+    return low.t + share * width
+
+
+def _first(*cases):
+    """Return the code of the first case that holds, else running."""
+    code = jnp.full((), Status.RUNNING.code, jnp.int32)
+    for holds, status in reversed(cases):
+        code = jnp.where(holds, jnp.int32(status.code), code)
+    return code
+
+
+def _norm(vector):
+    largest = jnp.maximum(jnp.max(jnp.abs(vector)), jnp.finfo(vector.dtype).tiny)
+    return largest * jnp.sqrt(jnp.sum((vector / largest) ** 2))  # squares of large float32 numbers overflow

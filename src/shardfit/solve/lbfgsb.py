@@ -1,0 +1,60 @@
+"""scipy's L-BFGS-B: bounds, and the reference the others are measured against."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from shardfit.core.status import Status
+from shardfit.solve.base import HostSolver, Outcome
+
+
+@dataclass(frozen=True)
+class LBFGSB(HostSolver):
+    """L-BFGS-B on the host, with box bounds.
+
+    memory: stored pairs. ftol: relative change of the value; gtol: largest component of the projected gradient.
+    """
+
+    memory: int = 10
+    bounded: ClassVar[bool] = True
+    name: ClassVar[str] = "lbfgsb"
+
+    def minimise(self, function, z0, lower, upper):
+        """Run scipy.optimize.minimize(method='L-BFGS-B')."""
+        from scipy.optimize import Bounds, minimize
+
+        previous = [np.array(z0)]
+        reached = []
+
+        def each_step(z):
+            change = np.max(np.abs(z - previous[0]), initial=0.0)
+            previous[0] = np.array(z)
+            if self.xtol > 0 and change <= self.xtol * np.max(np.abs(z), initial=0.0):
+                reached.append(True)
+                raise StopIteration
+            function.step(z)
+
+        found = minimize(
+            function,
+            z0,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=None if lower is None else Bounds(lower, upper),
+            callback=each_step,
+            options={
+                "maxiter": self.maxiter,
+                "maxfun": np.iinfo(np.int32).max,
+                "ftol": self.ftol,
+                "gtol": self.gtol,
+                "maxcor": self.memory,
+            },
+        )
+        if reached:
+            return Outcome(found.x, Status.CONVERGED_STEP, found.nit)
+        text = str(found.message).upper()
+        if found.success:
+            status = Status.CONVERGED_GRADIENT if "GRADIENT" in text else Status.CONVERGED_VALUE
+        else:
+            status = Status.MAX_STEPS if found.status == 1 else Status.STALLED
+        return Outcome(found.x, status, found.nit)

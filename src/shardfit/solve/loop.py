@@ -1,0 +1,152 @@
+"""The one device loop: a step solver runs in segments of a while_loop, and the host looks in between them.
+
+How a run is cut into segments never changes its numbers: the loop body is compiled once and the limits are data. So a
+run that was interrupted and resumed equals one that was not, to the bit.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.status import Status
+from shardfit.solve.base import StepSolver, evaluate
+from shardfit.solve.monitor import Monitor, Snapshot, Trace
+
+SEGMENT = 512  # ticks a segment can record
+SEGMENT_SECONDS = 0.25  # how long the host leaves the device alone: progress, Ctrl-C and callbacks wait this long
+
+
+class Run(NamedTuple):
+    """All that a step solver's run is; this is what a checkpoint holds."""
+
+    state: Any
+    best_z: jax.Array
+    best_value: jax.Array
+    ticks: jax.Array
+
+
+class Record(NamedTuple):
+    """What one segment writes down, one entry per tick."""
+
+    value: jax.Array
+    gradient: jax.Array
+    step: jax.Array
+
+
+class Finish(NamedTuple):
+    """How a loop ended."""
+
+    z: np.ndarray
+    status: Status
+    steps: int
+    evaluations: int
+    compile_seconds: float
+    note: str
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def start(solver: StepSolver, space: Any, z0: jax.Array, lower: Any, upper: Any) -> Run:
+    """Return a run before its first evaluation."""
+    count = jnp.zeros((), jnp.int32)
+    return Run(solver.init(z0, lower, upper), z0, jnp.full((), jnp.inf, z0.dtype), count)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def advance(
+    solver: StepSolver, space: Any, objective: Any, run: Run, key: Any, max_ticks: Any, stop_step: Any
+) -> tuple[Run, Record]:
+    """Run until the solver stops, max_ticks evaluations were made, or stop_step steps were taken."""
+    key_of = partial(jax.random.fold_in, key) if objective.stochastic else lambda step: None
+    limit = jnp.minimum(max_ticks, SEGMENT)
+
+    def go_on(carry):
+        i, run, _ = carry
+        return (i < limit) & (run.state.status == Status.RUNNING.code) & (run.state.steps < stop_step)
+
+    def tick(carry):
+        i, run, record = carry
+        step_key = key_of(run.state.steps)
+        state = solver.step(lambda z: evaluate(solver.needs, space, objective, z, step_key), run.state)
+        better = jnp.isfinite(state.value) & (state.value < run.best_value)
+        largest = jnp.max(jnp.abs(state.gradient))
+        record = Record(
+            record.value.at[i].set(state.value),
+            record.gradient.at[i].set(largest),
+            record.step.at[i].set(state.steps),
+        )
+        best_z = jnp.where(better, state.x, run.best_z)
+        best_value = jnp.where(better, state.value, run.best_value)
+        return i + 1, Run(state, best_z, best_value, run.ticks + 1), record
+
+    dtype = run.best_value.dtype
+    empty = Record(jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, jnp.int32))
+    _, run, record = jax.lax.while_loop(go_on, tick, (jnp.zeros((), jnp.int32), run, empty))
+    return run, record
+
+
+def run_steps(
+    solver: StepSolver, space: Any, data: Callable[[int], Any], z0: np.ndarray, box: Any, seed: int, monitor: Monitor
+) -> Finish:
+    """Run a step solver to its end; data(step) gives the placed objective (a new one each step for mini-batches)."""
+    lower, upper = (None, None) if box is None else (jnp.asarray(b, z0.dtype) for b in box)
+    run = start(solver, space, jnp.asarray(z0), lower, upper)
+    key = jax.random.key(seed)
+    objective = data(0)
+    began = time.perf_counter()
+    # no ticks: this call only compiles
+    jax.block_until_ready(advance(solver, space, objective, run, key, 0, 0))
+    compile_seconds = time.perf_counter() - began
+
+    run = monitor.restore(run)
+    noisy = bool(solver.batch) or bool(objective.stochastic)
+    ticks = 1
+    stopped = None
+    try:
+        while _running(run, solver):
+            steps = int(run.state.steps)
+            if solver.batch:
+                objective, ticks = data(steps), 1
+            began = time.perf_counter()
+            stop = min(solver.maxiter, monitor.next_stop(steps))
+            run, record = advance(solver, space, objective, run, key, ticks, stop)
+            done = int(run.ticks) - len(monitor.trace)
+            monitor.trace.extend(*(np.asarray(column)[:done] for column in record))
+            seconds = time.perf_counter() - began
+            monitor.check_start(run.state)
+            if seconds < SEGMENT_SECONDS / 2:
+                ticks = min(2 * ticks, SEGMENT)
+            elif seconds > 2 * SEGMENT_SECONDS:
+                ticks = max(1, ticks // 2)
+            if monitor.look(partial(_snapshot, space, run, noisy, monitor.trace), run):
+                stopped = Status.INTERRUPTED
+                break
+    except KeyboardInterrupt:
+        stopped = Status.INTERRUPTED
+    monitor.save(run)
+    return _finish(run, solver, stopped, noisy, compile_seconds)
+
+
+def _running(run, solver):
+    return int(run.state.status) == Status.RUNNING.code and int(run.state.steps) < solver.maxiter
+
+
+def _snapshot(space, run, noisy, trace: Trace) -> Snapshot:
+    z = run.state.x if noisy else run.best_z
+    gradient = float(jnp.max(jnp.abs(run.state.gradient)))
+    return Snapshot(int(run.state.steps), int(run.ticks), float(run.state.value), gradient, trace.seconds(), z, space)
+
+
+def _finish(run, solver, stopped, noisy, compile_seconds):
+    status = Status.of(run.state.status)
+    if status is Status.RUNNING:
+        status = stopped or Status.MAX_STEPS
+    # a noisy value says little about a single point: the last one stands, unless it is broken
+    last_is_good = bool(jnp.isfinite(run.state.value)) and bool(jnp.all(jnp.isfinite(run.state.x)))
+    z = run.state.x if noisy and last_is_good else run.best_z
+    note = getattr(solver, "note", lambda state: "")(run.state)
+    return Finish(np.asarray(z), status, int(run.state.steps), int(run.ticks), compile_seconds, note)

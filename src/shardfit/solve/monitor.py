@@ -1,0 +1,129 @@
+"""What the host does between segments: history, callback, progress, checkpoints; and what it shows of a run."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.params import Space
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a callback is given."""
+
+    step: int
+    evaluations: int
+    value: float
+    gradient: float  # largest component
+    seconds: float
+    z: Any = field(repr=False)
+    space: Space = field(repr=False)
+
+    @property
+    def params(self) -> Any:
+        """Best parameters so far."""
+        import jax
+
+        return jax.tree.map(np.asarray, self.space.unpack(np.asarray(self.z)))
+
+
+class Trace:
+    """History of a run, one entry per evaluation."""
+
+    def __init__(self):
+        self.columns: dict[str, list[np.ndarray]] = {"value": [], "gradient": [], "step": [], "seconds": []}
+        self.began = time.perf_counter()
+        self.earlier = 0.0  # seconds spent before a resume
+        self.length = 0
+
+    def __len__(self):
+        return self.length
+
+    def seconds(self) -> float:
+        """Return seconds since the run began, earlier parts included."""
+        return self.earlier + time.perf_counter() - self.began
+
+    def extend(self, value: Any, gradient: Any, step: Any) -> None:
+        """Add entries; their times are spread evenly over the time since the last ones."""
+        value = np.atleast_1d(value)
+        if not len(value):
+            return
+        last = self.columns["seconds"][-1][-1] if self.length else 0.0
+        seconds = np.linspace(last, self.seconds(), len(value) + 1)[1:]
+        for name, column in (("value", value), ("gradient", gradient), ("step", step), ("seconds", seconds)):
+            self.columns[name].append(np.atleast_1d(np.asarray(column)))
+        self.length += len(value)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the history as one array per column."""
+        return {name: np.concatenate(parts) if parts else np.zeros(0) for name, parts in self.columns.items()}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take over the history of an earlier part."""
+        self.columns = {name: [column] for name, column in arrays.items()}
+        self.length = len(arrays["value"])
+        self.earlier = float(arrays["seconds"][-1]) if self.length else 0.0
+        self.began = time.perf_counter()
+
+
+class Monitor:
+    """Ties a run to a callback, a progress display and a run directory; each is optional."""
+
+    def __init__(
+        self,
+        callback: Callable[[Snapshot], Any] | None = None,
+        every: int | None = None,
+        progress: Any = None,
+        store: Any = None,
+        diagnose: Callable[[], None] | None = None,
+    ):
+        self.callback, self.every, self.progress, self.store, self.diagnose = callback, every, progress, store, diagnose
+        self.trace = Trace()
+        self.called_at = 0
+        self.stopped_by = ""
+
+    def next_stop(self, step: int) -> float:
+        """Return the step at which the loop must come back, for the callback."""
+        return np.iinfo(np.int32).max if self.every is None else (step // self.every + 1) * self.every
+
+    def restore(self, run: Any) -> Any:
+        """Return the stored run, or the given one when there is none."""
+        stored = self.store.load_run(run) if self.store else None
+        if stored is None:
+            return run
+        run, history = stored
+        self.trace.restore(history)
+        self.called_at = int(run.state.steps)
+        return run
+
+    def save(self, run: Any) -> None:
+        """Write a checkpoint now."""
+        if self.store:
+            self.store.save_run(run, self.trace.arrays())
+
+    def check_start(self, state: Any) -> None:
+        """Raise after the first evaluation if the start cannot be evaluated."""
+        if len(self.trace) == 1 and self.diagnose is not None:
+            finite = np.isfinite(float(state.value)) and bool(np.all(np.isfinite(np.asarray(state.gradient))))
+            if not finite or int(state.status) == 5:
+                self.diagnose()
+
+    def look(self, snapshot: Callable[[], Snapshot], run: Any = None) -> bool:
+        """Show progress, call back, save; return whether to stop."""
+        due = self.store is not None and run is not None and self.store.due()
+        if due:
+            self.save(run)
+        if self.callback is None and self.progress is None:
+            return False
+        shot = snapshot()
+        if self.progress is not None:
+            self.progress.update(shot)
+        if self.callback is not None and self.every is not None and shot.step - self.called_at >= self.every:
+            self.called_at = shot.step
+            if self.callback(shot) is True:
+                self.stopped_by = "stopped by the callback."
+                return True
+        return False

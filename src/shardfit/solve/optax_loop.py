@@ -1,0 +1,95 @@
+"""Any optax GradientTransformation in the device loop, on all rows or on mini-batches drawn anew each step."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from shardfit.core.status import Status
+from shardfit.solve.base import StepSolver
+
+
+class State(NamedTuple):
+    """Evaluated point, the point to evaluate next, and optax's own state."""
+
+    x: jax.Array
+    value: jax.Array
+    gradient: jax.Array
+    status: jax.Array
+    steps: jax.Array
+    ahead: jax.Array
+    inner: Any
+
+
+@dataclass(frozen=True)
+class OptaxLoop(StepSolver):
+    """Steps of an optax transformation.
+
+    transform: for example `optax.adam(1e-2)`. batch: rows drawn per row term and step (None: all); only these go to the
+    devices. ftol is off by default, for a noisy value says nothing about convergence.
+    """
+
+    transform: Any = field(default=None, kw_only=True, repr=False)
+    batch: int | None = field(default=None, kw_only=True)
+    ftol: float = 0.0
+    label: str = field(default="optax", kw_only=True)
+    name: ClassVar[str] = "optax"
+    stochastic: ClassVar[bool] = True
+
+    def describe(self):
+        """Return the transformation's name and the options."""
+        batch = "" if self.batch is None else f", batch={self.batch}"
+        return (
+            f"{self.label}, maxiter={self.maxiter!r}, gtol={self.gtol!r}, ftol={self.ftol!r}, xtol={self.xtol!r}{batch}"
+        )
+
+    def init(self, z0, lower, upper):
+        """Return the state before the first evaluation."""
+        nothing = jnp.zeros((), jnp.int32)
+        far = jnp.full((), jnp.inf, z0.dtype)
+        return State(z0, far, jnp.zeros_like(z0), nothing, nothing, z0, self.transform.init(z0))
+
+    def step(self, evaluate, state):
+        """Evaluate, and let optax move the point."""
+        from optax import apply_updates, with_extra_args_support
+
+        x = state.ahead
+        value, gradient = evaluate(x)
+        update = with_extra_args_support(self.transform).update
+        changes, inner = update(
+            gradient, state.inner, x, value=value, grad=gradient, value_fn=lambda z: evaluate(z).value
+        )
+        ahead = apply_updates(x, changes)
+        finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+        size = jnp.maximum(jnp.abs(value), jnp.abs(state.value))
+        change = jnp.where(jnp.isfinite(state.value), jnp.abs(value - state.value), jnp.inf)
+        small_step = jnp.max(jnp.abs(changes)) <= self.xtol * jnp.max(jnp.abs(x))
+        # a batch's gradient says nothing about the whole, so only the step may end such a run
+        whole = self.batch is None
+        status = jnp.where(
+            ~finite,
+            Status.NONFINITE.code,
+            jnp.where(
+                whole & (jnp.max(jnp.abs(gradient)) <= self.gtol),
+                Status.CONVERGED_GRADIENT.code,
+                jnp.where(
+                    whole & (self.ftol > 0) & (change <= self.ftol * size),
+                    Status.CONVERGED_VALUE.code,
+                    jnp.where((self.xtol > 0) & small_step, Status.CONVERGED_STEP.code, Status.RUNNING.code),
+                ),
+            ),
+        ).astype(jnp.int32)
+        return State(x, value, gradient, status, state.steps + 1, ahead, inner)
+
+
+RATES = {"adam": 1e-2, "adamw": 1e-2, "sgd": 1e-3, "rmsprop": 1e-3}
+
+
+@lru_cache(maxsize=64)  # the same transformation object again, so that the loop is not compiled again
+def named_transform(name: str, learning_rate: float, extra: tuple) -> Any:
+    """Return optax's transformation of that name."""
+    import optax
+
+    return getattr(optax, name)(learning_rate, **dict(extra))

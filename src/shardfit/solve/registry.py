@@ -1,0 +1,65 @@
+"""From what a user writes for `solver` to a solver object."""
+
+from typing import Any
+
+from shardfit.core.errors import suggestion
+from shardfit.solve.base import Solver, check_options
+from shardfit.solve.custom import Custom
+from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
+from shardfit.solve.lbfgsb import LBFGSB
+from shardfit.solve.lm import LM
+from shardfit.solve.optax_loop import RATES, OptaxLoop, named_transform
+from shardfit.solve.optimistix_adapter import Optimistix
+
+CLASSES = {"lbfgsb": LBFGSB, "lbfgs": LBFGS, "lbfgs-bt": BacktrackingLBFGS, "lm": LM}
+TRANSFORM_OPTIONS = {"learning_rate", "b1", "b2", "eps", "weight_decay", "momentum", "nesterov", "decay", "centered"}
+
+
+def as_solver(solver: Any = None, **options: Any) -> Solver:
+    """Return a solver from None, a name with options, a Solver, an optax or optimistix object, or a callable."""
+    if solver is None:
+        solver = "lbfgsb"
+    if isinstance(solver, str):
+        return _named(solver, options)
+    if isinstance(solver, Solver):
+        if options:
+            raise TypeError(
+                f"options ({', '.join(options)}) go with a solver's name. Set them on the object: "
+                f"{type(solver).__name__}({next(iter(options))}=...)."
+            )
+        return solver
+    if hasattr(solver, "init") and hasattr(solver, "update"):
+        return _made("optax", OptaxLoop, {"transform": solver, **options})
+    if any(base.__module__.startswith("optimistix") for base in type(solver).__mro__):
+        return _made("optimistix", Optimistix, {"solver": solver, **options})
+    if callable(solver):
+        return _made("custom", Custom, {"run": solver, **options})
+    raise TypeError(
+        f"solver is {type(solver).__name__}. Give a name ({', '.join([*CLASSES, *RATES])}), a Solver, an optax "
+        "transformation, an optimistix solver, or a callable."
+    )
+
+
+def _made(name: str, factory: Any, options: dict) -> Solver:
+    check_options(name, factory, options)
+    return factory(**options)
+
+
+def _named(name: str, options: dict) -> Solver:
+    if name in CLASSES:
+        return _made(name, CLASSES[name], options)
+    if name not in RATES:
+        raise ValueError(f"unknown solver {name!r}.{suggestion(name, [*CLASSES, *RATES])}")
+    own = {k: v for k, v in options.items() if k in TRANSFORM_OPTIONS}
+    rate = own.pop("learning_rate", RATES[name])
+    rest = {k: v for k, v in options.items() if k not in TRANSFORM_OPTIONS}
+    for option in rest:
+        known = {"maxiter", "ftol", "gtol", "xtol", "batch"}
+        if option not in known:
+            raise TypeError(f"solver {name!r} has no option {option!r}.{suggestion(option, known | TRANSFORM_OPTIONS)}")
+    try:
+        transform = named_transform(name, rate, tuple(sorted(own.items())))
+    except TypeError as error:
+        raise TypeError(f"solver {name!r}: {error}.") from None
+    label = ", ".join([f"learning_rate={rate}", *(f"{k}={v}" for k, v in sorted(own.items()))])
+    return OptaxLoop(transform=transform, label=f"{name}({label})", **rest)

@@ -1,0 +1,142 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from shardfit.cli import main, registry
+from shardfit.core.result import Result
+from shardfit.core.status import Status
+from shardfit.io.results import save_result
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    result = Result(
+        params={"a": np.array(2.0)},
+        value=1.5,
+        parts={"data": 1.5},
+        status=Status.MAX_STEPS,
+        solver="lm(maxiter=3)",
+        steps=3,
+        evaluations=4,
+        history={"value": np.array([3.0, 1.5]), "gradient": np.array([1.0, 0.5])},
+        timings={"total": 0.1},
+        layout={"platform": "cpu", "rows": 1, "runs": 1, "processes": 1},
+        units={"a": "Hz"},
+    )
+    return str(save_result(result, tmp_path / "run"))
+
+
+def run(capsys, *argv):
+    code = main(argv)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_show(capsys, run_dir):
+    code, out, _ = run(capsys, "show", run_dir)
+    assert code == 0
+    for expected in ("a = 2 Hz", "step limit reached", "Raise maxiter", "data 1.5", "1 × cpu"):
+        assert expected in out
+
+
+def test_report(capsys, run_dir):
+    pytest.importorskip("matplotlib")
+    code, out, _ = run(capsys, "report", run_dir)
+    assert code == 0
+    assert "report.html" in out
+
+
+def test_devices(capsys):
+    code, out, _ = run(capsys, "devices")
+    assert code == 0
+    assert "jax " in out
+    assert "× cpu" in out
+
+
+@pytest.mark.parametrize("argv", [(), ("--help",), ("-h",)])
+def test_help_lists_every_command(capsys, argv):
+    code, out, _ = run(capsys, *argv)
+    assert code == 0
+    for command in registry.COMMANDS:
+        assert command.name in out
+
+
+def test_version(capsys):
+    code, out, _ = run(capsys, "--version")
+    assert code == 0
+    assert out.startswith("shardfit ")
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (("dmeo",), "unknown command 'dmeo'. Did you mean 'demo'?"),
+        (("demo", "--row", "5"), "unknown option '--row'. Did you mean '--rows'?"),
+        (("demo", "--sede=5"), "unknown option '--sede'. Did you mean '--seed'?"),
+        (("demo", "--rows", "many"), "invalid int value"),
+        (("show",), "required: RUN_DIR"),
+        (("show", "a", "b"), "too many arguments: 'b'"),
+        (("--debgu", "devices"), "unknown option '--debgu'. Did you mean '--debug'?"),
+    ],
+)
+def test_misspelt_command_lines(capsys, argv, expected):
+    code, _, err = run(capsys, *argv)
+    assert code == 2
+    assert expected in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (("show", "nowhere"), "nowhere holds no result"),
+        (("report", "nowhere"), "nowhere holds no result"),
+        (("demo", "--rows", "10"), "too few"),
+        (("demo", "--devices", "0"), "at least 1 device"),
+        (("demo", "--devices", "1000"), "JAX sees"),
+        (("demo", "--repeats", "1"), "fewer than 10"),
+        (("demo", "--seed", "-1"), "zero or positive"),
+    ],
+)
+def test_errors_are_one_message(capsys, argv, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, *argv)
+    assert code == 2
+    assert expected in err
+    assert "Traceback" not in err
+    code, _, err = run(capsys, *argv, "--debug")
+    assert code == 2
+    assert "Traceback" in err
+
+
+@pytest.fixture
+def science(monkeypatch):
+    """A command with commands of its own, as a science brings."""
+    module = type(sys)("fake_science")
+    leaf = type(sys)("fake_leaf")
+    leaf.add_arguments = lambda parser, argv: parser.add_argument("--size", type=int)
+    leaf.run = lambda args: args.size
+    inner = (registry.Command("image", "make an image", "fake_leaf"),)
+    module.add_arguments = lambda parser, argv: registry.add_commands(parser, inner, argv)
+    monkeypatch.setitem(sys.modules, "fake_science", module)
+    monkeypatch.setitem(sys.modules, "fake_leaf", leaf)
+    added = (*registry.COMMANDS, registry.Command("vlbi", "radio images", "fake_science"))
+    monkeypatch.setattr("shardfit.cli.app.COMMANDS", added)
+
+
+def test_a_science_adds_commands(capsys, science):
+    assert main(["vlbi", "image", "--size", "7"]) == 7
+    code, out, _ = run(capsys, "vlbi")
+    assert code == 0
+    assert "make an image" in out
+    code, _, err = run(capsys, "vlbi", "imgae")
+    assert code == 2
+    assert "Did you mean 'image'?" in err
+
+
+def test_help_imports_no_command():
+    code = "import sys; from shardfit.cli import main; main(['--help']); "
+    code += "sys.exit(any(m.startswith(('shardfit.report', 'shardfit.demo', 'matplotlib')) for m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

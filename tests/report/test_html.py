@@ -1,0 +1,117 @@
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from shardfit.core.status import Status
+from shardfit.report import figures
+from shardfit.report.blocks import Cards, Picture, Section, Table, Text
+from shardfit.report.html import Badge, render_page, write_report
+from shardfit.report.sections import badge_of, report_of
+
+EVIL = "<script>alert('x')</script>\"onload=\"&"
+VOID = {"meta", "img", "br"}
+
+
+class Balance(HTMLParser):
+    """Collects tags and attributes, and fails on a tag that is closed out of order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.seen, self.attributes, self.text = [], set(), [], []
+        self.feed(text)
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.add(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def page(result, **options):
+    return render_page(result.problem, report_of(result, **options), badge=badge_of(result))
+
+
+def test_page_tells_the_result(result):
+    text = "".join(Balance(page(result, environment={"python": "3.11", "devices": ["cpu:0", "cpu:1"]})).text)
+    for expected in ("line", "converged", "12.5", "2.000", "0.013", "Hz", "w[1]", "2.0e-16", "3.0e-09", "500 ms"):
+        assert expected in text
+    assert "cpu:0, cpu:1" in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"problem": EVIL},
+        {"note": EVIL},
+        {"solver": EVIL},
+        {"precision": EVIL},
+        {"units": {"a": EVIL}},
+        {"parts": {EVIL: 1.0}},
+        {"derived": {EVIL: np.array(1.0)}},
+        {"timings": {EVIL: 1.0}},
+        {"params": {EVIL: np.array(1.0)}, "stderr": None},
+        {"layout": {"platform": EVIL}},
+        {"certificate": {"probe_rows": {EVIL: 3}, "finite_difference": {EVIL: 1e-9}}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_every_text_is_escaped(changes, result):
+    found = Balance(page(type(result)(**{**vars(result), **changes})))
+    assert "script" not in found.seen
+    assert not [name for name, _ in found.attributes if name.startswith("on")]
+    assert EVIL in "".join(found.text)
+
+
+@pytest.mark.parametrize("block", [Text(EVIL), Table([EVIL], [[EVIL]], EVIL), Cards([(EVIL, EVIL, EVIL)])], ids=str)
+def test_blocks_escape(block):
+    found = Balance(Section(EVIL, [block, Picture(b"\x89PNG\r\n\x1a\n", EVIL)]).render())
+    assert "script" not in found.seen
+    assert dict(found.attributes)["alt"] == EVIL
+
+
+def test_page_needs_nothing_from_outside(result, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = write_report(tmp_path / "new" / "r.html", "t", report_of(result, {"c": figures.convergence(result)}))
+    text = path.read_text()
+    found = Balance(text)
+    sources = [value for name, value in found.attributes if name in ("src", "href", "srcset", "data", "action")]
+    assert sources
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert not re.search(r"https?://|url\(|@import|//cdn", text)
+    assert found.seen.isdisjoint({"script", "link", "iframe", "object", "embed"})
+    assert "prefers-color-scheme: dark" in text
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_badge_and_remedy_of_every_status(status, result):
+    changed = type(result)(**{**vars(result), "status": status})
+    badge = badge_of(changed)
+    assert badge.tone == {True: "good"}.get(status.converged, badge.tone)
+    assert (badge.tone == "good") == status.converged
+    assert status.remedy in "".join(Balance(page(changed)).text)
+
+
+def test_bad_pictures_and_tones_are_refused():
+    with pytest.raises(ValueError, match="not a PNG"):
+        Picture(b"<svg onload=alert(1)>", "x")
+    with pytest.raises(ValueError, match="tone 'loud'"):
+        render_page("t", [], badge=Badge("x", "loud"))
+
+
+def test_columns_of_numbers_are_marked():
+    html = Table(["name", "n", "unit"], [["a", "-1.5e3", "Hz"], ["b", "–", "s"]]).render()
+    assert html.count('class="n"') == 3
+
+
+def test_table_rows_must_fit_the_header():
+    with pytest.raises(ValueError):
+        Table(["a", "b"], [["1", "2"], ["3"]]).render()
