@@ -22,7 +22,9 @@ def test_value_is_given_to_the_digits_of_its_error(value, error, expected):
     assert pair(value, error) == expected
 
 
-@pytest.mark.parametrize(("time", "text"), [(0.0354, "35.4 ms"), (2.411, "2.41 s"), (200.0, "3 min 20 s"), (3720, "1 h 2 min")])
+@pytest.mark.parametrize(
+    ("time", "text"), [(0.0354, "35.4 ms"), (2.411, "2.41 s"), (200.0, "3 min 20 s"), (3720, "1 h 2 min")]
+)
 def test_durations(time, text):
     assert seconds(time) == text
 

@@ -41,8 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _text(error: BaseException) -> str:
-    lines = [str(error) or type(error).__name__, *getattr(error, "__notes__", ())]
-    return "\n".join(lines)
+    # JAX notes on every error that its own frames were left out of the traceback, which is not shown here
+    notes = [note for note in getattr(error, "__notes__", ()) if "internal frames" not in note]
+    return "\n".join([str(error) or type(error).__name__, *notes])
 
 
 def _say(text: str) -> None:

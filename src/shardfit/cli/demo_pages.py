@@ -13,7 +13,7 @@ from shardfit.report.values import coordinates, pair
 
 SUBTITLE = (
     "After a merger the remnant black hole rings in modes whose frequency and decay follow from its mass and spin "
-    "alone. Two modes are fitted to generated data of an imagined array of detectors; both must name the same black hole."
+    "alone. Two modes are fitted to generated data of an imagined array of detectors; both must name one black hole."
 )
 
 
@@ -53,7 +53,10 @@ def _figures(out, study):
     names = [c.name for c in coordinates(result)]
     made = {
         "data": (f"Detector {strongest}: samples averaged in bins, and the fitted sum of both modes.", shown),
-        "residuals": ("Residuals of all rows against the unit normal; below, each bin's distance in units of its counting noise.", figures.residual_histogram(residuals)),
+        "residuals": (
+            "Residuals of all rows against the unit normal; below, each bin's distance in units of its counting noise.",
+            figures.residual_histogram(residuals),
+        ),
         "pulls": ("Distance of the fit from the truth in units of its own 1σ.", figures.pulls(result, data.truth)),
         "coverage": (
             f"{study.repeats} fits of fresh noise on fewer rows: how often the truth lies within the error bar.",

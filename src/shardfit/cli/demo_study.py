@@ -26,9 +26,18 @@ class Check(NamedTuple):
     holds: bool
 
 
+class Remnant(NamedTuple):
+    """A quantity of the black hole: its truth, and (value, 1σ) as each mode tells it."""
+
+    quantity: str
+    truth: float
+    first: tuple[float, float]
+    second: tuple[float, float]
+
+
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Everything the demo computed. inside: {k: (p,) share of repetitions with the truth within kσ}; remnant: see below."""
+    """Everything the demo computed. inside: {k: (p,) share of repetitions with the truth within kσ}."""
 
     data: Ringdown
     fit: Result
@@ -36,7 +45,7 @@ class Study:
     other: Result
     inside: dict[float, np.ndarray]
     repeats: int
-    remnant: list[tuple[str, float, tuple[float, float], tuple[float, float]]]
+    remnant: list[Remnant]
     checks: list[Check]
 
 
@@ -68,11 +77,11 @@ def coverage(data: Ringdown, seed: int, repeats: int) -> dict[float, np.ndarray]
 def pulls_of(result: Result, reference: Any) -> np.ndarray:
     """Return (fit − reference) / σ of every parameter, (p,)."""
     pairs = zip(coordinates(result), coordinates(result, reference), strict=True)
-    return np.array([(c.value - known.value) / c.error for c, known in pairs])
+    return np.array([(c.value - known.value) / (c.error or np.nan) for c, known in pairs])
 
 
-def propagate(result: Result) -> list[tuple[str, float, tuple[float, float], tuple[float, float]]]:
-    """Return (quantity, truth, (value, 1σ) from each mode) of the black hole, errors carried to first order."""
+def propagate(result: Result) -> list[Remnant]:
+    """Return mass and spin of the black hole as each mode tells them, errors carried to first order."""
     with problem_scope("float64"):
         value = black_hole(result.params)
         slopes = jax.jacfwd(black_hole)(result.params)
@@ -82,7 +91,7 @@ def propagate(result: Result) -> list[tuple[str, float, tuple[float, float], tup
         return float(value[name]), float(np.sqrt(slope @ result.covariance @ slope))
 
     quantities = {"mass (solar masses)": TRUE_MASS, "spin": TRUE_SPIN}
-    return [(q, true, *(told(f"{mode}: {q}") for mode in MODES)) for q, true in quantities.items()]
+    return [Remnant(q, true, *(told(f"{mode}: {q}") for mode in MODES)) for q, true in quantities.items()]
 
 
 def distance(first: tuple[float, float], second: tuple[float, float]) -> float:
@@ -106,7 +115,11 @@ def _checks(data, main, single, other, inside, repeats, remnant):
     return [
         Check("the fit converged", f"{main.steps} steps, {main.evaluations} evaluations", main.success),
         Check("χ² per degree of freedom", f"{spread:.4f} (1 ± {wide:.4f})", abs(spread - 1) < 5 * wide),
-        Check(f"{shards} device{'s' * (shards > 1)} against 1", f"parameters differ by at most {devices:.1e} σ", devices < 1e-3),
+        Check(
+            f"{shards} device{'s' * (shards > 1)} against 1",
+            f"parameters differ by at most {devices:.1e} σ",
+            devices < 1e-3,
+        ),
         Check("L-BFGS-B against LM", f"parameters differ by at most {solvers:.1e} σ", solvers < 0.05),
         Check("truth", f"at most {worst:.1f} σ away", worst < 5),
         Check(f"error bars over {repeats} repetitions", f"{covered} (expected {wanted})", _near(shares, room)),

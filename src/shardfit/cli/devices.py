@@ -8,7 +8,7 @@ from shardfit.cli.versions import versions
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """This command has no options of its own."""
+    """Add nothing: there are no options."""
 
 
 def run(args: argparse.Namespace) -> int:

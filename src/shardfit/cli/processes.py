@@ -1,5 +1,7 @@
 """Devices of this process: the command line owns it and may ask JAX for virtual CPU devices before the first array."""
 
+import contextlib
+
 
 def request_devices(count: int | None, default: int = 1) -> int:
     """Ask for `count` CPU devices, None meaning `default` or as many as there are; return how many to use.
@@ -11,10 +13,8 @@ def request_devices(count: int | None, default: int = 1) -> int:
     if count is not None and count < 1:
         raise ValueError(f"--devices {count}: at least 1 device is needed.")
     wanted = default if count is None else count
-    try:
+    with contextlib.suppress(RuntimeError):  # JAX has started already: what is there is counted below
         jax.config.update("jax_num_cpu_devices", wanted)
-    except RuntimeError:
-        pass  # JAX has started already: what is there is counted below
     seen = len(jax.devices())
     if count is not None and seen < count:
         raise ValueError(

@@ -1,7 +1,7 @@
 """Commands by name. A module is imported only when its command is asked for, so `shardfit --help` stays quick.
 
-A command module has `add_arguments(parser, argv)` and `run(args) -> int`. A command with commands of its own (a science)
-calls `add_commands(parser, COMMANDS, argv)` in its add_arguments and needs no run.
+A command module has `add_arguments(parser, argv)` and `run(args) -> int`. A command with commands of its own (a
+science) calls `add_commands(parser, COMMANDS, argv)` in its add_arguments and needs no run.
 """
 
 import argparse

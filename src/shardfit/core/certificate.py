@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 PROBE_BYTES = 1 << 20
 PROBE_ROWS = 1024
-STEPS = tuple(10.0**-k for k in range(2, 9))
+STEPS = tuple(10.0**-k for k in range(1, 9))
 LIMITS = {"sharded": {"float64": 1e-9, "float32": 2e-3}, "finite_difference": 1e-4, "precision": 3e-2}
 
 
@@ -77,10 +77,10 @@ def certify(
     with problem_scope(precision):
         zp, key = np.asarray(z, PRECISIONS[precision]), jax.random.key(seed)
         single = _gradients(cast(probe, precision), space, zp, key)
-        loss_of_digits = None if precision == "float64" else _compare(single, (values, gradients))
+        loss_of_digits = None if precision == "float64" else _compare(single, (values, gradients), scale)
         split = None
         if shards > 1:
-            split = _compare(_gradients(cast(probe, precision).place(mesh), space, zp, key), single)
+            split = _compare(_gradients(cast(probe, precision).place(mesh), space, zp, key), single, scale)
 
     found = Certificate(shards, probe.n_rows, split, differences, loss_of_digits)
     _judge(found, precision)
@@ -128,7 +128,7 @@ def _finite_differences(objective, space, z, direction, key, slopes, gradients):
         for name, slope in slopes.items():
             estimate = (float(ahead[name]) - float(behind[name])) / (2 * h)
             # a slope far below gradient x direction is rounding, not information
-            floor = 1e-6 * float(np.linalg.norm(gradients[name]) * np.linalg.norm(direction))
+            floor = 1e-6 * float(np.linalg.norm(gradients[name] * direction))
             size = max(abs(estimate), abs(slope), floor, np.finfo(float).tiny)
             # rounding of the value itself limits what a difference can resolve
             noise = 8 * np.finfo(float).eps * max(abs(float(ahead[name])), abs(float(behind[name]))) / h
@@ -139,14 +139,15 @@ def _finite_differences(objective, space, z, direction, key, slopes, gradients):
     return {name: float(x) for name, x in best.items()}
 
 
-def _compare(one, other):
-    """Return the largest relative difference of value and gradient, by term."""
+def _compare(one, other, scale):
+    """Return the largest relative difference of value and gradient, by term; parameters are measured in their scale."""
     result = {}
     for name in one[0]:
         v1, v2 = float(one[0][name]), float(other[0][name])
-        g1, g2 = np.asarray(one[1][name], np.float64), np.asarray(other[1][name], np.float64)
+        g1, g2 = (scale * np.asarray(g[1][name], np.float64) for g in (one, other))
         value = abs(v1 - v2) / max(abs(v2), np.finfo(np.float32).tiny)
-        gradient = np.linalg.norm(g1 - g2) / max(np.linalg.norm(g2), np.finfo(np.float32).tiny)
+        # a gradient far below value / scale is rounding: a term may not depend on its parameters at all
+        gradient = np.linalg.norm(g1 - g2) / max(np.linalg.norm(g2), 1e-4 * abs(v2), np.finfo(np.float32).tiny)
         result[name] = float(max(value, gradient)) if np.any(g2) or v2 else float(np.abs(v1) + np.linalg.norm(g1))
     return result
 

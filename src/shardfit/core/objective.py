@@ -151,7 +151,7 @@ class Objective:
             if not len(index):
                 raise ValueError(f"take: no rows chosen for term {self.names[i]!r}. Choose at least one of its {n}.")
             counts = np.array([len(index)], np.int32)
-            scale = term.scale * (n / len(index))  # a batch of a batch still stands for all rows
+            scale = float(term.scale) * n / len(index)  # a batch of a batch still stands for all rows
             return replace(term, rows=take(compact(term.rows, term.counts), index), counts=counts, scale=scale)
 
         terms = tuple(chosen(i, t) for i, t in enumerate(self.terms))

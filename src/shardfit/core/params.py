@@ -194,8 +194,12 @@ def box(space: Space, params: Any, bounds: Any) -> tuple[np.ndarray, np.ndarray]
     for label, leaf, pair, t, inner in zip(
         space.labels, jax.tree.leaves(params), pairs, space.transforms, space.inner_shapes, strict=True
     ):
+        if pair is None:
+            lower.append(np.full(int(np.prod(inner)), -np.inf))
+            upper.append(np.full(int(np.prod(inner)), np.inf))
+            continue
         lo, hi = _ends(label, pair, np.shape(leaf))
-        if pair is not None and not isinstance(t, MONOTONE):
+        if not isinstance(t, MONOTONE):
             raise ValueError(f"{label}: bounds and transform {t} cannot be combined. Use one of the two.")
         _check_inside(label, np.asarray(leaf), lo, hi)
         lower.append(np.broadcast_to(_inner_bound(t, lo, -np.inf), inner).ravel())

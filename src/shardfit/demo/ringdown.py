@@ -21,7 +21,7 @@ MODES = ("mode220", "mode330")
 SOLAR_MASS = 4.925490947e-6  # s, G M☉ / c³
 DURATION = 0.030  # s
 N_DETECTORS = 40
-# 2π f M = a + b (1 - spin)^c and Q = a + b (1 - spin)^c: Berti, Cardoso & Will, Phys. Rev. D 73, 064030 (2006), table VIII
+# 2π f M and Q, each as a + b (1 - spin)^c: Berti, Cardoso & Will, Phys. Rev. D 73, 064030 (2006)
 FREQUENCY = {"mode220": (1.5251, -1.1568, 0.1292), "mode330": (1.8956, -1.3043, 0.1818)}
 QUALITY = {"mode220": (0.7000, 1.4187, -0.4990), "mode330": (0.9000, 2.3430, -0.4810)}
 
@@ -38,7 +38,7 @@ SCALES = {"amplitude": "log", "decay": "log", "frequency": Interval(100.0, 700.0
 
 @dataclass(frozen=True, eq=False)
 class Ringdown:
-    """Generated data. rows: time, plus, cross, sigma, strain, each (n,); detector: (n,) its number; truth: parameters."""
+    """Generated data. rows: time, plus, cross, sigma, strain, each (n,); detector: (n,) numbers; truth: parameters."""
 
     rows: dict[str, np.ndarray]
     detector: np.ndarray

@@ -49,7 +49,7 @@ def load_result(folder: str | Path) -> Result:
             raise FileNotFoundError(f"{folder} holds no result: {name} is missing.")
     try:
         content = json.loads((folder / "result.json").read_text())
-        with np.load(folder / "arrays.npz", allow_pickle=False) as file:
+        with open(folder / "arrays.npz", "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = dict(file)
         return _result_of(content, arrays, folder)
     except DAMAGE as error:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import platform
 import time
+import zipfile
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -90,9 +91,9 @@ class RunDir:
         if not path.exists():
             return None
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = dict(file)
-        except (ValueError, OSError, EOFError) as error:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
+                arrays = dict(content)
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise CheckpointError(f"{path} cannot be read ({error}). Delete it to start anew.") from None
         leaves, treedef = jax.tree.flatten(like)
         stored = [arrays.get(f"run{i}") for i in range(len(leaves))]

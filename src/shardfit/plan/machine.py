@@ -18,7 +18,9 @@ from shardfit.plan.cost import Work
 REPEATS = 5
 PASSES = 16
 MEMORY_BYTES = 1 << 26  # far beyond any cache
-CACHE_BYTES = 1 << 21  # in cache, yet enough to occupy every core
+SMALL_BYTES = 1 << 21  # in cache, yet enough to occupy every core
+CACHE_BYTES = 1 << 23  # what a core's share of the last cache holds
+REUSED_BYTES = 1 << 25  # the C library keeps blocks up to this size for the next call
 
 
 @dataclass(frozen=True)
@@ -32,25 +34,29 @@ class Rates:
     elementwise: float
     quick: float
     slow: float
+    sums: float
     memory: float
     cache: float
     fresh: float
     latency: float
 
-    def seconds(self, work: Work, temporaries: int, sharing: int = 1) -> float:
-        """Return the time of some work with its temporary bytes, on a machine that `sharing` devices share.
+    def seconds(self, work: Work, rows: int, temporaries: int, sharing: int = 1) -> float:
+        """Return the time of some work on rows and temporaries (bytes), on a machine that `sharing` devices share.
 
-        Arithmetic and traffic overlap, so the slower of the two counts.
+        Arithmetic and traffic overlap, so the slower of the two counts. Rows come from memory on the way forward and on
+        the way back, the rest stays in cache if it fits there.
         """
         arithmetic = (
             work.products / self.products
             + (work.flops - work.products) / self.elementwise
             + (work.transcendentals - work.slow) / self.quick
             + work.slow / self.slow
+            + work.sums / self.sums
         )
-        in_cache = temporaries <= CACHE_BYTES
-        traffic = work.bytes / (self.cache if in_cache else self.memory)
-        faults = 0.0 if in_cache else temporaries / self.fresh
+        streamed = min(work.bytes, 2.0 * rows) if temporaries <= CACHE_BYTES else work.bytes
+        streamed = streamed if rows + temporaries > CACHE_BYTES else 0.0
+        traffic = streamed / self.memory + (work.bytes - streamed) / self.cache
+        faults = temporaries / self.fresh if temporaries > REUSED_BYTES else 0.0
         return sharing * (max(arithmetic, traffic) + faults) + self.latency * (1 + work.trips)
 
 
@@ -65,15 +71,16 @@ def _measure(dtype) -> Rates:
     item = jnp.dtype(dtype).itemsize
     square = jnp.full((512, 512), 1e-3, dtype)
     large = jnp.full(MEMORY_BYTES // item, 0.5, dtype)
-    small = jnp.full(CACHE_BYTES // item, 0.5, dtype)
+    small = jnp.full(SMALL_BYTES // item, 0.5, dtype)
 
     def loop(body: Callable, x: jax.Array) -> float:
         # many passes in one function, in place: neither its start nor new memory counts
         return best_seconds(jax.jit(lambda x: jax.lax.fori_loop(0, PASSES, lambda _, y: body(y), x)), x) / PASSES
 
-    def polynomial(x):
-        for _ in range(16):
-            x = x * 0.5 + 0.25
+    def arithmetic(x):  # 16 operations, of which two are divisions
+        for _ in range(2):
+            x = (x * 0.5 + 0.25) * x + 0.5
+            x = jnp.where(x > 1, 1 - x, x) / (x + 1.5)
         return x
 
     start = best_seconds(jax.jit(lambda x: x + 1), jnp.zeros((), dtype))
@@ -81,9 +88,10 @@ def _measure(dtype) -> Rates:
     anew = best_seconds(jax.jit(lambda x: x + 1), large)
     return Rates(
         products=2 * 512**3 / best_seconds(jax.jit(lambda a: a @ a), square),
-        elementwise=32 * small.size / loop(polynomial, small),
+        elementwise=16 * small.size / loop(arithmetic, small),
         quick=small.size / loop(lambda x: jnp.exp(-x), small),
         slow=2 * small.size / loop(lambda x: jnp.cos(jnp.log(x + 2)), small),
+        sums=small.size / loop(lambda x: x + 1e-9 * jnp.sum(x), small),
         memory=2 * large.nbytes / stream,
         cache=2 * small.nbytes / loop(lambda x: x + 1, small),
         # never free, so that a division is safe where it costs nothing

@@ -104,7 +104,7 @@ def plan(
         work=work,
         # virtual devices of a CPU share its cores
         seconds=rates(devices[0], problem.precision).seconds(
-            work, held.temporaries, sharing=len(devices) if platform == "cpu" else 1
+            work, held.rows, held.temporaries, sharing=len(devices) if platform == "cpu" else 1
         ),
         advice=advice.text,
         suggested_chunk=advice.chunk,

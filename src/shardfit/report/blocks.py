@@ -54,7 +54,8 @@ class Picture:
     def render(self) -> str:
         """Return HTML with the image inside."""
         data, caption = base64.b64encode(self.png).decode(), escape(self.caption)
-        return f'<figure><img alt="{caption}" src="data:image/png;base64,{data}"><figcaption>{caption}</figcaption></figure>'
+        image = f'<img alt="{caption}" src="data:image/png;base64,{data}">'
+        return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Figures of a fit. Each function returns a matplotlib Figure that belongs to the caller: save it, embed it, change it."""
+"""Figures of a fit. Each function returns a matplotlib Figure that is the caller's: save it, embed it, change it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def convergence(results: Result | Mapping[str, Result]) -> Any:
     figure = style.new_figure(8.4, 3.5)
     left, right = figure.subplots(1, 2)
     for i, (name, result) in enumerate(runs.items()):
-        look = _look(i)
+        look = _look(i, len(result.history.get("value", ())))
         history = result.history
         value = np.asarray(history.get("value", []), float)
         count = _evaluations(history, len(value))
@@ -37,7 +37,8 @@ def convergence(results: Result | Mapping[str, Result]) -> Any:
         axes.set_yscale("log")
         axes.xaxis.get_major_locator().set_params(integer=True)
         style.finish(axes, "evaluations", label)
-    style.legend(left)
+    if len(runs) > 1:
+        style.legend(left)
     return figure
 
 
@@ -46,7 +47,7 @@ def parameters(result: Result) -> Any:
     found = [c for c in coordinates(result) if c.error is not None and np.isfinite(c.error) and c.error > 0]
     if not found:
         raise ValueError("parameters: this result has no standard errors. Fit with 'lm', which gives them.")
-    relative = np.array([100 * c.error / abs(c.value) if c.value else np.nan for c in found])
+    relative = np.array([100 * (c.error or 0) / abs(c.value) if c.value else np.nan for c in found])
     rows = np.arange(len(found))
     figure = style.new_figure(7.2, 1.3 + 0.34 * len(found))
     axes = figure.subplots()
@@ -167,9 +168,9 @@ def coverage(names: Sequence[str], inside: Mapping[float, Any], repetitions: int
     return figure
 
 
-def _look(i):
+def _look(i, points):
     colour, line = style.COLOURS[i % len(style.COLOURS)], style.LINES[i % len(style.LINES)]
-    marker = style.MARKERS[i % len(style.MARKERS)]
+    marker = style.MARKERS[i % len(style.MARKERS)] if points <= 60 else ""
     return {"color": colour, "linestyle": line, "linewidth": 1.7, "marker": marker, "markersize": 3.5}
 
 

@@ -14,7 +14,14 @@ from shardfit.report.html import Badge
 from shardfit.report.style import png_bytes
 from shardfit.report.values import number, seconds, solver_name, summaries
 
-TONES = {Status.RUNNING: "plain", Status.NONFINITE: "bad", Status.FAILED: "bad"}
+BADGES = {
+    Status.RUNNING: Badge("running", "plain"),
+    Status.STALLED: Badge("stalled", "warn"),
+    Status.NONFINITE: Badge("non-finite", "bad"),
+    Status.MAX_STEPS: Badge("step limit reached", "warn"),
+    Status.INTERRUPTED: Badge("interrupted", "warn"),
+    Status.FAILED: Badge("failed", "bad"),
+}
 COMPARISONS = {
     "sharded": "split over devices against unsplit",
     "finite_difference": "gradient against finite differences",
@@ -40,8 +47,7 @@ def report_of(
 
 def badge_of(result: Result) -> Badge:
     """Return the status in a word and its tone."""
-    word = result.status.message.partition(":")[0].partition(";")[0]
-    return Badge(word, "good" if result.success else TONES.get(result.status, "warn"))
+    return Badge("converged", "good") if result.success else BADGES.get(result.status, Badge("ended", "warn"))
 
 
 def summary(result: Result) -> Section:
@@ -62,10 +68,10 @@ def summary(result: Result) -> Section:
 
 def parameters(result: Result) -> Section:
     """Return the table of parameters with 1σ and units, and of quantities derived from them."""
-    rows = summaries(result)
-    blocks: list[Block] = [Table(("parameter", "value", "1σ", "unit"), rows)]
-    if any(error for _, _, error, _ in rows):
-        blocks[0] = Table(("parameter", "value", "1σ", "unit"), rows, "1σ: from the inverse of JᵀJ at the answer.")
+    columns = zip(("parameter", "value", "1σ", "unit"), *summaries(result), strict=True)
+    header, *rows = zip(*(c for c in columns if any(c[1:])), strict=True)
+    caption = "1σ: from the covariance at the answer." if "1σ" in header else ""
+    blocks: list[Block] = [Table(header, rows, caption)]
     if result.derived:
         blocks.append(Table(("derived quantity", "value"), _flat(result.derived)))
     return Section("Parameters", blocks)

@@ -1,4 +1,4 @@
-"""One look for every figure: sizes, colours, grid. Figures are objects of their own; no global plotting state is used."""
+"""One look for every figure: sizes, colours, grid. Figures are objects of their own, without global plotting state."""
 
 import io
 from typing import Any
@@ -19,6 +19,7 @@ def new_figure(width: float = 5.8, height: float = 4.2) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.09, h_pad=0.09)
     FigureCanvasAgg(figure)
     return figure
 

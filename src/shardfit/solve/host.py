@@ -59,7 +59,8 @@ class HostFunction:
     def step(self, z: np.ndarray | None = None) -> None:
         """Count an iteration, show it, and end the solver when the limit is reached or the user asks."""
         self.steps += 1
-        if self.monitor.look(self._snapshot):
+        replaying = self.journal is not None and self.journal.position < self.journal.size
+        if not replaying and self.monitor.look(self._snapshot):
             raise Stop
         if self.steps >= self.maxiter:
             raise Stop

@@ -1,0 +1,139 @@
+"""Problem: every bad input is refused when the problem is made, with a name and a remedy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shardfit.core.objective import Objective
+from shardfit.core.params import Interval
+from shardfit.core.problem import Problem
+from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term
+
+ROWS = {"x": np.linspace(0, 1, 5), "y": np.ones(5)}
+X0 = {"slope": 1.0, "w": np.array([0.5, 0.5])}
+
+
+def line(p, rows):
+    return rows["y"] - p["slope"] * rows["x"]
+
+
+def make(term=None, x0=X0, **more):
+    return Problem(Objective({"line": term or residual_term(line, ROWS)}), x0, **more)
+
+
+def test_a_good_problem_knows_its_parameters():
+    problem = make(bounds={"slope": (0, 3)}, transforms={"w": "simplex"}, units={"slope": "Jy/s"}, name="lines")
+    assert problem.space.size == 2
+    np.testing.assert_array_equal(problem.box[0], [0, -np.inf])
+    np.testing.assert_array_equal(problem.z0(), [1, 0])
+    assert problem.unit_labels() == ["Jy/s", ""]
+    other = problem.replace(x0={"slope": 2.0, "w": np.array([0.2, 0.8])}, name="steep")
+    assert (other.z0()[0], other.name, problem.z0()[0]) == (2.0, "steep", 1.0)
+    assert other.space == problem.space
+
+
+def test_parts_may_be_named_or_stochastic():
+    named = residual_term(lambda p, r: {"a": line(p, r), "b": [r["x"], r["y"] * 1j]}, ROWS, weight={"a": 1.0, "b": 2.0})
+    random = statistic_term(
+        lambda p, r, key: r["x"] + jax.random.normal(key), ROWS, loss=lambda t, key: t * p_of(t), stochastic=True
+    )
+    prior = residual_penalty(lambda p: p["w"])
+    Problem(Objective({"named": named, "random": random, "prior": prior}), X0)
+
+
+def p_of(total):
+    return jnp.sin(total)
+
+
+def test_checking_does_not_run_the_model():
+    """Rows may be larger than memory allows to work on at once: shapes are enough to check a term."""
+
+    def fn(p, rows):
+        assert isinstance(rows["x"], jax.core.Tracer)
+        return jnp.exp(rows["x"]) * p["slope"]
+
+    make(statistic_term(fn, ROWS))
+
+
+TERMS = {
+    "wrong count": (
+        lambda: residual_term(lambda p, r: r["x"][1:], ROWS),
+        "fn returned 4 values for 5 rows.*one per row",
+    ),
+    "single number": (
+        lambda: residual_term(lambda p, r: jnp.sum(line(p, r)), ROWS),
+        r"fn returned a single number for 5 rows.*penalty\(\)",
+    ),
+    "nothing": (lambda: statistic_term(lambda p, r: None, ROWS), "fn returned nothing"),
+    "no loss": (
+        lambda: statistic_term(lambda p, r: jnp.outer(r["x"], r["x"]), ROWS),
+        r"the summed statistic has shape \(5,\).*pass a loss",
+    ),
+    "vector loss": (
+        lambda: statistic_term(line, ROWS, loss=lambda t: jnp.array([t, t])),
+        r"the loss has shape \(2,\).*return one number, or a dict",
+    ),
+    "complex loss": (lambda: statistic_term(line, ROWS, loss=lambda t: t * 1j), "the loss has .*complex128"),
+    "complex sum": (
+        lambda: statistic_term(lambda p, r: r["x"] * 1j, ROWS),
+        "the summed statistic .*complex.*pass a loss",
+    ),
+    "no return": (lambda: penalty(lambda p: None), "the loss is NoneType; return one number"),
+    "tuple loss": (lambda: statistic_term(line, ROWS, loss=lambda t: (t, t)), "the loss is tuple; return one number"),
+    "nested loss": (lambda: penalty(lambda p: {"a": {"b": p["slope"]}}), "the loss is a nested dict; return one"),
+    "empty loss": (lambda: penalty(lambda p: {}), "the loss is an empty dict; return one"),
+    "integer loss": (lambda: penalty(lambda p: 3), "the loss has .*int"),
+    "vector weight": (
+        lambda: residual_term(line, ROWS, weight=np.ones(3)),
+        r"weight has shape \(3,\). Give one number",
+    ),
+    "weight name": (
+        lambda: penalty(lambda p: {"amp": p["slope"]}, weight={"ampl": 1.0}),
+        "no part 'ampl'. Did you mean 'amp'",
+    ),
+    "dict weight": (lambda: penalty(lambda p: p["slope"], weight={"a": 1.0}), "weight is a dict, but the loss is one"),
+}
+
+
+@pytest.mark.parametrize("case", TERMS)
+def test_a_bad_term_is_named(case):
+    term, words = TERMS[case]
+    with pytest.raises(ValueError, match=f"term 'line': {words}"):
+        make(term())
+
+
+def test_an_error_in_the_model_says_which_term():
+    with pytest.raises(KeyError) as caught:
+        make(residual_term(lambda p, r: p["slop"] * r["x"], ROWS))
+    assert "raised while checking term 'line'" in " ".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    "more, error, words",
+    [
+        ({"x0": {"slope": np.nan, "w": X0["w"]}}, ValueError, "parameter slope of x0 is not finite"),
+        ({"x0": {"slope": 1j}}, TypeError, "parameter slope is complex"),
+        ({"bounds": {"slop": (0, 1)}}, ValueError, "bounds: no parameter 'slop'.*Did you mean 'slope'"),
+        ({"transforms": {"slop": "log"}}, ValueError, "transforms: no parameter 'slop'.*Did you mean 'slope'"),
+        ({"transforms": {"slope": "logg"}}, ValueError, "unknown transform 'logg'.*Did you mean 'log'"),
+        ({"units": {"slop": "m"}}, ValueError, "units: no parameter 'slop'.*Did you mean 'slope'"),
+        ({"bounds": {"slope": (2, 3)}}, ValueError, r"x0 of slope is 1, outside its bounds \[2, 3\]"),
+        ({"transforms": {"slope": Interval(2.0, 3.0)}}, ValueError, "x0 of slope lies outside its transform's range"),
+        ({"transforms": {"slope": Interval(1.0, 3.0)}}, ValueError, "x0 of slope lies outside its transform's range"),
+        ({"precision": "float16"}, ValueError, "unknown precision 'float16'.*Known: float32, float64"),
+    ],
+)
+def test_bad_parameters_are_named(more, error, words):
+    with pytest.raises(error, match=words):
+        make(**more)
+
+
+def test_a_problem_needs_an_objective():
+    with pytest.raises(TypeError, match="Problem needs an Objective, not ResidualTerm"):
+        Problem(residual_term(line, ROWS), X0)
+
+
+def test_a_start_on_its_bound_is_inside_in_float32_too():
+    problem = make(bounds={"slope": (0, 0.1)}, x0={"slope": 0.1, "w": X0["w"]}, precision="float32")
+    assert problem.z0()[0] == np.float32(0.1)

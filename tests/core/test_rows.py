@@ -1,0 +1,98 @@
+"""Row sets: checks, padding with real rows, walking in blocks."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shardfit.core import rows as module
+from shardfit.core.mesh import mesh
+from shardfit.core.rows import check_rows, compact, masked, place_rows, sum_blocks, take
+
+X = np.arange(4.0)
+
+
+class Pair(NamedTuple):
+    x: object
+    sigma: object
+
+
+def test_good_rows_pass_unchanged():
+    rows = {"x": X, "nested": [np.ones((4, 2), np.complex64), np.arange(4)], "flag": np.ones(4, bool)}
+    found = check_rows("term", rows)
+    assert jax.tree.structure(found) == jax.tree.structure(rows)
+    assert all(a is b for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(rows), strict=True))
+
+
+@pytest.mark.parametrize(
+    "rows, error, words",
+    [
+        ({}, ValueError, "rows has no arrays.*dict of arrays"),
+        ({"x": X, "y": np.array([1, None, 2, 3], object)}, TypeError, r"rows\['y'\] is not numeric.*NumPy or JAX"),
+        ({"x": np.array(["a", "b"])}, TypeError, r"rows\['x'\] is not numeric"),
+        ({"t": np.array(["2020-01-01"], "datetime64[s]")}, TypeError, r"rows\['t'\] is not numeric"),
+        ({"x": X, "freq": 2.0}, ValueError, r"rows\['freq'\] is a scalar.*args"),
+        ({"x": [1.0, 2.0]}, ValueError, r"rows\['x'\]\[0\] is a scalar.*np.array"),
+        (
+            {"x": X, "y": X[:3]},
+            ValueError,
+            r"leading axes differ \(rows\['x'\] has 4, rows\['y'\] has 3\).*one entry per row",
+        ),
+        ({"x": X[:0]}, ValueError, "zero rows.*selection"),
+        ({"a": {"x": np.array([0, 1, np.nan, 3])}}, ValueError, r"rows\['a'\]\['x'\] holds NaN.*row 2.*Remove"),
+        ({"x": X, "v": np.array([1j, np.inf, 0, 0])}, ValueError, r"rows\['v'\] holds NaN or infinity, first in row 1"),
+        ({"x": X, "sigma": np.array([1, 2, 0, 1.0])}, ValueError, r"rows\['sigma'\] must be positive, but row 2 is 0"),
+        ({"x": X, "sigma": -np.ones(4)}, ValueError, r"rows\['sigma'\] must be positive, but row 0 is -1.*noise"),
+        ({"x": X, "sigma": np.array([1, 2, 3, 0])}, ValueError, r"rows\['sigma'\] must be positive, but row 3"),
+        (Pair(X, np.array([1.0, 0, 1, 1])), ValueError, r"rows.sigma must be positive, but row 1"),
+    ],
+)
+def test_bad_rows_name_the_leaf_and_the_remedy(rows, error, words):
+    with pytest.raises(error, match=f"(?s)my term: .*{words}"):
+        check_rows("my term", rows)
+
+
+def test_values_are_checked_block_by_block(monkeypatch):
+    monkeypatch.setattr(module, "CHECK_BLOCK", 6)
+    bad = np.ones((10, 3))
+    bad[7, 1] = np.nan
+    with pytest.raises(ValueError, match="row 7"):
+        check_rows("term", {"x": bad})
+
+
+@pytest.mark.parametrize("n, shards, counts", [(5, 2, [3, 2]), (3, 8, [1, 1, 1, 0, 0, 0, 0, 0]), (9, 4, [3, 3, 3, 0])])
+def test_padding_repeats_a_real_row_and_is_counted_out(n, shards, counts):
+    rows = {"x": np.arange(1.0, n + 1, dtype=np.float32), "m": np.arange(2 * n, dtype=np.int32).reshape(n, 2)}
+    placed, found = place_rows(rows, np.array([n]), mesh(shards))
+    np.testing.assert_array_equal(found, counts)
+    assert placed["x"].shape[0] % shards == 0
+    np.testing.assert_array_equal(np.asarray(placed["x"])[n:], n)
+    back = compact(placed, found)
+    for name in rows:
+        np.testing.assert_array_equal(back[name], rows[name])
+    again, found = place_rows(placed, found, mesh(2))
+    np.testing.assert_array_equal(compact(again, found)["m"], rows["m"])
+
+
+def test_take_reads_only_what_is_chosen(tmp_path):
+    table = np.memmap(tmp_path / "rows.bin", np.float64, "w+", shape=(100, 3))
+    table[:] = np.arange(300).reshape(100, 3)
+    found = take({"x": table}, np.array([3, 97]))["x"]
+    assert not isinstance(found, np.memmap)
+    np.testing.assert_array_equal(found, table[[3, 97]])
+
+
+@pytest.mark.parametrize("n, chunk", [(7, 3), (8, 4), (5, 1), (6, 5), (4, 9)])
+def test_blocks_cover_every_counted_row_once(n, chunk):
+    def covered(count):
+        return sum_blocks(lambda r, mask: jnp.zeros(n, int).at[r["i"]].add(mask), {"i": jnp.arange(n)}, count, chunk)
+
+    found = jax.jit(jax.vmap(covered))(jnp.arange(n + 1))
+    np.testing.assert_array_equal(found, np.arange(n) < np.arange(n + 1)[:, None])
+
+
+def test_masked_stops_nan():
+    found = masked(jnp.array([True, False]), jnp.array([[1.0, 2.0], [jnp.nan, jnp.inf]]))
+    np.testing.assert_array_equal(found, [[1, 2], [0, 0]])
