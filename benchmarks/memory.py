@@ -35,7 +35,7 @@ def measure(case: str, devices: int) -> dict:
         **os.environ,
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])),
     }
     command = [sys.executable, "-m", "benchmarks.memory", case, str(devices)]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
@@ -55,9 +55,8 @@ def problem(case: str, scale: float):
 
     rng = np.random.default_rng(0)
     kind, _, chunked = case.partition("-")
-    n = int({"residual": 1.2e7, "statistic": 1e6, "operator": 8e4, "gram": 1.6e7}[kind] * scale)
-    n = 16 * n if case == "statistic-chunked" else n
-    chunk = max(1, n // 40) if chunked else None
+    n = int({"residual": 1.2e7, "statistic": 1.2e6 if chunked else 8e5, "operator": 8e4, "gram": 1.6e7}[kind] * scale)
+    chunk = max(1, n // {"residual": 40, "statistic": 2}[kind]) if chunked else None
     start = {"a": 1.0, "b": 0.1, "tau": 1.3}
 
     def columns(*names):
@@ -99,7 +98,7 @@ def observe(case: str, devices: int) -> dict:
     def evaluations(given):
         with problem_scope(given.precision):
             placed, z, seconds = given.objective.place(grid), given.z0(), []
-            for _ in range(4):
+            for _ in range(3):
                 began = time.perf_counter()
                 jax.block_until_ready(evaluate(needs, given.space, placed, z, None))
                 seconds.append(time.perf_counter() - began)

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from shardfit.core.certificate import certify as make_certificate
 from shardfit.core.errors import NonFiniteError
@@ -22,6 +23,7 @@ from shardfit.io.progress import Progress
 from shardfit.io.results import load_result, save_result
 from shardfit.io.run_dir import RunDir, fingerprint
 from shardfit.solve.base import HostSolver, Solver, StepSolver
+from shardfit.solve.covariance import covariance
 from shardfit.solve.host import run_host
 from shardfit.solve.lm import LM
 from shardfit.solve.loop import Finish, run_steps
@@ -240,9 +242,26 @@ def _weight(objective, name):
     return float(weight[part] if isinstance(weight, dict) else weight)
 
 
-def _errors(problem, solver, placed, params, finish):
-    raise NotImplementedError
-
-
-def _rows_have_sigma(objective):
-    return all(isinstance(t.rows, dict) and "sigma" in t.rows for _, t in objective.items() if isinstance(t, RowTerm))
+def _errors(problem, solver, placed, params, finish) -> tuple[dict, str]:
+    """Return covariance and standard errors of the parameters, and what to know about them."""
+    objective = problem.objective
+    absolute = solver.absolute_sigma
+    if absolute is None:
+        row_terms = [t for t in objective.terms if isinstance(t, RowTerm)]
+        absolute = all(isinstance(t.rows, dict) and "sigma" in t.rows for t in row_terms)
+    gram = placed.gram(params)
+    _, unravel = ravel_pytree(params)
+    n_residuals = jax.eval_shape(objective.residuals, params).shape[0]
+    freedom = n_residuals - gram.gradient.shape[0]
+    if not absolute and freedom < 1:
+        return {}, f"No standard errors: {n_residuals} residuals for {gram.gradient.shape[0]} parameters."
+    found = covariance(gram.matrix, 1.0 if absolute else 2 * float(gram.value) / freedom)
+    notes = ["" if absolute else "Standard errors are scaled by the reduced χ²."]
+    if found.rank < len(found.stderr):
+        notes.append(
+            f"The data determine {found.rank} of {len(found.stderr)} directions: infinite standard errors mark the rest."
+        )
+    if problem.box is not None and np.any((finish.z <= problem.box[0]) | (finish.z >= problem.box[1])):
+        notes.append("A parameter is at its bound, where its standard error means little.")
+    stderr = jax.tree.map(np.asarray, unravel(found.stderr.astype(np.asarray(gram.value).dtype)))
+    return {"covariance": found.matrix, "stderr": stderr}, " ".join(filter(None, notes))

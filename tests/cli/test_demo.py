@@ -44,7 +44,7 @@ def test_demo_end_to_end(tmp_path):
     pytest.importorskip("matplotlib")
     env = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "shardfit.cli", "demo", "--rows", "5000", "--repeats", "20", "--out", str(out)]
+    command = [sys.executable, "-m", "shardfit.cli", "demo", "--rows", "5000", "--repeats", "10", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 devices" in done.stdout

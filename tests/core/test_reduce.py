@@ -1,5 +1,7 @@
 """Value, gradient, Hessian-vector product, totals and normal equations on every layout, against plain jnp code."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -165,7 +167,11 @@ def hand_residuals(flat, data):
     )
 
 
-@jax.jit
+# the oracle runs once: compile it fast
+ORACLE = {"xla_backend_optimization_level": 0}
+
+
+@partial(jax.jit, compiler_options=ORACLE)
 def by_hand(data, p, t):
     gradient = jax.grad(hand_value)
     flat = jnp.append(p["a"], p["w"])
@@ -278,7 +284,7 @@ def test_derivatives_in_any_order_on_a_mesh(data):
     def found(o, p, t):
         return derivatives(o.value, lambda p: o.totals(p)["histogram"], o.only("residual").residuals, p, t)
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=ORACLE)
     def right(p, t):
         return derivatives(
             lambda p: small_value(p, data),

@@ -33,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("shardfit: interrupted.")
         return STOPPED
     except EXPECTED as error:
+        if isinstance(error, NotImplementedError):  # a kind of RuntimeError, but never raised on purpose
+            raise
         if "--debug" in argv:
             traceback.print_exc()
         else:

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--devices", metavar="N", type=int, help="devices to split the rows over (2 where available)")
     parser.add_argument("--rows", metavar="N", type=int, default=200_000, help="rows of generated data (200000)")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the generated data (0)")
-    parser.add_argument("--repeats", metavar="N", type=int, default=100, help="fits of the error-bar check (100)")
+    parser.add_argument("--repeats", metavar="N", type=int, default=60, help="fits of the error-bar check (60)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
     out = Path(args.out)
     print(f"A black hole rings down: {args.rows:,} rows, 8 parameters, {devices} device{'s' * (devices > 1)}")
-    study = make_study(out, args.rows, devices, args.seed, args.repeats)
+    study = make_study(out, args.rows, devices, args.seed, args.repeats, lambda text: print(f"  … {text}", flush=True))
     report = write_pages(out, study)
     print()
     for c in coordinates(study.fit):

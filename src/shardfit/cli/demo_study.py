@@ -1,5 +1,6 @@
 """The fits of the demo, and the questions they answer: same on any device count, same by any solver, honest errors."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from shardfit.core.result import Result
 from shardfit.demo.ringdown import MODES, TRUE_MASS, TRUE_SPIN, Ringdown, black_hole, observe, problem_of, simulate
 from shardfit.report.values import coordinates
 
-SMALL = 4000  # rows of one repetition
+SMALL = 5000  # rows of one repetition
 SIGMAS = (1.0, 2.0)
 EXPECTED = {1.0: 0.6827, 2.0: 0.9545}
 
@@ -49,14 +50,19 @@ class Study:
     checks: list[Check]
 
 
-def make_study(out: Path, n_rows: int, devices: int, seed: int, repeats: int) -> Study:
-    """Run all fits; the one on all devices leaves its run directory in `out`."""
+def make_study(out: Path, n_rows: int, devices: int, seed: int, repeats: int, say: Callable[[str], None]) -> Study:
+    """Run all fits, saying what comes next; the one on all devices leaves its run directory in `out`."""
     data = simulate(n_rows, seed)
     problem = problem_of(data.rows)
     split = mesh(rows=devices)
-    main = fit(problem, "lm", mesh=split, run_dir=out, resume="never", seed=seed)
-    single = fit(problem, "lm", seed=seed, certify=False)
-    other = fit(problem, "lbfgsb", mesh=split, seed=seed, certify=False, ftol=1e-13, gtol=1e-4)
+    again = {"seed": seed, "certify": False, "progress": False}
+    say(f"fit by Levenberg–Marquardt on {devices} device{'s' * (devices > 1)}, gradient checked first")
+    main = fit(problem, "lm", mesh=split, run_dir=out, resume="never", seed=seed, progress=False)
+    say("the same on 1 device")
+    single = fit(problem, "lm", **again)
+    say("the same by L-BFGS-B")
+    other = fit(problem, "lbfgsb", mesh=split, ftol=1e-13, gtol=1e-4, **again)
+    say(f"{repeats} fits of fresh noise, to check the error bars")
     inside = coverage(data, seed, repeats)
     remnant = propagate(main)
     checks = _checks(data, main, single, other, inside, repeats, remnant)

@@ -31,9 +31,8 @@ def advise(layout: Layout, now: Footprint, available: int, platform: str) -> Adv
     if now.total <= HEADROOM * available:
         return Advice("It fits.")
     if now.total <= available:
-        return Advice(
-            f"It fits with only {bytes_text(available - now.total)} to spare, which is within the error of a prediction."
-        )
+        spare = bytes_text(available - now.total)
+        return Advice(f"It fits with only {spare} to spare, which is within the error of a prediction.")
     goal = HEADROOM * available
     if now.fixed > goal:
         return Advice(
@@ -59,7 +58,7 @@ def _both(layout: Layout, now: Footprint, goal: float, available: int, platform:
             text = f"{_chunk_text(chunk[0], None)}, and {_shards_text(*shards, available, platform)}"
             return Advice(_sentence(text), chunk[0], shards[0])
     return Advice(
-        "No chunk and no number of row shards was found that fits: one row needs too much by itself. "
+        "No chunk and no number of row shards was found that fits: a single row or a penalty needs too much by itself. "
         "Use devices with more memory, float32, or rows that are smaller pieces of the data."
     )
 
@@ -72,7 +71,9 @@ def _find_chunk(layout, now, goal, rows_count=True) -> tuple[dict[str, int], Foo
         for name, term in layout.row_terms().items()
         if name in _heavy_terms(layout)
     }
-    limit = max(present.values())
+    limit = max(present.values(), default=1)
+    if limit == 1:
+        return None
 
     def attempt(blocks):
         chunks = {name: max(1, _round_down(size // blocks)) for name, size in present.items()}
@@ -96,19 +97,18 @@ def _find_chunk(layout, now, goal, rows_count=True) -> tuple[dict[str, int], Foo
 def _find_shards(layout, now, goal) -> tuple[int, Footprint] | None:
     """Return the smallest number of row shards tried that fits."""
     present = count_shards(layout.mesh)
-    limit = max(term.n_rows for term in layout.row_terms().values())
+    limit = max((term.n_rows for term in layout.row_terms().values()), default=0)
     room = goal - now.fixed
-    guesses = [math.ceil(present * (now.rows + now.temporaries) / room)]
+    guesses = {math.ceil(present * (now.rows + now.temporaries) / room)}
     if room > now.temporaries:  # chunked: temporaries stay as they are
-        guesses.insert(0, math.ceil(present * now.rows / (room - now.temporaries)))
-    shards = max(min(guesses), present + 1)
-    for _ in range(TRIES):
-        if shards > limit:
-            return None
-        found = footprint(replace(layout, mesh=shards))
-        if found.total <= goal:
-            return shards, found
-        shards = max(shards + 1, *(g for g in guesses if g > shards), 2 * shards if shards >= max(guesses) else 0)
+        guesses.add(math.ceil(present * now.rows / (room - now.temporaries)))
+    candidates = sorted(max(g, present + 1) for g in guesses)
+    candidates += [candidates[-1] * 2, candidates[-1] * 4]
+    for shards in dict.fromkeys(candidates):
+        if shards <= limit:
+            found = footprint(replace(layout, mesh=shards))
+            if found.total <= goal:
+                return shards, found
     return None
 
 
@@ -143,10 +143,10 @@ def _chunk_text(chunks: dict[str, int], found: Footprint | None) -> str:
 
 
 def _shards_text(shards: int, found: Footprint, available: int, platform: str) -> str:
-    where = "hosts, whose CPU devices share its memory," if platform == "cpu" else "devices"
+    shared = "; devices of one CPU share its memory, so these must be on more hosts" if platform == "cpu" else ""
     return (
-        f"split the rows over {shards} {where} with {bytes_text(available)} each "
-        f"(mesh of {shards} rows, {bytes_text(found.total)} per device)"
+        f"split the rows over {shards} devices with {bytes_text(available)} each "
+        f"({bytes_text(found.total)} per device{shared})"
     )
 
 

@@ -1,4 +1,4 @@
-"""This machine: how fast it computes, measured once per process, and how much memory a device has left."""
+"""The machine at hand: how fast it computes, measured once per process, and how much memory a device has left."""
 
 import os
 import time

@@ -1,6 +1,6 @@
 """plan(): does it fit, and how long does an evaluation take? Answered from shapes, before any data are placed."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from html import escape
 
 from jax.sharding import Mesh
@@ -36,8 +36,8 @@ class Plan:
     work: Work
     seconds: float
     advice: str
-    suggested_chunk: dict[str, int] | None = field(default=None)
-    suggested_shards: int | None = field(default=None)
+    suggested_chunk: dict[str, int] | None = None
+    suggested_shards: int | None = None
 
     @property
     def total(self) -> int:
@@ -48,6 +48,10 @@ class Plan:
     def fits(self) -> bool:
         """Whether the total is within the available memory."""
         return self.total <= self.available
+
+    def to_dict(self) -> dict:
+        """Return plain numbers and texts."""
+        return {**asdict(self), "total": self.total, "fits": self.fits}
 
     def __str__(self):
         rows = ", ".join(f"{name} {n:,}" for name, n in self.n_rows.items()) or "none"
@@ -121,7 +125,9 @@ def _check(problem, mesh, needs, memory) -> None:
         problem.objective.require_least_squares("plan(needs='gram')")
     if isinstance(mesh, Mesh):
         if ROWS not in mesh.axis_names:
-            raise ValueError(f"plan: this mesh has axes {mesh.axis_names}, but no axis 'rows'. Make it with shardfit.mesh().")
+            raise ValueError(
+                f"plan: this mesh has axes {mesh.axis_names}, but no axis 'rows'. Make it with shardfit.mesh()."
+            )
     elif mesh is not None and (isinstance(mesh, bool) or not isinstance(mesh, int) or mesh < 1):
         raise ValueError(f"plan: mesh={mesh!r} must be a mesh, a number of row shards (at least 1), or None.")
     if memory is not None and memory <= 0:
