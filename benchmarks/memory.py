@@ -55,8 +55,8 @@ def problem(case: str, scale: float):
 
     rng = np.random.default_rng(0)
     kind, _, chunked = case.partition("-")
-    n = int({"residual": 1.2e7, "statistic": 1.2e6 if chunked else 8e5, "operator": 8e4, "gram": 1.6e7}[kind] * scale)
-    chunk = max(1, n // {"residual": 40, "statistic": 2}[kind]) if chunked else None
+    n = int({"residual": 1.2e7, "statistic": 1.6e6 if chunked else 8e5, "operator": 8e4, "gram": 1.6e7}[kind] * scale)
+    chunk = max(1, n // {"residual": 40, "statistic": 3}[kind]) if chunked else None
     start = {"a": 1.0, "b": 0.1, "tau": 1.3}
 
     def columns(*names):

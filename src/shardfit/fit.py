@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from shardfit.core.certificate import certify as make_certificate
 from shardfit.core.errors import NonFiniteError
@@ -18,12 +17,12 @@ from shardfit.core.params import label_of
 from shardfit.core.precision import problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
-from shardfit.core.terms import Penalty, RowTerm
+from shardfit.core.terms import Penalty
 from shardfit.io.progress import Progress
 from shardfit.io.results import load_result, save_result
 from shardfit.io.run_dir import RunDir, fingerprint
 from shardfit.solve.base import HostSolver, Solver, StepSolver
-from shardfit.solve.covariance import covariance
+from shardfit.solve.covariance import standard_errors
 from shardfit.solve.host import run_host
 from shardfit.solve.lm import LM
 from shardfit.solve.loop import Finish, run_steps
@@ -136,7 +135,10 @@ def _finished(store, solver):
     """Return the stored result when there is nothing left to do."""
     if not (store.path / "result.json").exists():
         return None
-    result = load_result(store.path)
+    try:
+        result = load_result(store.path)
+    except ValueError:
+        return None  # torn while it was written; the checkpoint is whole
     more = result.status.name == "INTERRUPTED" or (result.status.name == "MAX_STEPS" and result.steps < solver.maxiter)
     return None if more else result
 
@@ -204,7 +206,7 @@ def _streamed_parts(objective: Objective, params: Any, size: int, mesh: Any) -> 
 
 def _result(problem, solver, placed, finish: Finish, monitor, mesh) -> Result:
     space = problem.space
-    params = jax.tree.map(np.asarray, jax.jit(space.unpack)(finish.z))
+    params = space.host_params(finish.z)
     objective = problem.objective
     if placed is None:
         parts = _streamed_parts(objective, params, solver.batch, mesh)
@@ -213,8 +215,8 @@ def _result(problem, solver, placed, finish: Finish, monitor, mesh) -> Result:
     parts = {name: float(part) for name, part in parts.items()}
     value = sum(_weight(objective, name) * part for name, part in parts.items())
     errors, note = ({}, "")
-    if isinstance(solver, LM):
-        errors, note = _errors(problem, solver, placed, params, finish)
+    if isinstance(solver, LM) and placed is not None:
+        errors, note = standard_errors(problem, placed, params, finish.z, solver.absolute_sigma)
     note = " ".join(text for text in (finish.note, monitor.stopped_by, note) if text)
     return Result(
         params=params,
@@ -240,28 +242,3 @@ def _weight(objective, name):
     term_name, _, part = name.partition(".")
     weight = dict(objective.items())[term_name].weight
     return float(weight[part] if isinstance(weight, dict) else weight)
-
-
-def _errors(problem, solver, placed, params, finish) -> tuple[dict, str]:
-    """Return covariance and standard errors of the parameters, and what to know about them."""
-    objective = problem.objective
-    absolute = solver.absolute_sigma
-    if absolute is None:
-        row_terms = [t for t in objective.terms if isinstance(t, RowTerm)]
-        absolute = all(isinstance(t.rows, dict) and "sigma" in t.rows for t in row_terms)
-    gram = placed.gram(params)
-    _, unravel = ravel_pytree(params)
-    n_residuals = jax.eval_shape(objective.residuals, params).shape[0]
-    freedom = n_residuals - gram.gradient.shape[0]
-    if not absolute and freedom < 1:
-        return {}, f"No standard errors: {n_residuals} residuals for {gram.gradient.shape[0]} parameters."
-    found = covariance(gram.matrix, 1.0 if absolute else 2 * float(gram.value) / freedom)
-    notes = ["" if absolute else "Standard errors are scaled by the reduced χ²."]
-    if found.rank < len(found.stderr):
-        notes.append(
-            f"The data determine {found.rank} of {len(found.stderr)} directions: infinite standard errors mark the rest."
-        )
-    if problem.box is not None and np.any((finish.z <= problem.box[0]) | (finish.z >= problem.box[1])):
-        notes.append("A parameter is at its bound, where its standard error means little.")
-    stderr = jax.tree.map(np.asarray, unravel(found.stderr.astype(np.asarray(gram.value).dtype)))
-    return {"covariance": found.matrix, "stderr": stderr}, " ".join(filter(None, notes))

@@ -86,11 +86,15 @@ def test_take_reads_only_what_is_chosen(tmp_path):
 
 @pytest.mark.parametrize("n, chunk", [(7, 3), (8, 4), (5, 1), (6, 5), (4, 9)])
 def test_blocks_cover_every_counted_row_once(n, chunk):
-    def covered(count):
-        return sum_blocks(lambda r, mask: jnp.zeros(n, int).at[r["i"]].add(mask), {"i": jnp.arange(n)}, count, chunk)
+    def covered(counts):
+        def add(rows, mask):
+            return jnp.zeros(n, int).at[rows["i"]].add(1 if mask is None else mask)
 
-    found = jax.jit(jax.vmap(covered))(jnp.arange(n + 1))
+        return sum_blocks(add, {"i": jnp.arange(n)}, counts, chunk)
+
+    found = jax.jit(jax.vmap(covered))(jnp.arange(n + 1)[:, None])
     np.testing.assert_array_equal(found, np.arange(n) < np.arange(n + 1)[:, None])
+    np.testing.assert_array_equal(covered(None), np.ones(n))
 
 
 def test_masked_stops_nan():

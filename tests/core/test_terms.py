@@ -56,7 +56,7 @@ def test_terms_are_pytrees_of_data_args_and_weights():
     term = statistic_term(fn, ROWS, np.ones(2), weight={"a": 2.0}, chunk=np.int64(2))
     assert term.n_rows == 3
     assert type(term.chunk) is int
-    assert len(jax.tree.leaves(term)) == 5  # x, counts, arg, weight, scale
+    assert len(jax.tree.leaves(term)) == 4  # x, arg, weight, scale
     assert jax.tree.structure(term) == jax.tree.structure(
         statistic_term(fn, ROWS, np.zeros(2), weight={"a": 1.0}, chunk=2)
     )

@@ -56,8 +56,9 @@ def mixed_problem(n=N, chunk=None):
 
 @pytest.mark.parametrize("layout", [None, (1, 1), (4, 1), (3, 2)], ids=str)
 @pytest.mark.parametrize("precision", ["float64", "float32"])
-def test_shapes_are_those_of_place(layout, precision):
-    problem = mixed_problem(n=1003).replace(precision=precision)
+@pytest.mark.parametrize("n", [1003, 1200], ids=["padded", "even"])
+def test_shapes_are_those_of_place(layout, precision, n):
+    problem = mixed_problem(n).replace(precision=precision)
     mesh = layout and make_mesh(*layout)
     with problem_scope(precision):
         foreseen, real = placed_shapes(problem.objective, mesh), problem.objective.place(mesh)

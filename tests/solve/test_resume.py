@@ -134,7 +134,8 @@ sf.fit(problem, sys.argv[1], run_dir=sf.RunDir(sys.argv[2], seconds=0.0), progre
 
 def run_victim(solver, folder, options, kill_after=None):
     """Run a fit in its own process; kill it without warning after so many journalled or saved steps."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(sf.__file__).parents[1]), str(Path(__file__).parents[2])])}
+    paths = [str(Path(sf.__file__).parents[1]), str(Path(__file__).parents[2])]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     process = subprocess.Popen([sys.executable, "-c", VICTIM, solver, str(folder), repr(options)], env=env)
     try:
         if kill_after is not None:

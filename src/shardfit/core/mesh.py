@@ -1,7 +1,10 @@
 """Device meshes: axis `rows` splits data, axis `runs` splits independent runs (particles, chains, survey points)."""
 
+from typing import Any
+
 import jax
-from jax.sharding import AxisType, Mesh
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 ROWS = "rows"
 RUNS = "runs"
@@ -30,6 +33,11 @@ def mesh(rows: int | None = None, runs: int = 1) -> Mesh:
 def n_shards(mesh: Mesh | None) -> int:
     """Return over how many shards the rows are split."""
     return 1 if mesh is None else mesh.shape.get(ROWS, 1)
+
+
+def replicate(tree: Any, mesh: Mesh | None) -> Any:
+    """Put a copy of every array on every device of the mesh (None: on the default device)."""
+    return jax.device_put(tree, None if mesh is None else NamedSharding(mesh, P()))
 
 
 def layout(mesh: Mesh | None) -> dict:

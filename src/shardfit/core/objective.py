@@ -12,13 +12,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.core import Tracer
+from jax.sharding import Mesh
 from jax.tree_util import register_dataclass
 
 from shardfit.core import reduce
 from shardfit.core.errors import suggestion
-from shardfit.core.mesh import ROWS, n_shards
+from shardfit.core.mesh import ROWS, n_shards, replicate
 from shardfit.core.precision import scope
 from shardfit.core.reduce import Gram
 from shardfit.core.rows import compact, place_rows, take
@@ -26,7 +26,7 @@ from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, RowTerm,
 
 
 @register_dataclass
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, eq=False)
 class Objective:
     """A weighted sum of named terms.
 
@@ -150,9 +150,8 @@ class Objective:
             index = np.sort(np.asarray(select(i, n)))
             if not len(index):
                 raise ValueError(f"take: no rows chosen for term {self.names[i]!r}. Choose at least one of its {n}.")
-            counts = np.array([len(index)], np.int32)
             scale = float(term.scale) * n / len(index)  # a batch of a batch still stands for all rows
-            return replace(term, rows=take(compact(term.rows, term.counts), index), counts=counts, scale=scale)
+            return replace(term, rows=take(compact(term.rows, term.counts), index), counts=None, scale=scale)
 
         terms = tuple(chosen(i, t) for i, t in enumerate(self.terms))
         return Objective(terms, self.names, None)
@@ -164,16 +163,15 @@ class Objective:
         if mesh is not None and ROWS not in mesh.axis_names:
             raise ValueError(f"this mesh has axes {mesh.axis_names}, but no axis 'rows'. Make it with shardfit.mesh().")
         with scope(self):
-            everywhere = None if mesh is None else NamedSharding(mesh, P())
 
             def put(term):
                 if isinstance(term, RowTerm) and mesh is not None:
                     rows, counts = place_rows(term.rows, term.counts, mesh)
                 elif isinstance(term, RowTerm):
                     rows = jax.tree.map(jnp.asarray, compact(term.rows, term.counts))
-                    counts = jnp.array([term.n_rows], jnp.int32)
+                    counts = None
                 bare = replace(term, rows=None, counts=None) if isinstance(term, RowTerm) else term
-                bare = jax.tree.map(lambda leaf: jax.device_put(leaf, everywhere), bare)
+                bare = replicate(bare, mesh)
                 return replace(bare, rows=rows, counts=counts) if isinstance(term, RowTerm) else bare
 
             return Objective(tuple(put(t) for t in self.terms), self.names, mesh)
@@ -186,7 +184,7 @@ class Objective:
         self.require_sums("map_shards")
         shards = n_shards(self.mesh)
         for name, term in zip(self.names, self.terms, strict=True):
-            if isinstance(term, RowTerm) and not isinstance(term.counts, jax.core.Tracer) and term.n_rows < shards:
+            if isinstance(term, RowTerm) and not isinstance(term.counts, Tracer) and term.n_rows < shards:
                 raise ValueError(
                     f"map_shards: term {name!r} has {term.n_rows} rows for {shards} shards, so a shard would be "
                     "empty. Use a mesh with fewer rows."
@@ -228,7 +226,7 @@ class Objective:
             )
         for name, term in self.items():
             for leaf in jax.tree.leaves(term.weight):
-                if not isinstance(leaf, jax.core.Tracer) and np.any(np.asarray(leaf) < 0):
+                if not isinstance(leaf, Tracer) and np.any(np.asarray(leaf) < 0):
                     raise ValueError(f"{what}: term {name!r} has a negative weight, so its root is not real.")
 
     def require_sums(self, what: str) -> None:

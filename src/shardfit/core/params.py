@@ -6,6 +6,7 @@ problems of equal structure share their compiled functions.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -159,6 +160,10 @@ class Space:
             [jnp.ravel(t.inverse(jnp.asarray(leaf))) for t, leaf in zip(self.transforms, leaves, strict=True)]
         )
 
+    def host_params(self, z: Any) -> Any:
+        """Return the parameter pytree of coordinates z as NumPy arrays."""
+        return jax.tree.map(np.asarray, _unpack(self, np.asarray(z)))
+
     def coordinate_labels(self) -> list[str]:
         """Return a name for every coordinate: 'a', 'w[0]', 'w[1]' ..."""
         return [
@@ -166,6 +171,11 @@ class Space:
             for label, shape in zip(self.labels, self.inner_shapes, strict=True)
             for index in np.ndindex(*shape)
         ]
+
+
+@partial(jax.jit, static_argnums=0)
+def _unpack(space: Space, z: jax.Array) -> Any:
+    return space.unpack(z)
 
 
 def make_space(params: Any, transforms: Any = None) -> Space:

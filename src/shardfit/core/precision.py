@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 PRECISIONS = {"float64": np.float64, "float32": np.float32}
 
@@ -17,7 +18,7 @@ def scope(*trees: Any):
     JAX holds already have their type.
     """
     leaves = jax.tree.leaves(trees)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
         leaves = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
     if any(getattr(leaf, "dtype", None) in (np.float64, np.complex128) for leaf in leaves):
         return jax.enable_x64(True)

@@ -19,7 +19,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec as P
 
 from shardfit.core.mesh import ROWS, n_shards
-from shardfit.core.rows import leading, sum_blocks
+from shardfit.core.rows import leading, real_rows, sum_blocks
 from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, RowTerm, Term, weighted_sum
 
 GRAM_BLOCK = 1 << 19  # numbers in one block of the Jacobian: 4 MB in float64, about one core's share of cache
@@ -74,7 +74,7 @@ def _specs(term: Term) -> Term:
 
 def term_key(term: Term, key: Any, position: int) -> Any:
     """Return the key a stochastic term uses: its own if frozen, else one folded from the caller's."""
-    if not getattr(term, "stochastic", False):
+    if isinstance(term, Penalty) or not term.stochastic:
         return None
     if term.key is not None:
         return term.key
@@ -94,7 +94,7 @@ def _sums(term: Term, params: Any, key: Any) -> Any:
     def block(rows, mask):
         return term.statistics(params, rows, mask, key)
 
-    return sum_blocks(block, term.rows, term.counts[0], term.chunk, remat=True)
+    return sum_blocks(block, term.rows, term.counts, term.chunk, remat=True)
 
 
 def _chunked(term: RowTerm) -> bool:
@@ -159,7 +159,7 @@ def _weighted_penalty(term, params):
     return weighted_sum(term.weight, loss), loss
 
 
-def _weigh(terms, found):
+def _weigh(terms, found) -> Any:
     return sum(weighted_sum(t.weight, loss) for t, loss in zip(terms, found, strict=True))
 
 
@@ -195,7 +195,7 @@ def _sums_and_pull(term, params, key):
         _, cotangent = _loss_and_cotangent(term, jax.tree.map(jnp.zeros_like, sums), key)
         return sums, pull(cotangent)[0]
 
-    sums, gradient = sum_blocks(block, term.rows, term.counts[0], term.chunk)
+    sums, gradient = sum_blocks(block, term.rows, term.counts, term.chunk)
     return sums, lambda cotangent: gradient
 
 
@@ -246,7 +246,7 @@ def residuals(mesh, terms: tuple, params: Any, key: Any) -> jax.Array:
         out = []
         for i, term in enumerate(terms):
             if isinstance(term, ResidualTerm):
-                mask = jnp.arange(leading(term.rows)) < term.counts[0]
+                mask = real_rows(term.rows, term.counts)
                 found = term.masked_residuals(params, term.rows, mask, term_key(term, key, i))
                 out.append(_scaled_residuals(term, found))
         return out
@@ -266,7 +266,7 @@ def gram(mesh, terms: tuple, params: Any, key: Any) -> Gram:
             sum_blocks(
                 partial(_block_gram, term, unravel, flat, term_key(term, key, i)),
                 term.rows,
-                term.counts[0],
+                term.counts,
                 _gram_chunk(term, unravel, flat, term_key(term, key, i)),
             )
             for i, term in enumerate(terms)

@@ -1,7 +1,8 @@
 """Row sets: a pytree of arrays with one common leading axis, split over shards and walked in chunks.
 
 A row set on S shards has S * n_local rows; `counts` (S,) says how many of each shard's rows are real. The others are
-copies of a real row (zeros would give log(0) or angle(0) in a user's function) and are masked out of every sum.
+copies of a real row (zeros would give log(0) or angle(0) in a user's function) and are masked out of every sum. Where
+all rows are real, `counts` is None and no mask is made.
 """
 
 import math
@@ -11,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -55,7 +57,7 @@ def check_rows(where: str, rows: Any) -> Any:
 
 
 def _check_values(label: str, leaf: Any, is_sigma: bool) -> None:
-    if isinstance(leaf, jax.core.Tracer) or not (is_sigma or jnp.issubdtype(leaf.dtype, np.inexact)):
+    if isinstance(leaf, Tracer) or not (is_sigma or jnp.issubdtype(leaf.dtype, np.inexact)):
         return
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         return
@@ -76,7 +78,7 @@ def _check_values(label: str, leaf: Any, is_sigma: bool) -> None:
             )
 
 
-def place_rows(rows: Any, counts: Any, mesh: Mesh) -> tuple[Any, jax.Array]:
+def place_rows(rows: Any, counts: Any, mesh: Mesh) -> tuple[Any, jax.Array | None]:
     """Split rows over the mesh, each shard going straight from the host to its own device."""
     shards = n_shards(mesh)
     rows = compact(rows, counts)
@@ -102,18 +104,18 @@ def place_rows(rows: Any, counts: Any, mesh: Mesh) -> tuple[Any, jax.Array]:
             return jax.device_put(leaf, sharding)
         return jax.make_array_from_callback(shape, sharding, shard)
 
-    counts_sharding = NamedSharding(mesh, P(ROWS))
-    placed_counts = jax.make_array_from_callback((shards,), counts_sharding, lambda i: new_counts[i])
-    return jax.tree.map(put, rows), placed_counts
+    placed = jax.tree.map(put, rows)
+    if n == shards * n_local:
+        return placed, None
+    return placed, jax.make_array_from_callback((shards,), NamedSharding(mesh, P(ROWS)), lambda i: new_counts[i])
 
 
 def compact(rows: Any, counts: Any) -> Any:
     """Return the real rows only, on the host if the row set was padded."""
-    counts = np.asarray(counts)
-    total = leading(rows)
-    if counts.sum() == total:
+    if counts is None:
         return rows
-    n_local = total // len(counts)
+    counts = np.asarray(counts)
+    n_local = leading(rows) // len(counts)
     keep = np.concatenate([np.arange(c) + s * n_local for s, c in enumerate(counts)])
     return jax.tree.map(lambda leaf: np.asarray(leaf)[keep], rows)
 
@@ -123,8 +125,8 @@ def take(rows: Any, index: np.ndarray) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf[index]), rows)
 
 
-def sum_blocks(block_sum: Callable, rows: Any, count: jax.Array, chunk: int | None, remat: bool = False) -> Any:
-    """Sum block_sum(block, mask) over the blocks of one shard.
+def sum_blocks(block_sum: Callable, rows: Any, counts: Any, chunk: int | None, remat: bool = False) -> Any:
+    """Sum block_sum(block, mask) over the blocks of one shard; mask is None where every row counts.
 
     Without chunk the shard is one block. With it, a loop over n_blocks equal blocks holds one at a time; the last block
     starts early enough to stay inside, and its rows that were already counted are masked, so no padded copy is made.
@@ -132,7 +134,7 @@ def sum_blocks(block_sum: Callable, rows: Any, count: jax.Array, chunk: int | No
     """
     n = leading(rows)
     if chunk is None or chunk >= n:
-        return block_sum(rows, jnp.arange(n) < count)
+        return block_sum(rows, real_rows(rows, counts))
     n_blocks = -(-n // chunk)
     size = -(-n // n_blocks)
 
@@ -140,8 +142,10 @@ def sum_blocks(block_sum: Callable, rows: Any, count: jax.Array, chunk: int | No
         begin = i * size
         start = jnp.minimum(begin, n - size)
         block = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), rows)
+        if counts is None and size * n_blocks == n:
+            return block_sum(block, None)
         index = start + jnp.arange(size)
-        return block_sum(block, (index >= begin) & (index < count))
+        return block_sum(block, (index >= begin) & (index < (n if counts is None else counts[0])))
 
     at = jax.checkpoint(at, prevent_cse=False) if remat else at
 
@@ -153,7 +157,14 @@ def sum_blocks(block_sum: Callable, rows: Any, count: jax.Array, chunk: int | No
     return total
 
 
-def masked(mask: jax.Array, contribution: jax.Array) -> jax.Array:
+def real_rows(rows: Any, counts: Any) -> jax.Array | None:
+    """Return the mask of one shard's real rows; None where all are."""
+    return None if counts is None else jnp.arange(leading(rows)) < counts[0]
+
+
+def masked(mask: jax.Array | None, contribution: jax.Array) -> jax.Array:
     """Zero the contributions of masked rows; where, not product, so that NaN cannot leak out of a copy."""
+    if mask is None:
+        return contribution
     shaped = mask.reshape(mask.shape + (1,) * (contribution.ndim - 1))
     return jnp.where(shaped, contribution, jnp.zeros((), contribution.dtype))

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.tree_util import register_dataclass
 
 from shardfit.core.errors import suggestion
@@ -23,7 +24,7 @@ def static() -> Any:
     return field(metadata={"static": True})
 
 
-def half_square(residual: Any) -> jax.Array:
+def half_square(residual: Any) -> Any:
     """Return ½Σ|r|² over all leaves but keep one number per entry when residual is a dict."""
     if isinstance(residual, dict):
         return {name: half_square(r) for name, r in residual.items()}
@@ -46,7 +47,7 @@ class RowTerm:
     """Rows, the function of a block of rows, and everything it needs; made by residual_term or statistic_term."""
 
     rows: Any
-    counts: Any  # (n_shards,) real rows of each shard
+    counts: Any  # (n_shards,) real rows of each shard; None: all are
     args: tuple
     weight: Any
     scale: Any  # all rows / rows present: 1, or more for a mini-batch
@@ -58,11 +59,24 @@ class RowTerm:
     @property
     def n_rows(self) -> int:
         """Number of real rows."""
-        return int(np.sum(np.asarray(self.counts)))
+        return leading(self.rows) if self.counts is None else int(np.sum(np.asarray(self.counts)))
 
     def contributions(self, params: Any, rows: Any, key: Any) -> Any:
         """Call the user's function on a block of rows."""
         return self.fn(params, rows, *self.args, *((key,) if self.stochastic else ()))
+
+    @property
+    def linear(self) -> bool:
+        """Whether the loss is a plain sum over rows."""
+        raise NotImplementedError
+
+    def statistics(self, params: Any, rows: Any, mask: jax.Array | None, key: Any) -> Any:
+        """Return what a block adds to the totals."""
+        raise NotImplementedError
+
+    def losses(self, totals: Any, key: Any) -> Any:
+        """Return the term's losses, before its weight, from the totals over all rows."""
+        raise NotImplementedError
 
 
 @register_dataclass
@@ -70,13 +84,16 @@ class RowTerm:
 class ResidualTerm(RowTerm):
     """A row gives residuals; the value is ½Σ|r|², so least squares is possible."""
 
-    linear = True
+    @property
+    def linear(self) -> bool:
+        """½Σ|r|² is a plain sum."""
+        return True
 
-    def statistics(self, params: Any, rows: Any, mask: jax.Array, key: Any) -> Any:
+    def statistics(self, params: Any, rows: Any, mask: jax.Array | None, key: Any) -> Any:
         """Return ½Σ|r|² of a block, per named product."""
         return half_square(self.masked_residuals(params, rows, mask, key))
 
-    def masked_residuals(self, params: Any, rows: Any, mask: jax.Array, key: Any) -> Any:
+    def masked_residuals(self, params: Any, rows: Any, mask: jax.Array | None, key: Any) -> Any:
         """Return residuals of a block, zero where masked."""
         return jax.tree.map(lambda r: masked(mask, r), self.contributions(params, rows, key))
 
@@ -97,7 +114,7 @@ class StatisticTerm(RowTerm):
         """Whether the loss is a plain sum over rows."""
         return self.loss is total
 
-    def statistics(self, params: Any, rows: Any, mask: jax.Array, key: Any) -> Any:
+    def statistics(self, params: Any, rows: Any, mask: jax.Array | None, key: Any) -> Any:
         """Return the masked sum of a block's contributions."""
         found = self.contributions(params, rows, key)
         return jax.tree.map(lambda c: masked(mask, c * 1.0).sum(0), found)  # 1.0: counts may come as integers
@@ -131,7 +148,7 @@ class ResidualPenalty(Penalty):
         return half_square(self.fn(params, *self.args))
 
 
-Term = ResidualTerm | StatisticTerm | Penalty | ResidualPenalty
+Term = RowTerm | Penalty
 
 
 def residual_term(fn: Callable, rows: Any, *args: Any, weight: Any = 1.0, chunk: int | None = None) -> ResidualTerm:
@@ -178,7 +195,7 @@ def residual_penalty(fn: Callable, *args: Any, weight: Any = 1.0) -> ResidualPen
     return ResidualPenalty(args, _check_weight("residual_penalty", weight), fn)
 
 
-def weighted_sum(weight: Any, losses: Any, where: str = "term") -> jax.Array:
+def weighted_sum(weight: Any, losses: Any, where: str = "term") -> Any:
     """Return Σ weight * loss for one number or for a dict of named numbers."""
     if not isinstance(losses, dict):
         if isinstance(weight, dict):
@@ -210,7 +227,7 @@ def _row_fields(where: str, fn: Callable, rows: Any, args: tuple, weight: Any, c
     rows = check_rows(where, rows)
     return {
         "rows": rows,
-        "counts": np.array([leading(rows)], np.int32),
+        "counts": None,
         "args": args,
         "weight": _check_weight(where, weight),
         "scale": 1.0,
@@ -228,6 +245,6 @@ def _check_callable(where: str, name: str, fn: Any) -> None:
 
 def _check_weight(where: str, weight: Any) -> Any:
     for leaf in jax.tree.leaves(weight):
-        if not isinstance(leaf, jax.core.Tracer) and not np.all(np.isfinite(np.asarray(leaf))):
+        if not isinstance(leaf, Tracer) and not np.all(np.isfinite(np.asarray(leaf))):
             raise ValueError(f"{where}: weight {leaf} is not finite.")
     return weight

@@ -2,6 +2,7 @@
 
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +19,14 @@ class Journal:
         )
         self.size = path.stat().st_size // self.record.itemsize if path.exists() else 0
         self.position = 0
-        self.reader = open(path, "rb") if self.size else None
+        self.reader = open(path, "rb") if self.size else None  # noqa: SIM115 (both files live as long as the run)
         self.writer = None
 
     def replay(self, z: np.ndarray) -> tuple[float, np.ndarray] | None:
         """Return the next recorded evaluation, or None when the record is used up."""
         if self.position >= self.size:
             return None
+        assert self.reader is not None  # size is 0 without a file
         entry = np.frombuffer(self.reader.read(self.record.itemsize), self.record)[0]
         if entry["check"] != _check(entry):
             self.size = self.position  # torn by a crash: evaluate from here on
@@ -40,7 +42,7 @@ class Journal:
     def append(self, z: np.ndarray, value: float, gradient: np.ndarray) -> None:
         """Write one evaluation through to the operating system."""
         if self.writer is None:
-            self.writer = open(self.path, "r+b" if self.path.exists() else "w+b")
+            self.writer = open(self.path, "r+b" if self.path.exists() else "w+b")  # noqa: SIM115
             self.writer.truncate(self.position * self.record.itemsize)
             self.writer.seek(0, 2)
         entry = np.zeros((), self.record)
@@ -58,7 +60,7 @@ class Journal:
                 file.close()
 
 
-def _check(entry: np.void) -> int:
+def _check(entry: Any) -> int:
     return zlib.crc32(
         np.asarray(entry["gradient"]).tobytes(), zlib.crc32(np.float64(entry["value"]).tobytes(), int(entry["z"]))
     )

@@ -8,7 +8,7 @@ PLAIN_SECONDS = 10.0  # between plain lines; a run shorter than this prints none
 
 
 class Progress:
-    """Shows step, value, gradient, rate and the time left to the step limit (an upper bound: convergence ends earlier)."""
+    """Shows step, value, gradient, rate, and the time left to the step limit: convergence ends a run earlier."""
 
     def __init__(self, title: str, limit: int, stream: Any = None):
         self.title, self.limit = title, limit

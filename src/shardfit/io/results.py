@@ -1,9 +1,8 @@
 """Results on disk: `result.json` for people and programs, `arrays.npz` for numbers; nothing is pickled."""
 
+import hashlib
 import json
 import math
-import zipfile
-import zlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,10 @@ import numpy as np
 
 from shardfit.core.result import Result
 from shardfit.core.status import Status
-from shardfit.io.files import write_atomic
+from shardfit.io.files import read_arrays, write_arrays, write_atomic
 
 FORMAT = 1
-# what json, zipfile and numpy raise on a truncated or foreign file
-DAMAGE = (
-    json.JSONDecodeError,
-    UnicodeDecodeError,
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    LookupError,
-    AttributeError,
-)
+DAMAGE = (json.JSONDecodeError, UnicodeDecodeError, LookupError, AttributeError)  # of a truncated or foreign file
 ARRAY, TUPLE, FLOAT = "$array", "$tuple", "$float"
 
 
@@ -35,7 +25,9 @@ def save_result(result: Result, folder: str | Path) -> Path:
     arrays: dict[str, np.ndarray] = {}
     content = {f.name: _encode(getattr(result, f.name), f.name, arrays) for f in fields(result) if f.name != "status"}
     content |= {"format": FORMAT, "status": result.status.name, "success": result.success, "message": result.message}
-    write_atomic(folder / "arrays.npz", lambda file: np.savez(file, **arrays))
+    write_arrays(folder / "arrays.npz", arrays)
+    # two files cannot be replaced at once: the digest tells a pair that belongs together from one torn by a crash
+    content["arrays_sha256"] = _digest(folder)
     text = json.dumps(content, indent=1, allow_nan=False)
     write_atomic(folder / "result.json", lambda file: file.write(text.encode()))
     return folder
@@ -49,20 +41,26 @@ def load_result(folder: str | Path) -> Result:
             raise FileNotFoundError(f"{folder} holds no result: {name} is missing.")
     try:
         content = json.loads((folder / "result.json").read_text())
-        with open(folder / "arrays.npz", "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = dict(file)
-        return _result_of(content, arrays, folder)
+        return _result_of(content, folder)
     except DAMAGE as error:
         raise ValueError(
             f"{folder}: the stored result cannot be read ({error!r}). Fit again, or use a copy."
         ) from error
 
 
-def _result_of(content: Any, arrays: dict, folder: Path) -> Result:
+def _digest(folder: Path) -> str:
+    with open(folder / "arrays.npz", "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _result_of(content: Any, folder: Path) -> Result:
     if content.get("format") != FORMAT:
         raise ValueError(
             f"{folder}: result format {content.get('format')} is not {FORMAT}; read it with its own version."
         )
+    if content["arrays_sha256"] != _digest(folder):
+        raise LookupError("arrays.npz is damaged, or of another fit")
+    arrays = read_arrays(folder / "arrays.npz")
     known = {f.name for f in fields(Result)} - {"status"}
     values = {name: _decode(content[name], arrays) for name in known if name in content}
     return Result(status=Status[content["status"]], **values)
@@ -75,7 +73,7 @@ def _encode(value: Any, path: str, arrays: dict) -> Any:
                 raise TypeError(f"{path}: key {key!r} cannot be stored. Use text other than {ARRAY}, {TUPLE}, {FLOAT}.")
         return {key: _encode(v, f"{path}/{key}", arrays) for key, v in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return _encode(value._asdict(), path, arrays)
+        return _encode(dict(zip(value._fields, value, strict=True)), path, arrays)  # type: ignore[attr-defined]
     if isinstance(value, list | tuple):
         items = [_encode(v, f"{path}/{i}", arrays) for i, v in enumerate(value)]
         return {TUPLE: items} if isinstance(value, tuple) else items

@@ -8,8 +8,6 @@ import hashlib
 import json
 import platform
 import time
-import zipfile
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,22 +19,19 @@ from shardfit.core.errors import CheckpointError
 from shardfit.core.problem import Problem
 from shardfit.core.rows import CHECK_BLOCK
 from shardfit.core.terms import RowTerm
-from shardfit.io.files import write_atomic
+from shardfit.io.files import read_arrays, write_arrays, write_atomic
 from shardfit.io.journal import Journal
 
 RESUME = ("auto", "must", "never")
 
 
-@dataclass
 class RunDir:
     """A folder for one fit. seconds: least time between checkpoints (0: after every look of the host)."""
 
-    path: str | Path
-    seconds: float = 10.0
-    last_saved: float = field(default=0.0, init=False, repr=False)
-
-    def __post_init__(self):
-        self.path = Path(self.path)
+    def __init__(self, path: str | Path, seconds: float = 10.0):
+        self.path = Path(path)
+        self.seconds = seconds
+        self.last_saved = 0.0
 
     def open(self, asked: dict, resume: str) -> bool:
         """Prepare the folder; return whether there is a run to go on with. Raise if it belongs to another fit."""
@@ -81,7 +76,7 @@ class RunDir:
         """Write the state of a device loop."""
         arrays = {f"run{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(run))}
         arrays |= {f"history_{name}": column for name, column in history.items()}
-        write_atomic(self.path / "ckpt" / "state.npz", lambda file: np.savez(file, **arrays))
+        write_arrays(self.path / "ckpt" / "state.npz", arrays)
         self.last_saved = time.monotonic()
         self.event("checkpoint", evaluations=len(history["value"]))
 
@@ -91,10 +86,9 @@ class RunDir:
         if not path.exists():
             return None
         try:
-            with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
-                arrays = dict(content)
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise CheckpointError(f"{path} cannot be read ({error}). Delete it to start anew.") from None
+            arrays = read_arrays(path)
+        except ValueError as error:
+            raise CheckpointError(f"{error} Delete it to start anew.") from None
         leaves, treedef = jax.tree.flatten(like)
         stored = [arrays.get(f"run{i}") for i in range(len(leaves))]
         for old, new in zip(stored, leaves, strict=True):
@@ -144,7 +138,7 @@ def digest(tree: Any) -> str:
     """Return the SHA-256 of all arrays of a tree, read block by block."""
     total = hashlib.sha256()
     for leaf in jax.tree.leaves(tree):
-        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         shape, dtype = np.shape(leaf), str(getattr(leaf, "dtype", np.asarray(leaf).dtype))
         total.update(f"{shape}{dtype}".encode())

@@ -17,9 +17,10 @@ def new_figure(width: float = 5.8, height: float = 4.2) -> Any:
     """Return an empty Figure of this size in inches, with room kept for labels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.09, h_pad=0.09)
+    layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09)
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout=layout)
     FigureCanvasAgg(figure)
     return figure
 

@@ -28,6 +28,7 @@ class Custom(HostSolver):
 
     def minimise(self, function, z0, lower, upper):
         """Run the callable, then judge the best point by its gradient."""
+        assert self.run is not None
         self.run(function, z0, maxiter=self.maxiter, tol=self.gtol, callback=function.step)
         _, gradient = function(function.best_z)
         converged = np.max(np.abs(gradient)) <= self.gtol

@@ -216,7 +216,7 @@ def _store(pairs, s, y, wanted):
 
 
 def _direction(pairs, gradient):
-    """Return minus the inverse-Hessian estimate times the gradient; the unit vector downhill while there are no pairs."""
+    """Return minus the inverse-Hessian estimate times the gradient; without pairs the unit vector downhill."""
     ring = pairs.sy.shape[0]
     by_age = (pairs.head + jnp.arange(ring)) % ring  # head itself, then oldest to newest
     used = jnp.arange(ring) >= ring - pairs.count

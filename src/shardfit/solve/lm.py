@@ -25,7 +25,6 @@ RADIUS_SLACK = 0.1  # how closely a step must reach the trust region's edge
 MAX_DAMPINGS = 40
 BETTER = 2.0  # how many times better the secant model must predict, to count as a win
 WINS = 3  # wins in a row that switch the secant model on
-LEAST_EFFECT = 0.1
 MAX_MISSES = 3  # rejected steps in a row, all below the value's resolution, that end a run
 
 
@@ -124,7 +123,7 @@ class LM(StepSolver):
         here = Gram(*(jnp.where(accepted, a, b) for a, b in zip(trial, _gram(state), strict=True)))
         x = jnp.where(accepted, state.trial, state.x)
         columns = jnp.sqrt(jnp.diag(here.matrix))
-        scale = jnp.maximum(jnp.where(first, _insensitive(x, columns), state.scale), columns)
+        scale = jnp.maximum(jnp.where(first, _relative(x, columns), state.scale), columns)
         radius = jnp.where(first, _first_radius(x, here, scale), _resized(state, trial, step, ratio, finite))
         secant = jnp.where(moves, _secant(state, trial, step), state.secant)
         wins = jnp.where(finite & ~first, _wins(state, decrease), state.wins)
@@ -209,10 +208,13 @@ def _model_decrease(gradient, hessian, step):
     return -(gradient @ step + 0.5 * step @ hessian @ step)
 
 
-def _insensitive(x, columns):
-    """Return least scales (p,): a parameter the start is insensitive to must not run away before it is felt."""
-    effect = jnp.max(columns * jnp.abs(x))  # on the residuals, of doubling a parameter
-    return jnp.where(x == 0, 0, LEAST_EFFECT * effect / _positive(jnp.abs(x)))
+def _relative(x, columns):
+    """Return least scales (p,): doubling any parameter counts as much as doubling the one with the largest effect.
+
+    A parameter the start is insensitive to could otherwise run off to where it is never felt again.
+    """
+    effect = jnp.max(columns * jnp.abs(x))
+    return jnp.where(x == 0, 0, effect / _positive(jnp.abs(x)))
 
 
 def _first_radius(x, gram, scale):

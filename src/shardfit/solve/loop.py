@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.mesh import replicate
 from shardfit.core.status import Status
 from shardfit.solve.base import StepSolver, evaluate
 from shardfit.solve.monitor import Monitor, Snapshot, Trace
@@ -97,12 +98,14 @@ def run_steps(
     run = start(solver, space, jnp.asarray(z0), lower, upper)
     key = jax.random.key(seed)
     objective = data(0)
+    # where the loop leaves its state: a run placed otherwise would compile the loop a second time
+    run = replicate(run, objective.mesh)
     began = time.perf_counter()
     # no ticks: this call only compiles
     jax.block_until_ready(advance(solver, space, objective, run, key, 0, 0))
     compile_seconds = time.perf_counter() - began
 
-    run = monitor.restore(run)
+    run = replicate(monitor.restore(run), objective.mesh)
     noisy = bool(solver.batch) or bool(objective.stochastic)
     ticks = 1
     stopped = None

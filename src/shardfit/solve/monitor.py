@@ -25,9 +25,7 @@ class Snapshot:
     @property
     def params(self) -> Any:
         """Best parameters so far."""
-        import jax
-
-        return jax.tree.map(np.asarray, self.space.unpack(np.asarray(self.z)))
+        return self.space.host_params(self.z)
 
 
 class Trace:

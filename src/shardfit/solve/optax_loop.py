@@ -58,10 +58,11 @@ class OptaxLoop(StepSolver):
         x = state.ahead
         value, gradient = evaluate(x)
         update = with_extra_args_support(self.transform).update
+        changes: Any
         changes, inner = update(
             gradient, state.inner, x, value=value, grad=gradient, value_fn=lambda z: evaluate(z).value
         )
-        ahead = apply_updates(x, changes)
+        ahead: Any = apply_updates(x, changes)
         finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
         size = jnp.maximum(jnp.abs(value), jnp.abs(state.value))
         change = jnp.where(jnp.isfinite(state.value), jnp.abs(value - state.value), jnp.inf)
