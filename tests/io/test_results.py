@@ -1,5 +1,6 @@
 """Results on disk: the same numbers back, however often, and nothing that runs code."""
 
+import hashlib
 import json
 import math
 from dataclasses import fields, replace
@@ -116,7 +117,11 @@ def test_what_would_need_pickle_is_refused_and_nothing_written(tmp_path, derived
 
 def test_pickled_arrays_are_not_opened(tmp_path):
     save_result(make(), tmp_path)
-    np.savez(tmp_path / "arrays.npz", **{"0/params/a": np.array([{}], object)})
+    path = tmp_path / "arrays.npz"
+    content = json.loads((tmp_path / "result.json").read_text())
+    np.savez(path, **{"0/params/a": np.array([{}], object)})
+    content["arrays_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (tmp_path / "result.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match="Object arrays cannot be loaded when allow_pickle=False"):
         load_result(tmp_path)
 
