@@ -57,8 +57,10 @@ def table(figures: dict[str, dict]) -> str:
 def keep(name: str, cases: dict, figures: dict) -> None:
     """Write the raw records and the table made from them."""
     RESULTS.mkdir(exist_ok=True)
-    raw = {"machine": machine(), "cases": cases}
-    (RESULTS / f"{name}.json").write_text(json.dumps(raw, indent=1) + "\n")
+    # our runs are part of every case: once is enough
+    runs = {solver: records for found in cases.values() for solver, records in found.get("runs", {}).items()}
+    raw = {"machine": machine(), "cases": figures, "runs": runs}
+    (RESULTS / f"{name}.json").write_text(json.dumps(raw) + "\n")
     title = (importlib.import_module(f"benchmarks.{name}").__doc__ or name).splitlines()[0]
     note = "Times in seconds; ratio is peer over ours. Raw figures beside this file."
     (RESULTS / f"{name}.md").write_text(f"# {name}\n\n{title}\n\n{machine()}. {note}\n\n{table(figures)}\n")

@@ -23,7 +23,7 @@ SCIPY_TOLERANCE = 1e-15  # least_squares refuses less
 
 
 class Found(NamedTuple):
-    """What a solver hands back. evaluations: calls of the residual, each with its Jacobian or gradient if it has one."""
+    """What a solver hands back. evaluations: calls of the residual, with or without derivatives."""
 
     params: np.ndarray
     evaluations: int
@@ -38,23 +38,25 @@ def main() -> None:
     with jax.enable_x64(True), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # overflow on the way is the suite's intention
         records = [_record(run, solve) for run in runs(asked["suite"], asked["quick"])]
-    print(json.dumps(records))
+    print(json.dumps([{k: _rounded(v) for k, v in record.items()} for record in records]))
+
+
+def _rounded(value):
+    """Return a float with six digits: more is noise, and the records are kept."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _record(run: Run, solve: Callable[[Run], Found]) -> dict:
+    record = {"problem": run.problem, "start": run.start}
     try:
         found = solve(run)
     except Exception as error:  # a peer that raises has not solved the run; which error it was is kept
-        failed = {"error": f"{type(error).__name__}: {error}"[:200]}
-        return {"problem": run.problem, "start": run.start, "quality": 0.0, "evaluations": 0, "wall": 0.0, "cpu": 0.0} | failed
+        failure = f"{type(error).__name__}: {error}"[:200]
+        return record | {"quality": 0.0, "evaluations": 0, "wall": 0.0, "cpu": 0.0, "error": failure}
     residual = np.asarray(_residual(run.residual)(found.params, dict(run.rows)))
     rss = float(residual @ residual)
-    quality = run.quality(found.params, rss)
-    return {"problem": run.problem, "start": run.start, "quality": quality, "rss": rss} | {
-        "evaluations": found.evaluations,
-        "wall": found.wall,
-        "cpu": found.cpu,
-    }
+    figures = {"evaluations": found.evaluations, "wall": found.wall, "cpu": found.cpu}
+    return record | {"quality": run.quality(found.params, rss), "rss": rss} | figures
 
 
 @lru_cache(None)
@@ -148,7 +150,7 @@ def _optax(residual):
             updates, state = solver.update(gradient, state, x, value=value, grad=gradient, value_fn=fn)
             trials = optax.tree.get(state, "num_linesearch_steps")
             moves = jnp.any(updates != 0) & (jnp.max(jnp.abs(gradient)) > 1e-12)
-            return optax.apply_updates(x, updates), state, evaluations + trials, moves
+            return optax.apply_updates(x, updates), state, evaluations + trials.astype(jnp.int32), moves
 
         carry: Any = (x0, solver.init(x0), jnp.ones((), jnp.int32), jnp.ones((), bool))
         x, _, evaluations, _ = jax.lax.while_loop(lambda c: c[3] & (c[2] < MAX_EVALUATIONS), step, carry)

@@ -106,7 +106,7 @@ def observe(case: str, devices: int) -> dict:
 
     evaluations(problem(case, 1e-3))
     full = problem(case, 1.0)
-    predicted = plan(full, mesh=grid, needs=needs)
+    predicted = plan(full, "lm" if case == "gram" else None, mesh=grid)
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmRSS")

@@ -143,11 +143,7 @@ def forbidden_names(file: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
         if text in PICKLES:
             yield line, "nothing is pickled"
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.keyword)
-            and node.arg == "allow_pickle"
-            and ast.unparse(node.value) != "False"
-        ):
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
             yield node.value.lineno, "nothing is pickled: allow_pickle may only be False"
 
 

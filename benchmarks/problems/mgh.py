@@ -15,7 +15,7 @@ RELATIVE, ABSOLUTE = 1e-6, 1e-10  # a run is solved when its sum of squares is t
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem. x0: (p,); residual(x, rows) -> (n_rows,); minima: known local minima of the sum of squares, least first."""
+    """One problem. x0: (p,); residual(x, rows) -> (n_rows,); minima: known ones of the sum of squares, least first."""
 
     name: str
     residual: Callable
@@ -24,7 +24,7 @@ class Problem:
     minima: tuple[float, ...]
 
     def start(self, factor: float) -> np.ndarray:
-        """The standard start made harder: x0 times `factor`, or `factor` itself where x0 is zero (as in MINPACK's tests)."""
+        """A harder start: x0 times `factor`, or `factor` itself where x0 is zero, as in MINPACK's tests."""
         return self.x0 if factor == 1 else factor * (self.x0 if self.x0.any() else np.ones_like(self.x0))
 
     def solved(self, sum_of_squares: float) -> bool:
@@ -38,12 +38,15 @@ PROBLEMS: dict[str, Problem] = {}
 
 
 def _problem(x0, *minima: float, rows: Mapping | None = None) -> Callable:
-    """Register a residual function: of (x, rows) where rows are given, else of x alone, its entries numbered as rows."""
+    """Register a residual function: of (x, rows) where rows are given, else of x alone, its entries numbered."""
     x0 = np.array(x0, float)
 
     def register(fn):
         if rows is None:
-            residual, table = lambda x, r: fn(x)[r["row"]], {"row": np.arange(*jax.eval_shape(fn, x0).shape)}
+            # a constant array traced in float32 first could not be traced in float64 later
+            with jax.enable_x64(True):
+                shape = jax.eval_shape(fn, x0).shape
+            residual, table = lambda x, r: fn(x)[r["row"]], {"row": np.arange(*shape)}
         else:
             residual, table = fn, {key: np.array(column) for key, column in rows.items()}
         PROBLEMS[fn.__name__] = Problem(fn.__name__, residual, table, x0, minima or (0.0,))
@@ -155,7 +158,7 @@ _KOWALIK = {
 }
 
 
-@_problem([0.25, 0.39, 0.415, 0.39], 3.07505603849e-4, 1.02734e-3, rows=_KOWALIK)
+@_problem([0.25, 0.39, 0.415, 0.39], 3.07505603849e-4, 1.02734304870e-3, rows=_KOWALIK)
 def kowalik_osborne(x, rows):
     u = rows["u"]
     return rows["y"] - x[0] * (u**2 + u * x[1]) / (u**2 + u * x[2] + x[3])
@@ -193,7 +196,11 @@ _OSBORNE_2 = _numbers(
 )
 
 
-@_problem([1.3, 0.65, 0.65, 0.7, 0.6, 3, 5, 7, 2, 4.5, 5.5], 4.01377362935e-2, rows={"t": 0.1 * np.arange(65), "y": _OSBORNE_2})
+@_problem(
+    [1.3, 0.65, 0.65, 0.7, 0.6, 3, 5, 7, 2, 4.5, 5.5],
+    4.01377362935e-2,
+    rows={"t": 0.1 * np.arange(65), "y": _OSBORNE_2},
+)
 def osborne_2(x, rows):
     t = rows["t"][:, None]
     peaks = x[1:4] * jnp.exp(-((t - x[8:11]) ** 2) * x[5:8])

@@ -22,12 +22,11 @@ OPERATORS = {
     ast.USub: operator.neg,
 }
 DIGITS = 11  # what NIST certifies; more agreement than that is not evidence
-UNREPRODUCIBLE_RSS = frozenset({"Lanczos1"})  # certified 1.4e-25; rounding the parameters alone gives 4e-21
 
 
 @dataclass(frozen=True)
 class Regression:
-    """One certified regression. certified, sd: (p,); rows: each (n,); residual(params, rows) -> (n,) = response - model."""
+    """One certified regression. certified, sd: (p,); rows: each (n,); residual(params, rows) -> (n,)."""
 
     name: str
     difficulty: str
@@ -43,13 +42,11 @@ class Regression:
         """Observations less parameters; counted, since Rat43's file misprints it."""
         return len(self.rows["y"]) - len(self.certified)
 
-    def score(self, params, rss: float) -> float:
-        """Least number of certified digits matched, over the parameters and, where it can be reproduced, the RSS."""
-        digits = lre(params, self.certified).min()
-        return float(digits if self.name in UNREPRODUCIBLE_RSS else min(digits, lre(rss, self.rss).min()))
+    def score(self, params) -> float:
+        """Return the least number of certified digits matched by a parameter.
 
-    def parameter_score(self, params) -> float:
-        """Least number of certified digits matched over the parameters alone, as NIST's own rule has it."""
+        The sum of squares is left out: it hides errors of the parameters, and Lanczos1's cannot be reproduced.
+        """
         return float(lre(params, self.certified).min())
 
 
@@ -112,11 +109,12 @@ def _evaluate(node: ast.expr, names: Mapping):
             return number
         case ast.Name(id=name):
             return names[name]
-        case ast.UnaryOp(op=op, operand=operand):
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in OPERATORS:
             return OPERATORS[type(op)](_evaluate(operand, names))
-        case ast.BinOp(left=left, op=op, right=right):
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
             return OPERATORS[type(op)](_evaluate(left, names), _evaluate(right, names))
-        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]):
+        case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in FUNCTIONS:
             return FUNCTIONS[name](_evaluate(argument, names))
         case _:
-            raise ValueError(f"formula part '{ast.unparse(node)}' is not plain arithmetic; write it with + - * / ** and {sorted(FUNCTIONS)}")
+            known = ", ".join(FUNCTIONS)
+            raise ValueError(f"'{ast.unparse(node)}' in a formula is not arithmetic. Use + - * / ** and {known} only.")

@@ -30,7 +30,7 @@ def runs(suite: str, quick: bool = False) -> list[Run]:
 
 def _nist(quick):
     return [
-        Run(name, f"start {i}", p.residual, p.rows, x0, lambda params, rss, p=p: p.parameter_score(params))
+        Run(name, f"start {i}", p.residual, p.rows, x0, lambda params, rss, p=p: p.score(params))
         for name, p in nist.load().items()
         for i, x0 in enumerate(p.starts, 1)
         if not quick or i == 2

@@ -16,6 +16,7 @@ from shardfit.core.terms import penalty, residual_penalty, residual_term, statis
 from shardfit.fit import fit, least_squares
 from shardfit.io.results import load_result, save_result
 from shardfit.io.run_dir import RunDir
+from shardfit.plan import Plan, plan
 from shardfit.solve.custom import Custom
 from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
 from shardfit.solve.lbfgsb import LBFGSB
@@ -41,6 +42,7 @@ __all__ = [
     "OptaxLoop",
     "Optimistix",
     "ParityError",
+    "Plan",
     "Problem",
     "Result",
     "RunDir",
@@ -53,6 +55,7 @@ __all__ = [
     "load_result",
     "mesh",
     "penalty",
+    "plan",
     "residual_penalty",
     "residual_term",
     "save_result",

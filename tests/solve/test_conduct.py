@@ -147,3 +147,20 @@ def test_progress_lines(capsys, monkeypatch):
     sf.fit(least_squares_problem(), "lbfgs", maxiter=5)
     assert "decay: step" in capsys.readouterr().err
     assert progress.duration(3725) == "1 h 2 min" and progress.duration(5) == "5 s"
+
+
+def test_both_precisions_of_a_model_that_closes_over_an_array():
+    """jax itself fails here: a loop's NumPy constant is remembered in the type of the first precision."""
+    import jax
+
+    grid = np.linspace(-2, 2, 7)
+
+    def share(p, rows):
+        return jax.nn.sigmoid((grid - p - rows["v"][:, None]) / 0.3)
+
+    term = sf.statistic_term(share, {"v": np.linspace(-1, 1, 50)}, loss=lambda t: jnp.sum((t - 20) ** 2), chunk=16)
+    values = [
+        sf.fit(sf.Problem(sf.Objective({"share": term}), 0.3, precision=p), "lbfgs", progress=False).value
+        for p in ("float64", "float32", "float64", "float32")
+    ]
+    np.testing.assert_allclose(values, values[0], rtol=1e-4)

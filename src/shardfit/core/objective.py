@@ -19,7 +19,7 @@ from jax.tree_util import register_dataclass
 from shardfit.core import reduce
 from shardfit.core.errors import suggestion
 from shardfit.core.mesh import ROWS, n_shards, replicate
-from shardfit.core.precision import scope
+from shardfit.core.precision import jit, scope
 from shardfit.core.reduce import Gram
 from shardfit.core.rows import compact, place_rows, take
 from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
@@ -168,7 +168,7 @@ class Objective:
                 if isinstance(term, RowTerm) and mesh is not None:
                     rows, counts = place_rows(term.rows, term.counts, mesh)
                 elif isinstance(term, RowTerm):
-                    rows = jax.tree.map(jnp.asarray, compact(term.rows, term.counts))
+                    rows = jax.tree.map(jax.device_put, compact(term.rows, term.counts))
                     counts = None
                 bare = replace(term, rows=None, counts=None) if isinstance(term, RowTerm) else term
                 bare = replicate(bare, mesh)
@@ -261,40 +261,40 @@ def named_parts(names: tuple[str, ...], losses: tuple) -> dict[str, Any]:
     return parts
 
 
-@jax.jit
+@jit
 def _value(objective, params, key):
     return reduce.value(objective, params, key)
 
 
-@jax.jit
+@jit
 def _value_grad_parts(objective, params, key):
     value, gradient, losses = reduce.value_grad_losses(objective.mesh, objective.terms, params, key)
     return value, gradient, named_parts(objective.names, losses)
 
 
-@jax.jit
+@jit
 def _parts(objective, params, key):
     losses = reduce.losses(objective.mesh, objective.terms, params, key)
     return named_parts(objective.names, losses)
 
 
-@jax.jit
+@jit
 def _totals(objective, params, key):
     sums = reduce.totals(objective.mesh, objective.terms, params, key)
     return {n: s for (n, t), s in zip(objective.items(), sums, strict=True) if isinstance(t, RowTerm)}
 
 
-@jax.jit
+@jit
 def _residuals(objective, params, key):
     return reduce.residuals(objective.mesh, objective.terms, params, key)
 
 
-@jax.jit
+@jit
 def _gram(objective, params, key):
     return reduce.gram(objective.mesh, objective.terms, params, key)
 
 
-@jax.jit
+@jit
 def _hvp(objective, params, tangent, key):
     gradient = partial(_gradient, objective, key)
     return jax.jvp(gradient, (params,), (tangent,))[1]

@@ -1,12 +1,16 @@
 """float64 by scope: 64-bit arithmetic is on while 64-bit data are worked on, and nowhere else."""
 
 import contextlib
+import logging
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+
+log = logging.getLogger(__name__)
 
 PRECISIONS = {"float64": np.float64, "float32": np.float32}
 
@@ -46,3 +50,26 @@ def cast(tree: Any, precision: str) -> Any:
         return leaf
 
     return jax.tree.map(one, tree)
+
+
+class jit:  # noqa: N801 (reads like the decorator it stands for)
+    """jax.jit that survives a change of precision.
+
+    jax (0.10 to 0.12) cannot compile a loop whose body closes over a NumPy array that a loop compiled in the other
+    precision also closes over, as a model's fixed grid may be. Forgetting what was compiled cures it; handing such arrays
+    to the model through args avoids it.
+    """
+
+    def __init__(self, fn: Callable, **options: Any):
+        self.compiled = jax.jit(fn, **options)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the compiled function."""
+        try:
+            return self.compiled(*args)
+        except ValueError as error:
+            if "verifier errors" not in str(error):
+                raise
+        log.info("the model closes over a NumPy array used in both precisions: compiling everything anew")
+        jax.clear_caches()
+        return self.compiled(*args)

@@ -22,7 +22,7 @@ from shardfit.core.mesh import ROWS, n_shards
 from shardfit.core.rows import leading, real_rows, sum_blocks
 from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, RowTerm, Term, weighted_sum
 
-GRAM_BLOCK = 1 << 19  # numbers in one block of the Jacobian: 4 MB in float64, about one core's share of cache
+GRAM_BLOCK = 1 << 16  # numbers in one block of the Jacobian: half a megabyte in float64 stays in a core's own cache
 
 
 class Gram(NamedTuple):
@@ -87,14 +87,14 @@ def term_key(term: Term, key: Any, position: int) -> Any:
 
 
 def _sums(term: Term, params: Any, key: Any) -> Any:
-    """Sum a row term's statistics over this shard's rows, rematerialised block by block when chunked."""
+    """Sum a row term's statistics over this shard's rows."""
     if isinstance(term, Penalty):
         return None
 
     def block(rows, mask):
         return term.statistics(params, rows, mask, key)
 
-    return sum_blocks(block, term.rows, term.counts, term.chunk, remat=True)
+    return sum_blocks(block, term.rows, term.counts, term.chunk)
 
 
 def _chunked(term: RowTerm) -> bool:
@@ -180,23 +180,26 @@ def _loss_and_cotangent(term, total, key):
 def _sums_and_pull(term, params, key):
     """Return a row term's local sums and the function from their cotangent to a gradient.
 
-    A plain sum needs no totals before its backward pass, so a chunked one does both passes on each block while it is in
-    cache, instead of walking all blocks twice and recomputing the first walk.
+    Chunked rows are walked a second time to pull back, block by block, so that nothing of the first walk is kept. A
+    plain sum knows its cotangent before its totals, so one walk does both while a block is in cache.
     """
     if isinstance(term, Penalty):
         return None, None
-    if not (term.linear and _chunked(term)):
+    if not _chunked(term):
         sums, pull = jax.vjp(lambda p: _sums(term, p, key), params)
         return sums, lambda cotangent: pull(cotangent)[0]
 
-    def block(rows, mask):
+    def block(cotangent, rows, mask):
         sums, pull = jax.vjp(lambda p: term.statistics(p, rows, mask, key), params)
-        # the loss is linear, so its cotangent is known before the totals are
-        _, cotangent = _loss_and_cotangent(term, jax.tree.map(jnp.zeros_like, sums), key)
-        return sums, pull(cotangent)[0]
+        return sums, pull(cotangent(sums))[0]
 
-    sums, gradient = sum_blocks(block, term.rows, term.counts, term.chunk)
-    return sums, lambda cotangent: gradient
+    def walk(cotangent):
+        return sum_blocks(partial(block, cotangent), term.rows, term.counts, term.chunk)
+
+    if term.linear:
+        sums, gradient = walk(lambda sums: _loss_and_cotangent(term, jax.tree.map(jnp.zeros_like, sums), key)[1])
+        return sums, lambda cotangent: gradient
+    return _sums(term, params, key), lambda cotangent: walk(lambda sums: cotangent)[1]
 
 
 @jax.custom_jvp

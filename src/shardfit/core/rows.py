@@ -96,8 +96,9 @@ def place_rows(rows: Any, counts: Any, mesh: Mesh) -> tuple[Any, jax.Array | Non
             piece = leaf[start : min(stop, n)]
             short = (stop - start) - len(piece)
             if short:
-                filler = np.broadcast_to(np.asarray(leaf[n - 1 : n]), (short, *shape[1:]))
-                piece = np.concatenate([np.asarray(piece), filler])
+                whole = _aligned_empty((stop - start, *shape[1:]), leaf.dtype)
+                whole[: len(piece)], whole[len(piece) :] = piece, leaf[n - 1 : n]
+                piece = whole
             return piece
 
         if shards == 1 and n == shape[0]:
@@ -108,6 +109,14 @@ def place_rows(rows: Any, counts: Any, mesh: Mesh) -> tuple[Any, jax.Array | Non
     if n == shards * n_local:
         return placed, None
     return placed, jax.make_array_from_callback((shards,), NamedSharding(mesh, P(ROWS)), lambda i: new_counts[i])
+
+
+def _aligned_empty(shape: tuple, dtype: Any) -> np.ndarray:
+    """Return an empty array that JAX takes over on a CPU without a copy, because it begins on a cache line."""
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + 64, np.uint8)
+    begin = -raw.ctypes.data % 64
+    return raw[begin : begin + size].view(dtype).reshape(shape)
 
 
 def compact(rows: Any, counts: Any) -> Any:
@@ -125,12 +134,11 @@ def take(rows: Any, index: np.ndarray) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf[index]), rows)
 
 
-def sum_blocks(block_sum: Callable, rows: Any, counts: Any, chunk: int | None, remat: bool = False) -> Any:
+def sum_blocks(block_sum: Callable, rows: Any, counts: Any, chunk: int | None) -> Any:
     """Sum block_sum(block, mask) over the blocks of one shard; mask is None where every row counts.
 
     Without chunk the shard is one block. With it, a loop over n_blocks equal blocks holds one at a time; the last block
     starts early enough to stay inside, and its rows that were already counted are masked, so no padded copy is made.
-    remat: a backward pass computes each block again, slice included, so that it keeps no copy of the rows.
     """
     n = leading(rows)
     if chunk is None or chunk >= n:
@@ -146,8 +154,6 @@ def sum_blocks(block_sum: Callable, rows: Any, counts: Any, chunk: int | None, r
             return block_sum(block, None)
         index = start + jnp.arange(size)
         return block_sum(block, (index >= begin) & (index < (n if counts is None else counts[0])))
-
-    at = jax.checkpoint(at, prevent_cse=False) if remat else at
 
     def step(total, i):
         return jax.tree.map(jnp.add, total, at(i)), None

@@ -70,7 +70,7 @@ def compile_layout(layout: Layout) -> tuple[Any, Any, Footprint]:
     """Trace and compile one evaluation from shapes alone; return both and the bytes per device."""
     with problem_scope(layout.precision):
         objective, z, key = layout.shapes()
-        traced = evaluate.trace(layout.needs, layout.space, objective, z, key)
+        traced = evaluate.compiled.trace(layout.needs, layout.space, objective, z, key)
         compiled = traced.lower().compile()
     found = compiled.memory_analysis()
     if found is None:

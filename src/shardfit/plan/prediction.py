@@ -2,11 +2,13 @@
 
 from dataclasses import asdict, dataclass
 from html import escape
+from typing import Any
 
+import jax
 from jax.sharding import Mesh
 
-from shardfit.core.errors import suggestion
 from shardfit.core.mesh import ROWS
+from shardfit.core.precision import PRECISIONS, problem_scope
 from shardfit.core.problem import Problem
 from shardfit.plan.advice import advise
 from shardfit.plan.cost import Work, work_of
@@ -14,8 +16,8 @@ from shardfit.plan.machine import available_bytes, rates, working_devices
 from shardfit.plan.memory import Footprint, Layout, compile_layout
 from shardfit.plan.shapes import count_shards
 from shardfit.plan.units import bytes_text, count_text, seconds_text
-
-NEEDS = ("value_and_grad", "gram")
+from shardfit.solve.base import StepSolver
+from shardfit.solve.registry import as_solver
 
 
 @dataclass(frozen=True)
@@ -75,21 +77,23 @@ class Plan:
 
 def plan(
     problem: Problem,
+    solver: Any = None,
     *,
     mesh: Mesh | int | None = None,
-    needs: str = "value_and_grad",
     memory: int | None = None,
-    state_bytes: int = 0,
+    **options: Any,
 ) -> Plan:
     """Predict memory and time of one evaluation from shapes alone; no data are copied.
 
+    solver and options: as for fit; they decide what is evaluated and what is kept between evaluations.
     mesh: where it would run; a number asks for that many row shards, on devices that need not be present.
-    needs: 'value_and_grad', or 'gram' for least squares. memory: bytes each device offers; by default what is free now.
-    state_bytes: what the solver keeps on each device.
+    memory: bytes each device offers; by default what is free now.
 
-    Example: `print(plan(problem, mesh=64, memory=16 * 10**9))`.
+    Example: `print(plan(problem, "lm", mesh=64, memory=16 * 10**9))`.
     """
-    _check(problem, mesh, needs, memory)
+    solver = as_solver(solver, **options)
+    _check(problem, mesh, solver, memory)
+    needs, state_bytes = solver.needs, _state_bytes(problem, solver)
     layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, state_bytes)
     traced, compiled, held = compile_layout(layout)
     devices = working_devices(mesh)
@@ -116,13 +120,21 @@ def plan(
     )
 
 
-def _check(problem, mesh, needs, memory) -> None:
+def _state_bytes(problem, solver) -> int:
+    """Return what a device solver keeps; a host solver's vectors are on the host."""
+    if not isinstance(solver, StepSolver):
+        return 0
+    with problem_scope(problem.precision):
+        z0 = jax.ShapeDtypeStruct((problem.space.size,), PRECISIONS[problem.precision])
+        state = jax.eval_shape(lambda z: solver.init(z, None, None), z0)
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+
+
+def _check(problem, mesh, solver, memory) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"plan takes a Problem, not {type(problem).__name__}: Problem(objective, x0).")
-    if needs not in NEEDS:
-        raise ValueError(f"plan: unknown needs={needs!r}.{suggestion(str(needs), NEEDS)}")
-    if needs == "gram":
-        problem.objective.require_least_squares("plan(needs='gram')")
+    if solver.needs == "gram":
+        problem.objective.require_least_squares(f"solver {solver.name!r}")
     if isinstance(mesh, Mesh):
         if ROWS not in mesh.axis_names:
             raise ValueError(

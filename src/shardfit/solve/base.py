@@ -19,6 +19,7 @@ from shardfit.core import reduce
 from shardfit.core.errors import suggestion
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
+from shardfit.core.precision import jit
 from shardfit.core.reduce import Gram
 from shardfit.core.status import Status
 
@@ -106,7 +107,7 @@ class HostSolver(Solver):
         raise TypeError(f"{type(self).__name__} must define minimise")
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jit, static_argnums=(0, 1))
 def evaluate(needs: str, space: Space, objective: Objective, z: jax.Array, key: Any) -> Any:
     """Return what a solver needs at coordinates z: Point or Gram."""
     if needs == "gram":

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve
+from jax.scipy.linalg import cho_solve, solve_triangular
 
 from shardfit.core.reduce import Gram
 from shardfit.core.status import Status
@@ -45,6 +45,7 @@ class State(NamedTuple):
     trial: jax.Array
     predicted: jax.Array  # (2,) decrease at the trial by Gauss–Newton and by the secant model
     full: jax.Array  # the trust region does not shorten the trial step
+    largest: jax.Array  # (p,) largest absolute values so far: what parameters' rounding is measured by
     lower: jax.Array
     upper: jax.Array
 
@@ -62,15 +63,15 @@ class LM(StepSolver):
 
     ftol: predicted relative decrease of the value; its square root is about the distance to the answer in standard
     errors. gtol: cosine of the angle between residuals and any column of the Jacobian that can still be used.
-    xtol: relative change of every parameter.
+    xtol: relative change of every parameter. Below what the precision can show, tolerances are raised to it.
     absolute_sigma: True takes residuals as normalised, covariance (JᵀJ)⁻¹; False scales it by the reduced χ²; None
     takes them as normalised if every data term has an entry `sigma`.
     """
 
     maxiter: int = 1000
-    ftol: float = 1e-16
-    gtol: float = 1e-12
-    xtol: float = 1e-12
+    ftol: float = 1e-20
+    gtol: float = 1e-14
+    xtol: float = 1e-13
     absolute_sigma: bool | None = None
 
     name: ClassVar[str] = "lm"
@@ -99,6 +100,7 @@ class LM(StepSolver):
             trial=jnp.clip(z0, lower, upper),
             predicted=jnp.zeros(2, dtype),
             full=jnp.zeros((), bool),
+            largest=vector,
             lower=lower,
             upper=upper,
         )
@@ -127,7 +129,9 @@ class LM(StepSolver):
         radius = jnp.where(first, _first_radius(x, here, scale), _resized(state, trial, step, ratio, finite))
         secant = jnp.where(moves, _secant(state, trial, step), state.secant)
         wins = jnp.where(finite & ~first, _wins(state, decrease), state.wins)
-        misses = jnp.where(first | moves | (predicted > _resolution(here, x)), 0, state.misses + 1)
+        largest = jnp.maximum(state.largest, jnp.abs(x))
+        resolved = predicted > jnp.finfo(x.dtype).eps * here.value + _rounding(columns, largest)
+        misses = jnp.where(first | moves | resolved, 0, state.misses + 1)
 
         hessian = here.matrix + jnp.where(wins >= WINS, secant, 0)
         free = _free(x, here.gradient, state.lower, state.upper)
@@ -149,6 +153,7 @@ class LM(StepSolver):
             trial=x + step,
             predicted=jnp.stack([plain, plain + extra]),
             full=onward.full,
+            largest=largest,
             lower=state.lower,
             upper=state.upper,
         )
@@ -160,15 +165,16 @@ class LM(StepSolver):
         cosines = jnp.where(free, jnp.abs(state.gradient) / _positive(columns), 0)
         predicted = state.predicted[(state.wins >= WINS).astype(int)]
         step = jnp.abs(state.trial - state.x)
-        # scales can be far too large after a bad start: a short step only counts as too short if shorter ones came to it
+        # after a bad start scales are far too large: a short step says something only where a longer one was refused
         short = still & (_norm(scale * step) <= 0.1 * eps * _norm(scale * state.x))
+        ftol, gtol, xtol = max(self.ftol, float(eps) ** 2), max(self.gtol, float(eps)), max(self.xtol, float(eps))
         code = jnp.int32(Status.RUNNING.code)
         for holds, status in (
             (short | jnp.all(step == 0), Status.STALLED),
-            (state.full & jnp.all(step <= self.xtol * jnp.abs(state.x)), Status.CONVERGED_STEP),
-            (state.full & (predicted <= self.ftol * state.value), Status.CONVERGED_VALUE),
-            (state.misses >= MAX_MISSES, Status.CONVERGED_VALUE),
-            (jnp.max(cosines) <= self.gtol * jnp.sqrt(2 * state.value), Status.CONVERGED_GRADIENT),
+            (state.full & jnp.all(step <= xtol * jnp.abs(state.x)), Status.CONVERGED_STEP),
+            (state.full & (predicted <= ftol * state.value), Status.CONVERGED_VALUE),
+            ((state.misses >= MAX_MISSES) | (state.value <= _rounding(columns, state.largest)), Status.CONVERGED_VALUE),
+            (jnp.max(cosines) <= gtol * jnp.sqrt(2 * state.value), Status.CONVERGED_GRADIENT),
             (broken, Status.NONFINITE),
         ):
             code = jnp.where(holds, jnp.int32(status.code), code)
@@ -198,10 +204,9 @@ def _decrease(state, trial, step):
     return jnp.where(jnp.abs(difference) <= resolution, -0.5 * step @ (state.gradient + trial.gradient), difference)
 
 
-def _resolution(gram, x):
-    """Return the change of the value that is rounding, of its sum or of the residuals in it."""
-    eps = jnp.finfo(x.dtype).eps
-    return eps * gram.value + (eps * _norm(jnp.sqrt(jnp.diag(gram.matrix)) * x)) ** 2
+def _rounding(columns, largest):
+    """Return the value that rounding of the parameters alone would make of vanishing residuals."""
+    return 0.5 * (jnp.finfo(columns.dtype).eps * _norm(columns * largest)) ** 2
 
 
 def _model_decrease(gradient, hessian, step):
@@ -270,10 +275,11 @@ def _bounded_step(x, gradient, hessian, scale, radius, free, lower, upper) -> St
 
     nothing = jnp.zeros_like(x)
     start = (free, nothing, Step(nothing, jnp.zeros((), bool)), jnp.ones((), bool))
-    _, _, found, _ = jax.lax.while_loop(lambda carry: carry[3], solve, start)
+    left, _, found, _ = jax.lax.while_loop(lambda carry: carry[3], solve, start)
     downhill = _downhill_step(x, gradient, hessian, scale, radius, free, lower, upper)
     # putting parameters on bounds one by one can spoil the model's decrease; straight downhill cannot
     better = _model_decrease(gradient, hessian, downhill) > _model_decrease(gradient, hessian, found.step)
+    better &= jnp.any(left != free)
     return Step(jnp.where(better, downhill, found.step), found.full & ~better)
 
 
@@ -312,17 +318,17 @@ def _trust_step(gradient, hessian, scale, radius, free) -> Step:
         matrix = hessian + jnp.diag(jnp.where(free, search.damping * metric, 1))
         unit = jnp.sqrt(_positive(jnp.abs(jnp.diag(matrix))))
         # the small addition keeps a numerically singular matrix definite without being felt elsewhere
-        factor = jnp.linalg.cholesky(matrix / jnp.outer(unit, unit) + p * eps * jnp.eye(p, dtype=gradient.dtype))
-        solve = lambda b: cho_solve((factor, True), b / unit) / unit  # noqa: E731
-        step = -solve(gradient)
+        matrix = matrix / jnp.outer(unit, unit) + p * eps * jnp.eye(p, dtype=gradient.dtype)
+        factor = jnp.linalg.cholesky(matrix, symmetrize_input=False)
+        step = -cho_solve((factor, True), gradient / unit) / unit
         definite = jnp.all(jnp.isfinite(step))
         length = _norm(scale * step)
         full = definite & (search.damping == 0) & (length <= radius)
         done = full | (definite & (jnp.abs(length - radius) <= RADIUS_SLACK * radius))
         short = definite & (length <= radius)
         low, high = jnp.where(short, search.low, search.damping), jnp.where(short, search.damping, search.high)
-        weighted = metric * step
-        newton = search.damping + (length / radius - 1) * length**2 / (weighted @ solve(weighted))
+        slope = _norm(solve_triangular(factor, metric * step / unit, lower=True))
+        newton = search.damping + (length / radius - 1) * (length / slope) ** 2
         inside = definite & (newton > low) & (newton < high)
         damping = jnp.where(inside, newton, jnp.maximum(jnp.sqrt(low * high), 1e-3 * high))
         return _Search(search.count + 1, damping, low, high, jnp.where(definite, step, 0), length, full, done)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.mesh import replicate
+from shardfit.core.precision import jit
 from shardfit.core.status import Status
 from shardfit.solve.base import StepSolver, evaluate
 from shardfit.solve.monitor import Monitor, Snapshot, Trace
@@ -50,14 +51,14 @@ class Finish(NamedTuple):
     note: str
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jit, static_argnums=(0, 1))
 def start(solver: StepSolver, space: Any, z0: jax.Array, lower: Any, upper: Any) -> Run:
     """Return a run before its first evaluation."""
     count = jnp.zeros((), jnp.int32)
     return Run(solver.init(z0, lower, upper), z0, jnp.full((), jnp.inf, z0.dtype), count)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jit, static_argnums=(0, 1))
 def advance(
     solver: StepSolver, space: Any, objective: Any, run: Run, key: Any, max_ticks: Any, stop_step: Any
 ) -> tuple[Run, Record]:
