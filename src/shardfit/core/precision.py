@@ -56,8 +56,8 @@ class jit:  # noqa: N801 (reads like the decorator it stands for)
     """jax.jit that survives a change of precision.
 
     jax (0.10 to 0.12) cannot compile a loop whose body closes over a NumPy array that a loop compiled in the other
-    precision also closes over, as a model's fixed grid may be. Forgetting what was compiled cures it; handing such arrays
-    to the model through args avoids it.
+    precision also closes over, as a model's fixed grid may be. Forgetting what was compiled cures it; handing such
+    arrays to the model through args avoids it.
     """
 
     def __init__(self, fn: Callable, **options: Any):
