@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,13 +80,11 @@ def fit(
         finally:
             if shown is not None:
                 shown.close()
-        timings = {"certificate": certified - began, "compile": finish.compile_seconds}
         result = _result(problem, solver, placed, finish, monitor, mesh)
+    timings = {"certificate": certified - began, "compile": finish.compile_seconds}
     timings["total"] = time.perf_counter() - began
     timings["solve"] = timings["total"] - timings["certificate"] - timings["compile"]
-    result.timings.update(timings)
-    if certificate is not None:
-        object.__setattr__(result, "certificate", certificate.to_dict())
+    result = replace(result, timings=timings, certificate=certificate and certificate.to_dict())
     if store is not None:
         save_result(result, store.path)
         store.event("finished", status=result.status.name, value=result.value)
