@@ -1,23 +1,24 @@
-"""Our Levenberg–Marquardt against a peer, run by run through a suite."""
+"""Our solvers against peers, run by run through a suite."""
 
 from benchmarks.peers import run_ours, run_peer
 
 MODULE = "benchmarks.least_squares_run"
-OURS = "shardfit lm"
 
 
-def compare(suite: str, quick: bool, peers: tuple[str, ...], levels: dict[str, float]) -> dict[str, dict]:
-    """Return one case per peer: total seconds, total evaluations, and how many runs reach each level of quality.
+def compare(suite: str, quick: bool, pairs: list[tuple[str, str]], levels: dict[str, float]) -> dict[str, dict]:
+    """Return one case per pair of our solver and a peer: total seconds, total evaluations, and how many runs reach each level of quality.
 
     The first level is the case's quality; "runs" holds every run of both, by solver.
     """
     ask = lambda solver: {"suite": suite, "solver": solver, "quick": quick}  # noqa: E731
-    runs = {OURS: run_ours(MODULE, ask(OURS))} | {p: run_peer("least_squares", MODULE, ask(p)) for p in peers}
+    ours = {name: run_ours(MODULE, ask(name)) for name in dict.fromkeys(pair[0] for pair in pairs)}
+    peers = {name: run_peer("least_squares", MODULE, ask(name)) for name in dict.fromkeys(pair[1] for pair in pairs)}
+    runs = ours | peers
     totals = {solver: _total(records, levels) for solver, records in runs.items()}
     return {
-        f"{suite} / {peer}": _case(totals[OURS], totals[peer])
-        | {"n_runs": len(runs[peer]), "runs": {solver: runs[solver] for solver in (OURS, peer)}}
-        for peer in peers
+        f"{suite}: {our} / {peer}": _case(totals[our], totals[peer])
+        | {"n_runs": len(runs[peer]), "runs": {solver: runs[solver] for solver in (our, peer)}}
+        for our, peer in pairs
     }
 
 

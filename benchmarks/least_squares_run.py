@@ -74,12 +74,11 @@ def _half_square(residual):
     return jax.jit(jax.value_and_grad(lambda x, rows: 0.5 * jnp.sum(residual(x, rows) ** 2)))
 
 
-def shardfit_lm(run: Run) -> Found:
-    """Ours."""
-    from benchmarks.ours import least_squares
+def shardfit_solver(name: str, run: Run) -> Found:
+    """Ours: the whole call of fit, compiled before."""
+    from benchmarks.ours import solve
 
-    params, _, evaluations, wall, cpu, _ = least_squares(run.residual, run.rows, run.x0, tol=TOLERANCE)
-    return Found(params, evaluations, wall, cpu)
+    return Found(*solve(name, run, TOLERANCE))
 
 
 def optimistix_solver(name: str, run: Run) -> Found:
@@ -160,7 +159,7 @@ def _optax(residual):
 
 
 SOLVERS: dict[str, Callable[[Run], Found]] = {
-    "shardfit lm": shardfit_lm,
+    **{f"shardfit {name}": partial(shardfit_solver, name) for name in ("lm", "lbfgsb", "lbfgs")},
     "optimistix LevenbergMarquardt": partial(optimistix_solver, "LevenbergMarquardt"),
     "optimistix Dogleg": partial(optimistix_solver, "Dogleg"),
     "scipy lm": partial(scipy_least_squares, "lm"),

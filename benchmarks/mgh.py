@@ -3,9 +3,14 @@
 from benchmarks.least_squares import compare
 from benchmarks.nist import PEERS
 
-GRADIENT_ONLY = ("scipy L-BFGS-B", "optax lbfgs")
+GRADIENT_ONLY = [
+    ("shardfit lbfgsb", "scipy L-BFGS-B"),
+    ("shardfit lbfgs", "scipy L-BFGS-B"),
+    ("shardfit lbfgs", "optax lbfgs"),
+]
 
 
 def run(quick: bool) -> dict[str, dict]:
-    """Return one case per peer."""
-    return compare("mgh", quick, PEERS + GRADIENT_ONLY, {"solved": 1.0})
+    """Return one case per pair of solvers."""
+    pairs = [("shardfit lm", peer) for peer in PEERS] + GRADIENT_ONLY
+    return compare("mgh", quick, pairs, {"solved": 1.0})

@@ -1,40 +1,24 @@
-"""Our side of the least-squares suites."""
+"""Our side of the least-squares suites: `shardfit.fit`, as a user calls it."""
 
-from functools import partial
+import time
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.problems.suites import MAX_EVALUATIONS
-from benchmarks.timing import warm
-from shardfit.core.reduce import Gram
-from shardfit.solve.lm import LM
+import shardfit as sf
+from benchmarks.problems.suites import MAX_EVALUATIONS, Run
 
 
-def least_squares(residual, rows, x0, *, tol: float) -> tuple[np.ndarray, float, int, float, float, int]:
-    """Return (params, value, evaluations, wall seconds, CPU seconds, status) of a compiled fit in float64.
+def solve(name: str, run: Run, tol: float) -> tuple[np.ndarray, int, float, float]:
+    """Return (params, evaluations, wall seconds, CPU seconds) of a fit that is already compiled, in float64.
 
-    tol: distance to the answer, in standard errors, at which to stop.
+    tol: distance to the answer, in standard errors, at which "lm" stops; the others go on as long as they can.
     """
-    solver = LM(maxiter=MAX_EVALUATIONS, ftol=tol**2, gtol=tol**1.5, xtol=tol**1.5)
-    with jax.enable_x64(True):
-        arguments = jnp.asarray(x0), jax.tree.map(jnp.asarray, dict(rows))
-        (state, ticks), wall, cpu = warm(lambda: jax.block_until_ready(_solve(solver, residual, *arguments)))
-    return np.asarray(state.x), float(state.value), int(ticks), wall, cpu, int(state.status)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _solve(solver, residual, x0, rows):
-    def gram(x):
-        r, jacobian = residual(x, rows), jax.jacfwd(residual)(x, rows)
-        return Gram(0.5 * r @ r, jacobian.T @ r, jacobian.T @ jacobian)
-
-    def tick(carry):
-        state, ticks = carry
-        return solver.tell(state, gram(solver.ask(state))), ticks + 1
-
-    def running(carry):
-        return (carry[0].status == 0) & (carry[1] < MAX_EVALUATIONS)
-
-    return jax.lax.while_loop(running, tick, (solver.init(x0, None, None), jnp.zeros((), jnp.int32)))
+    tight = {"ftol": tol**2, "gtol": tol**1.5, "xtol": tol**1.5} if name == "lm" else {"ftol": 0.0, "gtol": 1e-12}
+    objective = sf.Objective({"residuals": sf.residual_term(run.residual, dict(run.rows))})
+    problem = sf.Problem(objective, run.x0)
+    options = {**tight, "maxiter": MAX_EVALUATIONS, "certify": False, "progress": False}
+    sf.fit(problem, name, **options)
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = sf.fit(problem, name, **options)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return np.asarray(result.params), result.evaluations, wall, cpu

@@ -149,8 +149,11 @@ def _finish(run, solver, stopped, noisy, compile_seconds):
     status = Status.of(run.state.status)
     if status is Status.RUNNING:
         status = stopped or Status.MAX_STEPS
-    # a noisy value says little about a single point: the last one stands, unless it is broken
-    last_is_good = bool(jnp.isfinite(run.state.value)) and bool(jnp.all(jnp.isfinite(run.state.x)))
-    z = run.state.x if noisy and last_is_good else run.best_z
+    # the last point stands if it is as good as the best to rounding (a solver near convergence judges by gradients),
+    # or if values are noisy and say little about a single point
+    value, best = float(run.state.value), float(run.best_value)
+    as_good = value - best <= np.finfo(run.best_z.dtype).eps ** (2 / 3) * abs(best)
+    last_is_good = np.isfinite(value) and bool(jnp.all(jnp.isfinite(run.state.x)))
+    z = run.state.x if last_is_good and (noisy or as_good) else run.best_z
     note = getattr(solver, "note", lambda state: "")(run.state)
     return Finish(np.asarray(z), status, int(run.state.steps), int(run.ticks), compile_seconds, note)

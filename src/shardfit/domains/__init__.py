@@ -1,0 +1,1 @@
+"""Instruments and models on top of the core; each domain stands alone."""

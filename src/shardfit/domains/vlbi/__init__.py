@@ -1,0 +1,1 @@
+"""Very long baseline interferometry: data, closure quantities, images, simulation."""

@@ -1,0 +1,112 @@
+"""From an image to visibilities: V(u, v) = pulse(u, v) Σ I_ji exp(+2πi (u x_i + v y_j)), by one of three operators.
+
+- 'separable' holds two short rows per visibility and does two small matrix products. Exact. Pixel columns come in
+  pairs ±x, so cosines act on sums and sines on differences of mirrored pixels, which halves the work again.
+- 'dense' holds the whole matrix, n x npix numbers thanks to the same pairs. Exact; (nx ny)/(nx + ny) times the memory
+  of 'separable' and slower for one image, but several times faster for a batch of images (a survey).
+- 'nufft' (package jax-finufft) costs O(n + npix log npix) and is accurate to its tolerance. Even grids only.
+
+`as_operator` resolves `auto`. Every operator has the same rows → visibilities interface: terms never know which runs.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.errors import suggestion
+from shardfit.domains.vlbi import nufft
+from shardfit.domains.vlbi.grid import Grid
+from shardfit.domains.vlbi.nufft import Nufft
+
+OPERATORS = ("separable", "dense", "nufft")
+NUFFT_FROM = 4000  # visibilities; with fewer the separable product was the faster for 64 to 256 pixels a side
+
+
+def as_operator(kind: str | Nufft, grid: Grid | None = None, n: int = 0) -> str | Nufft:
+    """Resolve an operator's name: 'separable', 'dense' or Nufft settings; 'auto' needs the grid and n visibilities.
+
+    'auto' is 'separable' below NUFFT_FROM visibilities, where it was the faster on one CPU core, and on odd grids;
+    beyond, it is 'nufft' if jax-finufft is installed. For surveys (batches of small images) ask for 'dense'.
+    """
+    if isinstance(kind, Nufft) or kind in ("separable", "dense"):
+        return kind
+    if kind == "nufft":
+        return Nufft()
+    if kind == "auto" and grid is not None:
+        many = n >= NUFFT_FROM and grid.nx % 2 == 0 and grid.ny % 2 == 0
+        return Nufft() if many and nufft.available() else "separable"
+    raise ValueError(f"unknown operator {kind!r}.{suggestion(str(kind), OPERATORS)}")
+
+
+def rows_for(grid: Grid, u: np.ndarray, v: np.ndarray, kind: str | Nufft) -> dict[str, np.ndarray]:
+    """Per-visibility arrays of an operator. u, v: (n,) wavelengths → dict of (n, ...) arrays, float64.
+
+    kind: 'separable', 'dense', 'nufft' or Nufft(...). Slices of these arrays along the first axis are operators too.
+    """
+    u, v = np.asarray(u, float), np.asarray(v, float)
+    if u.shape != v.shape or u.ndim != 1:
+        raise ValueError(f"u has shape {u.shape}, v {v.shape}. Give two vectors of equal length, in wavelengths.")
+    kind = as_operator(kind)
+    if isinstance(kind, Nufft):
+        return nufft.rows_for(grid, u, v, kind)
+    halves = {**_half_table(u, grid.x, grid.pulse_factor(u), "x"), **_half_table(v, grid.y, grid.pulse_factor(v), "y")}
+    return halves if kind == "separable" else _dense_rows(halves)
+
+
+def visibilities(kind: str | Nufft, image: jax.Array, rows: dict[str, jax.Array]) -> jax.Array:
+    """Model visibilities. image: (..., ny, nx) Jy per pixel; rows: from rows_for, (n, ...) → (..., n) complex Jy."""
+    kind = as_operator(kind)
+    if isinstance(kind, Nufft):
+        return nufft.visibilities(image, rows, kind)
+    return _separable(image, rows) if kind == "separable" else _dense(image, rows)
+
+
+def _half_table(u, x, pulse, axis):
+    """Cosine and sine of half the columns; the centre of an odd axis is its own mirror image, so it counts half."""
+    half = (len(x) + 1) // 2
+    phase = 2 * np.pi * u[:, None] * x[:half]
+    share = np.where(x[:half] == x[::-1][:half], 0.5, 1.0) * pulse[:, None]
+    return {f"cos_{axis}": share * np.cos(phase), f"sin_{axis}": share * np.sin(phase)}
+
+
+def _fold(image: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
+    """Sum and difference of the two halves of an axis, mirrored onto each other."""
+    n = image.shape[axis]
+    half = (n + 1) // 2
+    first = jax.lax.slice_in_dim(image, 0, half, axis=axis)
+    last = jnp.flip(jax.lax.slice_in_dim(image, n - half, n, axis=axis), axis)
+    return first + last, first - last
+
+
+def _quarters(image: jax.Array) -> tuple[jax.Array, ...]:
+    """Parts of the image that are (even, even), (even, odd), (odd, even), (odd, odd) in (y, x)."""
+    even_y, odd_y = _fold(image, image.ndim - 2)
+    return (*_fold(even_y, image.ndim - 1), *_fold(odd_y, image.ndim - 1))
+
+
+def _separable(image: jax.Array, rows: dict[str, jax.Array]) -> jax.Array:
+    ee, eo, oe, oo = _quarters(image)
+    half = ee.shape[-2]
+    by_cos = jnp.einsum("nx,...yx->...ny", rows["cos_x"], jnp.concatenate([ee, oe], -2))
+    by_sin = jnp.einsum("nx,...yx->...ny", rows["sin_x"], jnp.concatenate([eo, oo], -2))
+    cos, sin = rows["cos_y"], rows["sin_y"]
+    real = jnp.sum(cos * by_cos[..., :half] - sin * by_sin[..., half:], -1)
+    imag = jnp.sum(cos * by_sin[..., :half] + sin * by_cos[..., half:], -1)
+    return jax.lax.complex(real, imag)
+
+
+def _dense_rows(half: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def outer(y, x):
+        return (half[f"{y}_y"][:, :, None] * half[f"{x}_x"][:, None, :]).reshape(len(half["cos_x"]), -1)
+
+    return {
+        "real": np.concatenate([outer("cos", "cos"), -outer("sin", "sin")], 1),
+        "imag": np.concatenate([outer("cos", "sin"), outer("sin", "cos")], 1),
+    }
+
+
+def _dense(image: jax.Array, rows: dict[str, jax.Array]) -> jax.Array:
+    ee, eo, oe, oo = (part.reshape(*image.shape[:-2], -1) for part in _quarters(image))
+    real = jnp.einsum("np,...p->...n", rows["real"], jnp.concatenate([ee, oo], -1))
+    imag = jnp.einsum("np,...p->...n", rows["imag"], jnp.concatenate([eo, oe], -1))
+    return jax.lax.complex(real, imag)

@@ -1,0 +1,216 @@
+"""Regularisers of a Stokes I image, all of them penalties: larger is worse.
+
+Each is a sum over the pixels of the mask, divided by a scale of its own when `Scales.norm` is on, so that weights mean
+about the same for any field, flux and pixel size. Differences see zero beyond the last row and column and nothing
+before the first.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import register_dataclass
+
+from shardfit.domains.vlbi.grid import Grid, embed
+
+L1W_SOFT = 1e-10
+
+
+@register_dataclass
+@dataclass(frozen=True)
+class Scales:
+    """What regularisers measure against: grid, flux (Jy), beam (rad), prior image (n,) Jy per pixel, and their options.
+
+    index: (n,) pixels of the mask, None for all; vflux: Jy of circular polarisation; epsilon_tv: added under the root
+    of total variation; alpha_a: of lA; major, minor (rad), pa (rad): of rgauss. All but grid and norm may be swept.
+    """
+
+    flux: Any
+    beam: Any
+    prior: Any
+    index: Any
+    vflux: Any
+    epsilon_tv: Any
+    alpha_a: Any
+    major: Any
+    minor: Any
+    pa: Any
+    grid: Grid = field(metadata={"static": True})
+    norm: bool = field(default=True, metadata={"static": True})
+
+    @property
+    def beam_pixels(self) -> Any:
+        """Beam in pixels."""
+        return self.beam / self.grid.pixel_rad
+
+    def coordinates(self, origin: str = "centre") -> tuple[jax.Array, jax.Array]:
+        """East and north coordinate of the mask's pixels, (n,) pixels; origin 'index' counts from n // 2."""
+        grid = self.grid
+        x, y = (
+            (grid.x / grid.pixel_rad, grid.y / grid.pixel_rad)
+            if origin == "centre"
+            else (grid.nx // 2 - np.arange(grid.nx), grid.ny // 2 - np.arange(grid.ny))
+        )
+        y, x = (a.ravel().astype(self.prior.dtype) for a in np.meshgrid(y, x, indexing="ij"))
+        return (x, y) if self.index is None else (jnp.asarray(x)[self.index], jnp.asarray(y)[self.index])
+
+
+def safe_sqrt(square: jax.Array) -> jax.Array:
+    """Square root with derivative zero at zero, so that flat maps have a gradient."""
+    real = square > 0
+    return jnp.where(real, jnp.sqrt(jnp.where(real, square, 1.0)), 0.0)
+
+
+def squared_differences(image: jax.Array) -> jax.Array:
+    """Sum of squared differences to the next row and column, (ny, nx); beyond the edge the image is zero."""
+    below = jnp.concatenate([image[1:], jnp.zeros_like(image[:1])])
+    right = jnp.concatenate([image[:, 1:], jnp.zeros_like(image[:, :1])], 1)
+    return (below - image) ** 2 + (right - image) ** 2
+
+
+def variation(image: jax.Array, epsilon: Any) -> jax.Array:
+    """Total variation of an image (ny, nx)."""
+    return jnp.sum(safe_sqrt(squared_differences(image) + epsilon))
+
+
+def flux(image, s):
+    """(Σ I - F)²."""
+    return (jnp.sum(image) - s.flux) ** 2
+
+
+def simple(image, s):
+    """Σ I ln(I/q), relative entropy."""
+    return jnp.sum(_entropy(image, s.prior))
+
+
+def gs(image, s):
+    """Σ (I ln(I/q) - I + q)."""
+    return jnp.sum(_entropy(image, s.prior) - image + s.prior)
+
+
+def _entropy(image, prior):
+    positive = image > 0
+    return jnp.where(positive, image * jnp.log(jnp.where(positive, image, 1.0) / prior), 0.0)
+
+
+def l1(image, s):
+    """Σ |I|."""
+    return jnp.sum(jnp.abs(image))
+
+
+def l1w(image, s):
+    """Σ sqrt(I² + e) / (sqrt(q² + e) + e)."""
+    return jnp.sum(jnp.sqrt(image**2 + L1W_SOFT) / (jnp.sqrt(s.prior**2 + L1W_SOFT) + L1W_SOFT))
+
+
+def l_a(image, s):
+    """Σ (2/π) ((1 + a)/a) atan((π a/2) |I|/F): area that carries flux."""
+    a = s.alpha_a
+    return jnp.sum(2 / jnp.pi * (1 + a) / a * jnp.arctan(jnp.pi * a / 2 * jnp.abs(image) / s.flux))
+
+
+def patch(image, s):
+    """½ Σ (I - q)²."""
+    return 0.5 * jnp.sum((image - s.prior) ** 2)
+
+
+def cm(image, s):
+    """(Σ I X)² + (Σ I Y)² in rad² Jy², about the pixel of index n // 2."""
+    x, y = s.coordinates("index")
+    return (jnp.sum(image * x) ** 2 + jnp.sum(image * y) ** 2) * s.grid.pixel_rad**2
+
+
+def tv(image, s):
+    """Total variation."""
+    return variation(embed(s.grid, image, s.index), s.epsilon_tv)
+
+
+def tv2(image, s):
+    """Sum of squared differences (TSV in the papers)."""
+    return jnp.sum(squared_differences(embed(s.grid, image, s.index)))
+
+
+def _log_image(image, s):
+    # outside the mask the sky is as faint as the faintest pixel of the prior
+    return embed(s.grid, jnp.log(image), s.index, 0.0 if s.index is None else jnp.log(jnp.min(s.prior)))
+
+
+def tvlog(image, s):
+    """Total variation of ln I."""
+    return variation(_log_image(image, s), s.epsilon_tv)
+
+
+def tv2log(image, s):
+    """Squared differences of ln I."""
+    return jnp.sum(squared_differences(_log_image(image, s)))
+
+
+def compact(image, s):
+    """Σ I |X - X₀|² in rad² Jy, with the centroid X₀ = Σ I X / F."""
+    x, y = s.coordinates()
+    x0, y0 = jnp.sum(image * x) / s.flux, jnp.sum(image * y) / s.flux
+    return jnp.sum(image * ((x - x0) ** 2 + (y - y0) ** 2)) * s.grid.pixel_rad**2
+
+
+def compact2(image, s):
+    """Σ I² |X|² in rad² Jy²."""
+    x, y = s.coordinates()
+    return jnp.sum(image**2 * (x**2 + y**2)) * s.grid.pixel_rad**2
+
+
+def rgauss(image, s):
+    """Squared distance of the second moments from those of a Gaussian, over major² minor²."""
+    x, y = s.coordinates()
+    share = image / jnp.sum(image)
+    x, y = x - jnp.sum(share * x), y - jnp.sum(share * y)
+    # in pixels: moments in rad² would leave the range of float32
+    major, minor = (w / s.grid.pixel_rad for w in (s.major, s.minor))
+    small, large = (w**2 / (8 * np.log(2)) for w in (minor, major))
+    cos, sin = jnp.cos(s.pa), jnp.sin(s.pa)
+    xx = jnp.sum(share * x * x) - (small * cos**2 + large * sin**2)
+    yy = jnp.sum(share * y * y) - (small * sin**2 + large * cos**2)
+    xy = jnp.sum(share * x * y) - (large - small) * sin * cos
+    return (xx**2 + yy**2 + 2 * xy**2) / (major * minor) ** 2
+
+
+def _log_scale(s):
+    n = s.grid.n_pixels
+    return n * jnp.abs(jnp.log(s.flux / n))
+
+
+def _area(s):
+    a = s.alpha_a
+    return (1 / (1 + a) + a * s.beam_pixels**2) / (1 / (1 + a) + a)
+
+
+def _one(s):
+    return 1.0
+
+
+# name: (value, divisor when normalised)
+PENALTIES: dict[str, tuple[Callable, Callable]] = {
+    "flux": (flux, lambda s: s.flux**2),
+    "simple": (simple, lambda s: s.flux),
+    "gs": (gs, lambda s: s.flux),
+    "l1": (l1, lambda s: s.flux),
+    "l1w": (l1w, _one),
+    "lA": (l_a, _area),
+    "patch": (patch, lambda s: s.flux**2),
+    "cm": (cm, lambda s: (s.beam * s.flux) ** 2),
+    "tv": (tv, lambda s: s.flux / s.beam_pixels),
+    "tv2": (tv2, lambda s: s.flux**2 / s.beam_pixels**4),
+    "tvlog": (tvlog, lambda s: _log_scale(s) / s.beam_pixels),
+    "tv2log": (tv2log, lambda s: _log_scale(s) ** 2 / s.beam_pixels**4),
+    "compact": (compact, lambda s: s.flux * s.beam**2),
+    "compact2": (compact2, lambda s: (s.flux * s.beam) ** 2),
+    "rgauss": (rgauss, _one),
+}
+
+
+def evaluate(name: str, image: jax.Array, scales: Scales) -> jax.Array:
+    """Value of a Stokes I regulariser. image: (n,) Jy per pixel over the mask."""
+    value, divisor = PENALTIES[name]
+    return value(image, scales) / divisor(scales) if scales.norm else value(image, scales)

@@ -1,0 +1,79 @@
+"""Regularisers of polarisation, of the physical maps I, m, phi, v (n,) over the pixels of the mask."""
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+
+from shardfit.domains.vlbi.grid import embed
+from shardfit.domains.vlbi.penalties import Scales, safe_sqrt, squared_differences, variation
+from shardfit.domains.vlbi.transforms import stokes
+
+
+def _positive_log(x):
+    return jnp.log(jnp.where(x > 0, x, 1.0))
+
+
+def msimple(maps, s):
+    """Σ I ln m; a negative weight discourages low fractions."""
+    return jnp.sum(maps["I"] * _positive_log(maps["m"]))
+
+
+def hw(maps, s):
+    """Σ I [(1+m)/2 ln((1+m)/2) + (1-m)/2 ln((1-m)/2)], Holdaway–Wardle entropy."""
+    up, down = (1 + maps["m"]) / 2, (1 - maps["m"]) / 2
+    return jnp.sum(maps["I"] * (up * _positive_log(up) + down * _positive_log(down)))
+
+
+def ptv(maps, s):
+    """Total variation of the complex image P."""
+    q, u = (embed(s.grid, part, s.index) for part in stokes(maps, ("Q", "U")))
+    return jnp.sum(safe_sqrt(squared_differences(q) + squared_differences(u) + s.epsilon_tv))
+
+
+def _circular(maps):
+    return maps["I"] * maps["v"]
+
+
+def vflux(maps, s):
+    """(Σ V - F_V)²."""
+    return (jnp.sum(_circular(maps)) - s.vflux) ** 2
+
+
+def l1v(maps, s):
+    """Σ |V|."""
+    return jnp.sum(jnp.abs(_circular(maps)))
+
+
+def l2v(maps, s):
+    """Σ V²."""
+    return jnp.sum(_circular(maps) ** 2)
+
+
+def vtv(maps, s):
+    """Total variation of V."""
+    return variation(embed(s.grid, _circular(maps), s.index), s.epsilon_tv)
+
+
+def vtv2(maps, s):
+    """Squared differences of V."""
+    return jnp.sum(squared_differences(embed(s.grid, _circular(maps), s.index)))
+
+
+# name: (value, divisor when normalised)
+PENALTIES: dict[str, tuple[Callable, Callable]] = {
+    "msimple": (msimple, lambda s: s.flux),
+    "hw": (hw, lambda s: s.flux),
+    "ptv": (ptv, lambda s: s.flux / s.beam_pixels),
+    "vflux": (vflux, lambda s: s.vflux**2),
+    "l1v": (l1v, lambda s: jnp.abs(s.vflux)),
+    "l2v": (l2v, lambda s: s.vflux**2),
+    "vtv": (vtv, lambda s: jnp.abs(s.vflux) / s.beam_pixels),
+    "vtv2": (vtv2, lambda s: s.vflux**2 / s.beam_pixels**4),
+}
+
+
+def evaluate(name: str, maps: Mapping[str, jax.Array], scales: Scales) -> jax.Array:
+    """Value of a polarimetric regulariser of the physical maps."""
+    value, divisor = PENALTIES[name]
+    return value(maps, scales) / divisor(scales) if scales.norm else value(maps, scales)

@@ -1,0 +1,156 @@
+"""The data term: residuals of every data product from one set of model visibilities.
+
+Closures are linear in the phases and logarithmic amplitudes of a row's visibilities, so one small signed matrix per
+row makes them, and its transpose is their derivative. All residuals are scaled such that ½Σ|r|² is the product's χ²
+(1/(2N) Σ for complex quantities, 1/N Σ for real ones, N the true number of measurements).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from shardfit.domains.vlbi import transforms
+from shardfit.domains.vlbi.forward import Nufft, visibilities
+from shardfit.domains.vlbi.grid import Grid, embed
+
+FLOOR = 1e-36  # Jy²: below, a visibility counts as zero, whose phase and logarithm have no derivative
+NEEDS = {"pvis": "QU", "m": "IQU", "vvis": "V"}  # Stokes parameters; all other products need I
+
+
+def stokes_needed(products: Any) -> tuple[str, ...]:
+    """Stokes parameters that the named products are made of, in the order I, Q, U, V."""
+    needed = set("".join(NEEDS.get(name, "I") for name in products))
+    return tuple(s for s in "IQUV" if s in needed)
+
+
+@dataclass(frozen=True)
+class DataModel:
+    """Function of a data term: (params, rows, fixed) → residuals per product, each (n_rows, ...).
+
+    rows: from packing.pack; fixed: {'kept': maps not solved, 'index': mask or None, 'log_ratio': ln(ν/ν_ref)}.
+    Equal models share their compiled code.
+    """
+
+    grid: Grid
+    operator: str | Nufft
+    products: tuple[str, ...]
+    fraction: str = "odds"
+
+    def __call__(self, params: Mapping[str, jax.Array], rows: dict, fixed: dict) -> dict[str, jax.Array]:
+        """Residuals of every product."""
+        maps = transforms.physical(params, fixed["kept"])
+        maps = transforms.at_frequency(maps, fixed["log_ratio"], self.fraction)
+        model = self.visibilities(maps, rows["operator"], fixed["index"])
+        model = {**model, **polar(model["I"], self.products)} if "I" in model else model
+        return {name: RESIDUALS[name](model, rows[name]) for name in self.products}
+
+    def visibilities(self, maps: Mapping[str, jax.Array], rows: dict, index: Any) -> dict[str, jax.Array]:
+        """Complex model visibilities by Stokes parameter, each (n_rows, visibilities)."""
+        wanted = stokes_needed(self.products)
+        image = embed(self.grid, transforms.stokes(maps, wanted), index)
+        shape = next(iter(rows.values())).shape[:2]
+        flat = {k: a.reshape(-1, *a.shape[2:]) for k, a in rows.items()}
+        found = visibilities(self.operator, image, flat).reshape(len(wanted), *shape)
+        return dict(zip(wanted, found, strict=True))
+
+
+def polar(vis: jax.Array, products: tuple[str, ...]) -> dict[str, jax.Array]:
+    """Amplitude, its logarithm and phase, as far as needed, with zero derivative at a visibility of zero."""
+    square = vis.real**2 + vis.imag**2
+    real = square > FLOOR
+    safe = jnp.where(real, square, 1.0)
+    out = {}
+    if "amp" in products:
+        out["amp"] = jnp.where(real, jnp.sqrt(safe), 0.0)
+    if any(name in products for name in ("logamp", "bs", "camp", "logcamp", "logcamp_cov")):
+        out["log"] = 0.5 * jnp.where(real, jnp.log(safe), jnp.log(FLOOR))
+    if any(name in products for name in ("bs", "cphase", "cphase_cov")):
+        out["phase"] = jnp.arctan2(jnp.where(real, vis.imag, 0.0), jnp.where(real, vis.real, 1.0))
+    return out
+
+
+def _closed(design: jax.Array, values: jax.Array) -> jax.Array:
+    """(n_rows, closures, visibilities) times (n_rows, visibilities)."""
+    return jnp.einsum("rcv,rv->rc", design, values)
+
+
+def vis(model, row):
+    """V - V_obs. (n_rows, visibilities), complex."""
+    return (model["I"] - row["value"]) * row["weight"]
+
+
+def amp(model, row):
+    """|V| - A_obs."""
+    return (model["amp"] - row["value"]) * row["weight"]
+
+
+def logamp(model, row):
+    """ln|V| - ln A_obs; the weight holds A_obs/σ."""
+    return (model["log"] - row["value"]) * row["weight"]
+
+
+def bs(model, row):
+    """V₁₂ V₂₃ V₃₁ - B_obs. (n_rows, triangles), complex."""
+    size = jnp.exp(_closed(jnp.abs(row["design"]), model["log"]))
+    phase = _closed(row["design"], model["phase"])
+    return (jax.lax.complex(size * jnp.cos(phase), size * jnp.sin(phase)) - row["value"]) * row["weight"]
+
+
+def cphase(model, row):
+    """2 sin(Δ/2), whose square is 2 (1 - cos Δ) and does not care about turns. (n_rows, triangles)."""
+    return 2 * jnp.sin(0.5 * (_closed(row["design"], model["phase"]) - row["value"])) * row["weight"]
+
+
+def camp(model, row):
+    """|V₁₂ V₃₄ / (V₁₄ V₂₃)| - C_obs. (n_rows, quadrangles)."""
+    # limited where a visibility is zero, so that the square stays a number in float32
+    log = jnp.clip(_closed(row["design"], model["log"]), -30.0, 30.0)
+    return (jnp.exp(log) - row["value"]) * row["weight"]
+
+
+def logcamp(model, row):
+    """Difference of ln C from ln C_obs. (n_rows, quadrangles)."""
+    return (_closed(row["design"], model["log"]) - row["value"]) * row["weight"]
+
+
+def cphase_cov(model, row):
+    """Closure phase differences wrapped to (-π, π], made independent by their covariance."""
+    difference = _closed(row["design"], model["phase"]) - row["value"]
+    wrapped = difference - 2 * jnp.pi * jax.lax.stop_gradient(jnp.round(difference / (2 * jnp.pi)))
+    return jnp.einsum("rkc,rc->rk", row["whiten"], wrapped)
+
+
+def logcamp_cov(model, row):
+    """Log closure amplitude differences, made independent by their covariance."""
+    return jnp.einsum("rkc,rc->rk", row["whiten"], _closed(row["design"], model["log"]) - row["value"])
+
+
+def _both_ways(model):
+    """P(u) = Q + iU and P(-u) = Q* + iU*, last axis 2."""
+    return jnp.stack([model["Q"] + 1j * model["U"], jnp.conj(model["Q"] - 1j * model["U"])], -1)
+
+
+def pvis(model, row):
+    """P - P_obs for both orientations. (n_rows, visibilities, 2), complex."""
+    return (_both_ways(model) - row["value"]) * row["weight"]
+
+
+def m(model, row):
+    """P/I - m_obs for both orientations; zero with zero derivative where I is zero."""
+    total = jnp.stack([model["I"], jnp.conj(model["I"])], -1)
+    real = total.real**2 + total.imag**2 > FLOOR
+    ratio = jnp.where(real, _both_ways(model), 0.0) / jnp.where(real, total, 1.0)
+    return (ratio - row["value"]) * row["weight"]
+
+
+def vvis(model, row):
+    """Stokes V visibility minus the observed one, complex."""
+    return (model["V"] - row["value"]) * row["weight"]
+
+
+RESIDUALS: dict[str, Callable] = {
+    f.__name__: f for f in (vis, amp, logamp, bs, cphase, camp, logcamp, cphase_cov, logcamp_cov, pvis, m, vvis)
+}

@@ -1,0 +1,109 @@
+"""Synthetic observations of an image with a given array."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shardfit.domains.vlbi.geometry import elevation, hour_angle, uv_coordinates
+from shardfit.domains.vlbi.image import Image, visibilities
+from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
+
+QUANTIZATION = 0.88  # efficiency of two-bit sampling
+
+# positions: antenna tables of the 2017 data release; sensitivities: medians of the 2017 campaign
+_EHT2017 = {
+    "AA": (2225060.8136, -5440059.59994, -2481681.15054, 74.0),
+    "AP": (2225039.5297, -5441197.6292, -2479303.3597, 4700.0),
+    "AZ": (-1828796.2, -5054406.8, 3427865.2, 17100.0),
+    "JC": (-5464584.676, -2493001.17, 2150653.982, 10500.0),
+    "LM": (-768715.632, -5988507.072, 2063354.852, 4500.0),
+    "PV": (5088967.74544, -301681.18586, 3825012.20561, 1900.0),
+    "SM": (-5464555.493, -2492927.989, 2150797.176, 6200.0),
+    "SP": (0.01, 0.01, -6359609.7, 19300.0),
+}
+_table = np.array(list(_EHT2017.values()))
+EHT2017 = Stations(tuple(_EHT2017), _table[:, :3], _table[:, 3])
+
+
+@dataclass(frozen=True)
+class Gains:
+    """Station gain errors: ln|g| has a constant part and one per time, both Gaussian; phases may be random per time."""
+
+    offset: float = 0.0  # standard deviation of the constant part of ln|g|
+    scatter: float = 0.0  # standard deviation of the part that changes from time to time
+    random_phase: bool = False  # uniform phase per station and time, as the troposphere gives
+
+
+def simulate(
+    image: Image,
+    array: Stations = EHT2017,
+    *,
+    start_h: float,
+    stop_h: float,
+    cadence_s: float,
+    tint_s: float,
+    bandwidth_hz: float,
+    seed: int = 0,
+    gains: Gains | None = None,
+    noise: bool = True,
+    elevation_deg: tuple[float, float] = (10.0, 85.0),
+) -> Observation:
+    """Observe an image: u, v of every baseline with both stations inside elevation_deg, thermal noise, gain errors.
+
+    start_h, stop_h: UTC hours of the image's MJD, stop excluded; cadence_s: from one integration to the next; tint_s:
+    length of each. σ of a Stokes parameter is √(SEFD1 SEFD2/(2 Δν t))/(0.88 √2) Jy, of the real and of the imaginary
+    part. Data are g1 g2* V + noise. seed fixes noise and gains; noise=False leaves the errors but adds nothing.
+    """
+    if not (stop_h > start_h and cadence_s > 0 and tint_s > 0 and bandwidth_hz > 0):
+        raise ValueError(
+            f"simulate: start_h={start_h} < stop_h={stop_h}, and positive cadence_s={cadence_s}, tint_s={tint_s}, "
+            f"bandwidth_hz={bandwidth_hz} are needed."
+        )
+    if not (np.isfinite(array.xyz).all() and (array.sefd > 0).all()):
+        raise ValueError("simulate: the array needs positions and positive SEFDs of all stations.")
+    times = np.arange(start_h, stop_h, cadence_s / 3600)
+    first, second = np.triu_indices(len(array), 1)
+    angle = hour_angle(image.mjd, times, image.ra_hours)
+    heights = np.stack([elevation(xyz, angle, image.dec_deg) for xyz in array.xyz], axis=1)  # (times, stations)
+    low, high = np.deg2rad(elevation_deg)
+    up = (heights >= low) & (heights <= high)
+    t, b = np.nonzero(up[:, first] & up[:, second])
+    if t.size == 0:
+        raise ValueError("simulate: no two stations see the source at these times. Change times or elevation_deg.")
+    ant1, ant2 = first[b], second[b]
+    u, v = uv_coordinates(array.xyz[ant1], array.xyz[ant2], angle[t], image.dec_deg, image.freq_hz)
+
+    # gains before noise: data with and without noise then share their gains
+    rng = np.random.default_rng(seed)
+    g = _gains(rng, gains or Gains(), len(times), len(array))
+    hand = np.sqrt(array.sefd[ant1] * array.sefd[ant2] / (2 * bandwidth_hz * tint_s)) / QUANTIZATION
+    sigma = hand / np.sqrt(2)
+    vis = {}
+    for name, model in visibilities(image, u, v).items():
+        draws = rng.normal(size=(2, t.size))
+        vis[name] = g[t, ant1] * g[t, ant2].conj() * model + (sigma * (draws[0] + 1j * draws[1]) if noise else 0.0)
+    return make_observation(
+        time=times[t],
+        tint=np.full(t.size, tint_s),
+        ant1=ant1,
+        ant2=ant2,
+        u=u,
+        v=v,
+        vis=vis,
+        sigma={name: sigma for name in vis},
+        stations=array,
+        freq_hz=image.freq_hz,
+        bandwidth_hz=bandwidth_hz,
+        mjd=image.mjd,
+        source=image.source,
+        ra_hours=image.ra_hours,
+        dec_deg=image.dec_deg,
+        polrep="circ",
+    )
+
+
+def _gains(rng: np.random.Generator, gains: Gains, n_times: int, n_stations: int) -> np.ndarray:
+    """Return complex gains (times, stations)."""
+    log_gain = gains.offset * rng.normal(size=n_stations) + gains.scatter * rng.normal(size=(n_times, n_stations))
+    phase = rng.uniform(-np.pi, np.pi, (n_times, n_stations))
+    return np.exp(log_gain + 1j * phase * gains.random_phase)

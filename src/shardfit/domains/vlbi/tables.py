@@ -1,0 +1,193 @@
+"""Measured products as plain arrays: which visibilities each number is made of, its value and its error.
+
+These functions apply what an imager does to data before χ²: signal-to-noise cuts, systematic noise, debiasing and
+weighting. They return new arrays and drop measurements; the visibilities themselves stay.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shardfit.domains.vlbi.closures import quadrangles, triangles
+from shardfit.domains.vlbi.constants import DEGREE
+from shardfit.domains.vlbi.observation import Observation
+
+WEIGHTINGS = ("natural", "uniform")
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Measurements of one kind.
+
+    index: (n,) or (n, legs), positions of the visibilities each is made of; value: (n, ...) in Jy, radians or natural
+    logarithm; sigma: like value, real; sign: (n, legs), -1 where a leg runs against its visibility; share: (n_vis,)
+    σ/|V| of every visibility, for products with a full covariance (sigma is then not used).
+    """
+
+    index: np.ndarray
+    value: np.ndarray
+    sigma: np.ndarray
+    sign: np.ndarray | None = None
+    share: np.ndarray | None = None
+
+    def __post_init__(self):
+        if len(self.index) != len(self.value) or np.shape(self.value) != np.shape(self.sigma):
+            raise ValueError(
+                f"Product: {len(self.index)} indices, values {np.shape(self.value)}, sigmas {np.shape(self.sigma)} do "
+                "not fit together. Give one value and one sigma per index."
+            )
+        if not len(self.index):
+            raise ValueError("Product: no measurements are left. Lower the signal-to-noise cut, or drop this product.")
+        good = np.isfinite(self.value) & np.isfinite(self.sigma) & (np.asarray(self.sigma) > 0)
+        if not good.all():
+            raise ValueError(
+                f"Product: {np.sum(~good)} of {good.size} measurements have no finite value or no positive sigma. "
+                "Flag these samples first (Stokes parameters that a file does not carry cannot be fitted)."
+            )
+
+    @property
+    def n(self) -> int:
+        """Number of measurements."""
+        return int(np.size(self.value))
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """One observation as the imager needs it.
+
+    u, v: (n_vis,) wavelengths; products: by name ('vis', 'amp', 'logamp', 'bs', 'cphase', 'camp', 'logcamp',
+    'cphase_cov', 'logcamp_cov', 'pvis', 'm', 'vvis'); log_ratio: ln(frequency / reference frequency).
+    """
+
+    u: np.ndarray
+    v: np.ndarray
+    products: Mapping[str, Product] = field(default_factory=dict)
+    log_ratio: float = 0.0
+
+
+def debias_amplitude(amplitude: np.ndarray, sigma: np.ndarray) -> np.ndarray:
+    """Amplitude freed of its noise bias: sqrt(A² - σ²) where A > σ, else 0. All (n,) Jy."""
+    return np.sqrt(np.maximum(amplitude**2 - sigma**2, 0.0))
+
+
+def inflate(sigma: np.ndarray, amplitude: np.ndarray, systematic, i1=None, i2=None) -> tuple[np.ndarray, np.ndarray]:
+    """Add systematic noise in quadrature. sigma, amplitude: (n,) Jy → new sigma (n,), mask of rows kept (n,).
+
+    systematic: fraction f, σ² += 2 f² A²; or (n_stations,) fractions with the stations i1, i2 (n,) of every row,
+    σ² += (f₁² + f₂²) A², where a negative fraction drops the rows of its station.
+    """
+    if np.ndim(systematic) == 0:
+        return np.sqrt(sigma**2 + 2 * (systematic * amplitude) ** 2), np.ones(len(sigma), bool)
+    if i1 is None or i2 is None:
+        raise ValueError("systematic noise per station needs the stations i1 and i2 of every visibility.")
+    first, second = np.asarray(systematic)[i1], np.asarray(systematic)[i2]
+    return np.sqrt(sigma**2 + (first**2 + second**2) * amplitude**2), (first >= 0) & (second >= 0)
+
+
+def weigh(sigma: np.ndarray, weighting: str) -> np.ndarray:
+    """Sigmas as they are ('natural'), or all equal to their median ('uniform')."""
+    if weighting not in WEIGHTINGS:
+        raise ValueError(f"unknown weighting {weighting!r}. Use one of {', '.join(WEIGHTINGS)}.")
+    return np.full_like(sigma, np.median(sigma)) if weighting == "uniform" else sigma
+
+
+def visibility_product(
+    kind: str, vis, sigma, *, debias=False, snrcut=0.0, systematic=0.0, i1=None, i2=None, weighting="natural"
+) -> Product:
+    """Product 'vis', 'amp' or 'logamp' of complex visibilities vis (n,) Jy with sigma (n,) Jy.
+
+    The cut A/σ >= snrcut sees sigma without systematic noise; see `inflate` for systematic, i1 and i2.
+    """
+    vis, sigma = np.asarray(vis), np.asarray(sigma, float)
+    amplitude = debias_amplitude(np.abs(vis), sigma) if debias else np.abs(vis)
+    inflated, kept = inflate(sigma, amplitude, systematic, i1, i2)
+    index = np.flatnonzero(kept & (amplitude >= snrcut * sigma))
+    value = {"vis": vis, "amp": amplitude, "logamp": amplitude}[kind][index]
+    return Product(index, value, weigh(inflated[index], weighting))
+
+
+def closure_product(
+    kind: str, index, sign, value, sigma, *, snrcut=0.0, systematic_deg=0.0, weighting="natural", share=None
+) -> Product:
+    """Product 'bs', 'cphase', 'camp', 'logcamp', 'cphase_cov' or 'logcamp_cov' of closures.
+
+    index: (n, legs) positions of the visibilities; sign: (n, legs), -1 for a leg that runs against its visibility;
+    value, sigma: (n,), closure phases in degrees; systematic_deg: added in quadrature to closure phases after the cut;
+    share: (n_vis,) σ/|V|, for the two products with covariance.
+    """
+    index, sign, value, sigma = (np.asarray(a) for a in (index, sign, value, sigma))
+    if kind.startswith("cphase"):
+        value, sigma = value * DEGREE, sigma * DEGREE
+    snr = np.abs(value) / sigma if kind in ("bs", "camp") else 1 / sigma
+    kept = snr >= snrcut
+    noise = np.hypot(sigma, systematic_deg * DEGREE) if systematic_deg else sigma
+    if kind.endswith("_cov") and share is None:
+        raise ValueError(f"{kind} needs share, σ/|V| of every visibility, to build the covariance.")
+    return Product(index[kept], value[kept], weigh(noise[kept], weighting), sign[kept], share)
+
+
+def polarised_product(kind: str, stokes: Mapping[str, np.ndarray], sigma: Mapping[str, np.ndarray]) -> Product:
+    """Product 'pvis', 'm' or 'vvis' of Stokes visibilities {'I','Q','U','V': (n,) Jy} with errors of the same names.
+
+    'pvis' and 'm' count both orientations of a baseline, so value and sigma are (n, 2): P(u) and P(-u) = Q* + iU*.
+    """
+    index = np.flatnonzero(np.all([np.isfinite(sigma[k]) for k in ("V" if kind == "vvis" else "QU")], 0))
+    stokes, sigma = ({k: np.asarray(a)[index] for k, a in one.items()} for one in (stokes, sigma))
+    if kind == "vvis":
+        return Product(index, stokes["V"], sigma["V"])
+    q, u = stokes["Q"], stokes["U"]
+    value = np.stack([q + 1j * u, np.conj(q) + 1j * np.conj(u)], 1)
+    noise = np.repeat(np.hypot(sigma["Q"], sigma["U"])[:, None], 2, 1)
+    if kind == "pvis":
+        return Product(index, value, noise)
+    total = np.stack([stokes["I"], np.conj(stokes["I"])], 1)
+    value = value / total
+    return Product(index, value, np.hypot(noise, sigma["I"][:, None] * np.abs(value)) / np.abs(total))
+
+
+def data_set(
+    obs: Observation,
+    products: Iterable[str],
+    *,
+    ref_hz: float | None = None,
+    count: str = "min",
+    cp_uv_min: float = 0.0,
+    snrcut: float = 0.0,
+    debias: bool = False,
+    systematic: float | Mapping[str, float] = 0.0,
+    systematic_cphase_deg: float = 0.0,
+    weighting: str = "natural",
+) -> DataSet:
+    """Prepare an observation for imaging_problem.
+
+    products: names, see DataSet; ref_hz: reference frequency of a multi-frequency image; count: closure sets 'min' or
+    'max'; cp_uv_min: wavelengths below which baselines are left out of triangles; systematic: fraction of |V| added to
+    'vis', 'amp' and 'logamp' errors, one number or by station name (negative drops the station). Polarised products
+    take the data as they are.
+
+    Example: `data_set(obs, ("amp", "cphase", "logcamp"), cp_uv_min=1e8)`.
+    """
+    if isinstance(systematic, Mapping):
+        systematic = np.array([systematic.get(name, 0.0) for name in obs.stations.names])
+    share = obs.sigma["I"] / np.abs(obs.vis["I"])
+    cuts = {"snrcut": snrcut, "weighting": weighting}
+    made = {}
+    for name in products:
+        if name in ("vis", "amp", "logamp"):
+            noise = {"debias": debias, "systematic": systematic, "i1": obs.ant1, "i2": obs.ant2}
+            made[name] = visibility_product(name, obs.vis["I"], obs.sigma["I"], **noise, **cuts)
+        elif name in ("bs", "cphase", "cphase_cov"):
+            table = triangles(obs, count=count, uv_min=cp_uv_min)
+            value = (table.bispectrum, table.bispectrum_sigma) if name == "bs" else (table.value, table.sigma)
+            sign = np.where(table.conjugate, -1, 1)
+            extra = {"systematic_deg": 0.0 if name == "bs" else systematic_cphase_deg, "share": share}
+            made[name] = closure_product(name, table.row, sign, *value, **extra, **cuts)
+        elif name in ("camp", "logcamp", "logcamp_cov"):
+            table = quadrangles(obs, count=count, debias=debias, log=name != "camp")
+            sign = np.ones_like(table.row)  # amplitudes do not care
+            made[name] = closure_product(name, table.row, sign, table.value, table.sigma, share=share, **cuts)
+        else:
+            made[name] = polarised_product(name, obs.vis, obs.sigma)
+    ratio = 0.0 if ref_hz is None else float(np.log(obs.freq_hz / ref_hz))
+    return DataSet(obs.u, obs.v, made, ratio)

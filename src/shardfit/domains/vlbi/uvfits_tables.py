@@ -1,0 +1,146 @@
+"""Tables of a uvfits file: antennas (AIPS AN), frequencies (AIPS FQ), scans (AIPS NX)."""
+
+import datetime
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardfit.domains.vlbi.observation import Stations
+
+log = logging.getLogger(__name__)
+_UNSET = object()
+
+
+def number(header: Any, key: str, default: Any = _UNSET, *, positive: bool = False) -> float:
+    """Return a header value that must be a finite number; default where the keyword is missing."""
+    value = header.get(key, default)
+    if value is _UNSET or value is None:
+        raise ValueError(f"keyword {key} is missing.")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        raise ValueError(f"keyword {key} = {value!r} is not a number.")
+    if positive and value <= 0:
+        raise ValueError(f"keyword {key} = {value!r} is not positive.")
+    return value
+
+
+@contextmanager
+def open_fits(path: Path) -> Iterator[Any]:
+    """Open the units of a FITS file; nothing is read before it is asked for."""
+    from astropy.io import fits
+
+    # opened here: astropy leaves a file it cannot parse open
+    with path.open("rb") as stream, fits.open(stream, memmap=False, lazy_load_hdus=True) as hdus:
+        yield hdus
+
+
+def covers(scans: np.ndarray, time: np.ndarray) -> bool:
+    """Whether every time (n,) lies in one of the scans (m, 2), start < time <= stop."""
+    scan = np.searchsorted(scans[:, 0], time, side="left") - 1  # the last scan that starts before
+    return bool(((scan >= 0) & (time <= scans[scan, 1])).all())
+
+
+def an_table(hdus: Any, size: int) -> Any:
+    """Return the antenna table."""
+    table = _table(hdus, "AIPS AN", size)
+    if table is None:
+        raise ValueError("no antenna table (AIPS AN).")
+    return table
+
+
+def antennas(table: Any, codes: np.ndarray, station_order: str) -> tuple[Stations, np.ndarray, np.ndarray]:
+    """Return the stations and the two station indices of each baseline code."""
+    names = tuple(str(name).strip() for name in _column(table, "ANNAME"))
+    sefd = _column(table, "SEFD", float) if "SEFD" in table.columns.names else np.zeros(len(names))
+    stations = Stations(names, _column(table, "STABXYZ", float), sefd)
+    if not (np.isfinite(stations.xyz).all() and np.isfinite(stations.sefd).all() and (stations.sefd >= 0).all()):
+        raise ValueError("antenna table: STABXYZ or SEFD is not a usable number.")
+    for feed in ("POLTYA", "POLTYB"):
+        if feed in table.columns.names:
+            odd = {str(x).strip().upper() for x in _column(table, feed)} - {"R", "L", ""}
+            if odd:
+                raise ValueError(
+                    f"{feed} has feeds {sorted(odd)}: only circular feeds (R, L) are supported. Convert first."
+                )
+    numbers = _column(table, "NOSTA", int)
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"antenna table: station numbers {numbers.tolist()} are not all different.")
+
+    if not np.isfinite(codes).all() or (codes < 257).any() or (codes >= 65536).any() or (codes % 1 != 0).any():
+        raise ValueError(
+            "BASELINE is not 256 * ant1 + ant2 everywhere. Several subarrays in one file are not supported."
+        )
+    order = np.argsort(sefd, kind="stable") if station_order == "sefd" and sefd.any() else np.arange(len(names))
+    place = np.full(65536, -1)
+    inside = (numbers > 0) & (numbers < 256)
+    place[numbers[inside]] = np.argsort(order)[inside]
+    ant1, ant2 = (place[x] for x in divmod(codes.astype(int), 256))
+    unknown = (ant1 < 0) | (ant2 < 0)
+    if unknown.any():
+        raise ValueError(f"baseline {codes[unknown][0]:.0f} names a station that the antenna table lacks.")
+    return stations.take(order), ant1, ant2
+
+
+def if_offsets(hdus: Any, size: int, n_if: int, setup: np.ndarray | None) -> np.ndarray:
+    """Return the frequency of each IF relative to the reference, (n_if,) Hz."""
+    table = _table(hdus, "AIPS FQ", size)
+    if table is None:
+        if n_if > 1:
+            raise ValueError(f"{n_if} IFs, but no frequency table (AIPS FQ).")
+        return np.zeros(1)
+    offsets = _column(table, "IF FREQ", float).reshape(len(table.data), -1)
+    row = 0
+    if setup is not None:
+        if np.ptp(setup) > 0:
+            raise ValueError("several frequency setups in one file. Split it by FREQSEL first.")
+        found = np.flatnonzero(_column(table, "FRQSEL", int) == setup[0])
+        row = int(found[0]) if found.size else 0
+    if len(offsets) == 0 or offsets.shape[1] != n_if or not np.isfinite(offsets[row]).all():
+        raise ValueError(f"frequency table: IF FREQ does not give {n_if} numbers.")
+    return offsets[row]
+
+
+def scan_table(hdus: Any, size: int) -> np.ndarray | None:
+    """Return scans as (m, 2) hours since MJD 0, or None without a usable table."""
+    table = _table(hdus, "AIPS NX", size)
+    if table is None or len(table.data) == 0:
+        return None
+    date = str(hdus["AIPS AN"].header.get("RDATE", ""))[:10]
+    try:
+        start = (datetime.date.fromisoformat(date) - datetime.date(1858, 11, 17)).days * 24
+    except ValueError:
+        log.info("RDATE %r is not a date; the scan table is ignored", date)
+        return None
+    middle, length = _column(table, "TIME", float) * 24, _column(table, "TIME INTERVAL", float) * 24
+    scans = np.stack([middle - length / 2, middle + length / 2], axis=1)
+    sound = np.isfinite(scans).all() and (length > 0).all() and (length < 24).all()
+    if not sound or (np.diff(scans.ravel()) < -1e-6).any():
+        log.info("the scan table is not a list of times in order; it is ignored")
+        return None
+    return scans + start
+
+
+def _table(hdus: Any, name: str, size: int) -> Any:
+    """Return the first table with this name, its size checked before anything is read; None without one."""
+    for hdu in hdus[1:]:
+        if str(hdu.header.get("EXTNAME", "")).strip() == name:
+            break
+    else:
+        return None
+    if hdu.header.get("XTENSION", "").strip() not in ("BINTABLE", "A3DTABLE"):
+        raise ValueError(f"{name} is not a binary table.")
+    width, n, heap = (int(number(hdu.header, key)) for key in ("NAXIS1", "NAXIS2", "PCOUNT"))
+    if min(width, n, heap) < 0 or hdu.fileinfo()["datLoc"] + width * n + heap > size:
+        raise ValueError(f"truncated: table {name} needs {width * n + heap} bytes.")
+    if hdu.columns.dtype.itemsize != width:
+        raise ValueError(f"table {name}: columns of {hdu.columns.dtype.itemsize} bytes in rows of {width}.")
+    return hdu
+
+
+def _column(table: Any, name: str, dtype: Any = None) -> np.ndarray:
+    if name not in table.columns.names:
+        raise ValueError(f"table {table.name} has no column {name}.")
+    return np.asarray(table.data[name]) if dtype is None else np.asarray(table.data[name]).astype(dtype)
