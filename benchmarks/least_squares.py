@@ -6,7 +6,9 @@ MODULE = "benchmarks.least_squares_run"
 
 
 def compare(suite: str, quick: bool, pairs: list[tuple[str, str]], levels: dict[str, float]) -> dict[str, dict]:
-    """Return one case per pair of our solver and a peer: total seconds, total evaluations, and how many runs reach each level of quality.
+    """Return one case per pair of our solver and a peer.
+
+    A case has total seconds, total evaluations, and how many runs reach each level of quality.
 
     The first level is the case's quality; "runs" holds every run of both, by solver.
     """
