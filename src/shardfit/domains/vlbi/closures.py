@@ -80,7 +80,7 @@ def triangles(obs: Observation, *, count: str = "min", uv_min: float = 0.0, snrc
     """
     _check_count(count, ("min", "max", "min-cut0bl"))
     short = obs.uv_distance < uv_min
-    lookup = _Lookup(obs, ~short)
+    lookup = _Lookup(obs, ~short & (np.abs(obs.vis["I"]) > 0))  # an exact zero has no phase
 
     def choose(order, removed):
         if count == "max":
@@ -95,9 +95,8 @@ def triangles(obs: Observation, *, count: str = "min", uv_min: float = 0.0, snrc
     legs = lookup.gather(choose, _TRIANGLE, by_name=count == "max", removed=short if "cut" in count else None)
     value = np.where(legs["conjugate"], obs.vis["I"].conj()[legs["row"]], obs.vis["I"][legs["row"]])
     bispectrum = value.prod(1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        error = np.sqrt(((obs.sigma["I"][legs["row"]] / np.abs(value)) ** 2).sum(1))
-        keep = (np.abs(bispectrum) > 0) & (1 / error >= snrcut)
+    error = np.sqrt(((obs.sigma["I"][legs["row"]] / np.abs(value)) ** 2).sum(1))
+    keep = snrcut * error <= 1
     legs = {name: x[keep] for name, x in legs.items()}
     bispectrum, error = bispectrum[keep], error[keep]
     return Triangles(
@@ -129,23 +128,21 @@ def quadrangles(
             for j in range(1, i)
         ]
 
-    legs = _Lookup(obs, np.ones(len(obs), bool)).gather(choose, _QUADRANGLE, by_name=count == "max")
+    use = np.abs(obs.vis["I"]) > 0  # an exact zero has no logarithm
+    legs = _Lookup(obs, use).gather(choose, _QUADRANGLE, by_name=count == "max")
     amplitude, sigma = np.abs(obs.vis["I"][legs["row"]]), obs.sigma["I"][legs["row"]]
     if debias:
         amplitude = np.where(amplitude > sigma, np.sqrt(np.maximum(amplitude**2 - sigma**2, 0)), sigma)
-    nonzero = (amplitude > 0).all(1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        noise = (sigma / amplitude) ** 2
-        error = np.sqrt(noise.sum(1))
-        value = np.log(amplitude) @ [1, 1, -1, -1]
+    noise = (sigma / amplitude) ** 2
+    error = np.sqrt(noise.sum(1))
+    value = np.log(amplitude) @ [1, 1, -1, -1]
     if log:
         value = value + (0.5 * (noise @ [1, 1, -1, -1]) if debias else 0.0)
     else:
         value = np.exp(value)
         error = value * error
         value = value / (1 + noise @ [0, 0, 1, 1]) if debias else value
-    with np.errstate(divide="ignore", invalid="ignore"):
-        keep = nonzero & ((1 if log else value) / error >= snrcut)
+    keep = (1 if log else value) >= snrcut * error
     return Quadrangles(**{k: x[keep] for k, x in legs.items()}, value=value[keep], sigma=error[keep], log=log)
 
 

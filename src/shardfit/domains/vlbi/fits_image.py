@@ -36,7 +36,7 @@ def _read(path: Path, pulse: str) -> Image:
             if getattr(hdu, "is_image", False) and name in STOKES and name not in planes:
                 planes[name] = _planes(hdu, path.stat().st_size)["I"]
     step_x, step_y = number(header, "CDELT1"), number(header, "CDELT2")
-    if step_x == 0 or not np.isclose(abs(step_x), abs(step_y), rtol=1e-6):
+    if step_x == 0 or not np.isclose(abs(step_x), abs(step_y), rtol=1e-6, atol=0):
         raise ValueError(f"pixels of {step_x} x {step_y} degrees are not square. Regrid the image")
     unit = str(header.get("BUNIT", "JY/PIXEL")).strip().upper()
     if unit not in ("JY/PIXEL", "JY/PIX"):

@@ -65,7 +65,7 @@ def visibilities(image: jax.Array, rows: dict[str, jax.Array], settings: Nufft) 
     stack = image.reshape(-1, *image.shape[-2:])
     factor = jax.lax.complex(rows["real"], rows["imag"])
     source = jnp.swapaxes(stack, 1, 2).astype(factor.dtype)
-    found = _transform(settings)(source, rows["x"], rows["y"]) * factor
+    found = _transform(settings, source.shape[1:])(source, rows["x"], rows["y"]) * factor
     return found.reshape(*image.shape[:-2], found.shape[-1])
 
 
@@ -78,8 +78,8 @@ def _rows(grid, u, v):
 
 
 @lru_cache
-def _transform(settings: Nufft):
-    """Type-2 transform of a stack (s, nx, ny) at points x, y (n,) → (s, n), with its own derivative and batching."""
+def _transform(settings: Nufft, shape: tuple[int, int]):
+    """Type-2 transform of a stack (s, *shape) at points x, y (n,) → (s, n), with its own derivative and batching."""
     import jax_finufft
 
     def options(points):
@@ -88,22 +88,18 @@ def _transform(settings: Nufft):
         return {"iflag": -1, "eps": max(settings.tolerance, floor), "opts": opts}
 
     type2 = _stacked(lambda source, x, y: jax_finufft.nufft2(source, x, y, **options(x)))
-
-    @lru_cache
-    def type1(shape):
-        return _stacked(lambda values, x, y: jax_finufft.nufft1(shape, values, x, y, **options(x)))
+    type1 = _stacked(lambda values, x, y: jax_finufft.nufft1(shape, values, x, y, **options(x)))
 
     @jax.custom_vjp
     def transform(source, x, y):
         return type2(source, x, y)
 
     def forward(source, x, y):
-        return type2(source, x, y), (x, y, source.shape[1:])
+        return type2(source, x, y), (x, y)
 
-    def backward(kept, cotangent):
-        x, y, shape = kept
+    def backward(points, cotangent):
         # points are data: nothing asks for their derivative
-        return type1(shape)(cotangent, x, y), jnp.zeros_like(x), jnp.zeros_like(y)
+        return type1(cotangent, *points), *map(jnp.zeros_like, points)
 
     transform.defvjp(forward, backward)
     return transform

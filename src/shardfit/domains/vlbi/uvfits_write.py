@@ -35,7 +35,7 @@ def write_uvfits(obs: Observation, path: Any, *, polrep: str | None = None, over
 
 def _circular_is_exact(obs: Observation) -> bool:
     def same(a: str, b: str) -> bool:
-        return a in obs.sigma and b in obs.sigma and np.allclose(obs.sigma[a], obs.sigma[b], rtol=1e-7)
+        return a in obs.sigma and b in obs.sigma and np.allclose(obs.sigma[a], obs.sigma[b], rtol=1e-7, atol=0)
 
     only_i = set(obs.sigma) == {"I"}
     cross = same("Q", "U") or not {"Q", "U"} & set(obs.sigma)

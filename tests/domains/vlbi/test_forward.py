@@ -1,0 +1,169 @@
+"""Operators: the visibilities of stored images, each other, and their derivatives."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shardfit as sf
+from shardfit.core.terms import residual_term
+from shardfit.domains.vlbi import nufft
+from shardfit.domains.vlbi.forward import NUFFT_FROM, as_operator, rows_for, visibilities
+from shardfit.domains.vlbi.grid import Grid, embed, mask_index
+from shardfit.domains.vlbi.nufft import Nufft
+from tests.domains.vlbi.golden import arrays, needs_golden, numbers, relative, uas
+
+needs_nufft = pytest.mark.skipif(not nufft.available(), reason="jax-finufft is not installed")
+FINE = pytest.param(Nufft(1e-13), marks=needs_nufft, id="nufft")
+OPERATORS = ["separable", "dense", FINE]
+LIMIT = {"separable": 1e-13, "dense": 1e-13, Nufft(1e-13): 1e-11}
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+compiled = jax.jit(visibilities, static_argnums=0)
+
+
+def matrix(grid, u, v):
+    """The definition, in full."""
+    phase = u[:, None, None] * grid.x + v[:, None, None] * grid.y[:, None]
+    pulse = grid.pulse_factor(u) * grid.pulse_factor(v)
+    return pulse[:, None] * np.exp(2j * np.pi * phase).reshape(len(u), -1)
+
+
+def points(n, reach=0.45, seed=0):
+    return np.random.default_rng(seed).uniform(-reach, reach, (2, n))
+
+
+@needs_golden
+@pytest.mark.parametrize("pulse", ["triangle", "delta", "rect"])
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_golden_visibilities(kind, pulse):
+    z = arrays("real_101_lo")
+    grid = Grid(32, 32, numbers("real_101_lo")["psize_rad"], pulse)
+    found = compiled(kind, z["image"], rows_for(grid, z["prep_u"], z["prep_v"], kind))
+    name = "model_vis_prep" if pulse == "triangle" else f"model_vis_prep_{pulse}"
+    assert relative(found, z[name]) < LIMIT[kind]
+
+
+@needs_golden
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_golden_image_that_is_not_square(kind):
+    z = arrays("real_101_lo")
+    grid = Grid(24, 20, uas(5.0))
+    found = compiled(kind, z["ns_image"], rows_for(grid, z["prep_u"], z["prep_v"], kind))
+    assert relative(found, z["ns_model_vis"]) < LIMIT[kind]
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (7, 4), (5, 9), (1, 3)])
+@pytest.mark.parametrize("kind", ["separable", "dense"])
+def test_any_shape_and_gaussian_pulse(kind, shape):
+    grid = Grid(*shape, 1.0, "gaussian")
+    u, v = points(5)
+    image = np.random.default_rng(1).normal(size=grid.shape)
+    found = compiled(kind, image, rows_for(grid, u, v, kind))
+    assert relative(found, matrix(grid, u, v) @ image.ravel()) < 1e-14
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_gradient_batch_and_curvature(kind):
+    grid = Grid(8, 6, 1.0)
+    u, v = points(7)
+    rows, full = rows_for(grid, u, v, kind), matrix(grid, u, v)
+    images = np.random.default_rng(1).normal(size=(3, *grid.shape))
+
+    def value(image, rows):
+        found = visibilities(kind, image, rows)
+        return jnp.sum(found.real**2 + found.imag**2)
+
+    model = images.reshape(3, -1) @ full.T
+    expected = 2 * np.real(model.conj() @ full).reshape(images.shape)
+
+    @jax.jit
+    def all_ways(images, rows):
+        batch = jax.vmap(jax.grad(value), (0, None))(images, rows)
+        outside = jax.grad(lambda x: jax.vmap(value, (0, None))(x, rows).sum())(images)
+        curved = jax.jvp(jax.grad(partial(value, rows=rows)), (images[0],), (images[0],))[1]
+        return batch, outside, curved, visibilities(kind, images, rows)
+
+    batch, outside, curved, stack = all_ways(images, rows)
+    for found, wanted in ((batch, expected), (outside, expected), (curved, expected[0]), (stack, model)):
+        assert relative(found, wanted) < 100 * LIMIT[kind]
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_float32(kind):
+    grid = Grid(8, 6, 1.0)
+    u, v = points(7)
+    image = np.random.default_rng(1).normal(size=grid.shape)
+    with jax.enable_x64(False):
+        rows = {k: jnp.asarray(a, np.float32) for k, a in rows_for(grid, u, v, kind).items()}
+        found = compiled(kind, jnp.asarray(image, np.float32), rows)
+    assert found.dtype == np.complex64
+    assert relative(found, matrix(grid, u, v) @ image.ravel()) < 2e-5
+
+
+@needs_nufft
+@pytest.mark.parametrize("devices", [2, 3])
+def test_nufft_on_split_rows(devices):
+    grid, kind = Grid(8, 6, 1.0), Nufft(1e-13)
+    u, v = points(10)
+    rows = {"operator": rows_for(grid, u, v, kind), "vis": np.exp(1j * u)}
+    term = residual_term(lambda x, r: visibilities(kind, x, r["operator"]) - r["vis"], rows)
+    one = sf.Objective({"vis": term})
+    image = np.random.default_rng(1).normal(size=grid.shape)
+    many = one.place(sf.mesh(rows=devices))
+    for a, b in zip(many.value_and_grad(image), one.value_and_grad(image), strict=True):
+        assert relative(a, b) < 1e-12
+
+
+@needs_nufft
+def test_nufft_refuses_what_it_cannot_do():
+    with pytest.raises(ValueError, match="even numbers of pixels"):
+        rows_for(Grid(7, 6, 1.0), np.zeros(1), np.zeros(1), "nufft")
+    with pytest.raises(ValueError, match="times too large"):
+        rows_for(Grid(8, 6, 1.0), np.array([0.6]), np.zeros(1), "nufft")
+    with pytest.raises(ValueError, match="tolerance"):
+        Nufft(tolerance=1.0)
+
+
+@needs_nufft
+def test_nufft_checks_itself(monkeypatch):
+    monkeypatch.setattr(nufft, "_rows", lambda grid, u, v: {k: a * 1.001 for k, a in nufft_rows(grid, u, v).items()})
+    with pytest.raises(RuntimeError, match="wrong by"):
+        rows_for(Grid(8, 6, 1.0), np.zeros(1), np.zeros(1), Nufft(3e-9))
+
+
+nufft_rows = nufft._rows
+
+
+def test_choice_of_operator():
+    grid = Grid(8, 8, 1.0)
+    assert as_operator("auto", grid, 100) == "separable"
+    assert as_operator("auto", Grid(7, 8, 1.0), NUFFT_FROM) == "separable"
+    assert as_operator("auto", grid, NUFFT_FROM) == (Nufft() if nufft.available() else "separable")
+    with pytest.raises(ValueError, match="Did you mean 'dense'"):
+        rows_for(grid, np.zeros(1), np.zeros(1), "dens")
+    with pytest.raises(ValueError, match="equal length"):
+        rows_for(grid, np.zeros(1), np.zeros(2), "dense")
+
+
+def test_grid_and_mask():
+    grid = Grid(3, 2, 1.0)
+    assert mask_index(grid, np.ones(6)) is None
+    index = mask_index(grid, np.arange(6.0), 2.5)
+    assert index.tolist() == [3, 4, 5]
+    assert np.array_equal(embed(grid, jnp.ones(3), index), [[0, 0, 0], [1, 1, 1]])
+    for bad, text in (({"nx": 0}, "whole number"), ({"pixel_rad": 0.0}, "positive"), ({"pulse": "tri"}, "triangle")):
+        with pytest.raises(ValueError, match=text):
+            Grid(**{"nx": 3, "ny": 2, "pixel_rad": 1.0, **bad})
+    with pytest.raises(ValueError, match="Regrid"):
+        mask_index(grid, np.ones(5))
+    with pytest.raises(ValueError, match="Lower clipfloor"):
+        mask_index(grid, np.ones(6), 2.0)

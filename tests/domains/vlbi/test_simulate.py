@@ -1,0 +1,103 @@
+"""Synthetic data: geometry against real and golden u, v; noise and gains by seed."""
+
+import numpy as np
+import pytest
+
+from shardfit.domains.vlbi.closures import quadrangles, triangles
+from shardfit.domains.vlbi.constants import UAS
+from shardfit.domains.vlbi.geometry import hour_angle, sidereal_time, uv_coordinates
+from shardfit.domains.vlbi.image import blank, ring, visibilities
+from shardfit.domains.vlbi.observation import Stations
+from shardfit.domains.vlbi.simulate import EHT2017, Gains, simulate
+from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
+
+NIGHT = {"start_h": 0.0, "stop_h": 24.0, "cadence_s": 1800.0, "tint_s": 60.0, "bandwidth_hz": 2e9}
+
+
+@pytest.fixture(scope="module")
+def image():
+    grid = blank(20, 128 * UAS, ra_hours=12.513729, dec_deg=12.391123, mjd=57854, source="M87")
+    unpolarised = ring(grid, 0.6, 21 * UAS, 12 * UAS, asymmetry=0.6)
+    plane = unpolarised.values["I"]
+    return unpolarised.replace(values={"I": plane, "Q": 0.1 * plane, "U": -0.05 * plane, "V": 0.02 * plane})
+
+
+def test_golden_coordinates_and_noise(shared_data, image):
+    pytest.importorskip("astropy")
+    expected = read_uvfits(shared_data / "golden" / "vlbi_sim_pol.uvfits")
+    obs = simulate(image, expected.stations, **NIGHT)
+    assert obs.baseline_names == expected.baseline_names
+    np.testing.assert_allclose(obs.time, expected.time, atol=1e-6)
+    scale = expected.uv_distance.max()
+    np.testing.assert_allclose(obs.u, expected.u, atol=3e-5 * scale)
+    np.testing.assert_allclose(obs.v, expected.v, atol=3e-5 * scale)
+    sma = np.array(["SMA" in name for name in obs.baseline_names])  # its two feeds differ in the golden array
+    for name in "IQUV":
+        np.testing.assert_allclose(obs.sigma[name][~sma], expected.sigma[name][~sma], rtol=1e-6)
+
+
+def test_coordinates_of_the_real_observation(shared_data):
+    pytest.importorskip("astropy")
+    obs = read_uvfits(shared_data / "eht" / "SR1_M87_2017_101_lo_hops_netcal_StokesI.uvfits")
+    angle = hour_angle(obs.mjd, obs.time, obs.ra_hours)
+    xyz = obs.stations.xyz
+    u, v = uv_coordinates(xyz[obs.ant1], xyz[obs.ant2], angle, obs.dec_deg, obs.freq_hz)
+    scale = obs.uv_distance.max()
+    assert max(np.abs(u - obs.u).max(), np.abs(v - obs.v).max()) < 5e-5 * scale
+    names = [name for name in EHT2017.names if name != "SP"]
+    np.testing.assert_allclose(
+        [EHT2017.xyz[EHT2017.index(n)] for n in names], [xyz[obs.stations.index(n)] for n in names]
+    )
+
+
+def test_sidereal_time_of_the_almanac():
+    # 2000 January 1, 12h: 18h 41m 50.548s
+    expected = 2 * np.pi * (18 + 41 / 60 + 50.548 / 3600) / 24
+    assert sidereal_time(51544, 12.0) == pytest.approx(expected, abs=1e-6)
+
+
+def test_noise_has_the_stated_size_and_follows_the_seed(image):
+    obs, again, other, clean = (
+        simulate(image, **NIGHT, seed=seed, noise=noise)
+        for seed, noise in ((1, True), (1, True), (2, True), (1, False))
+    )
+    np.testing.assert_array_equal(obs.vis["Q"], again.vis["Q"])
+    assert (obs.vis["I"] != other.vis["I"]).all()
+    for name, model in visibilities(image, obs.u, obs.v).items():
+        np.testing.assert_allclose(clean.vis[name], model)
+        z = (obs.vis[name] - model) / obs.sigma[name]
+        assert np.mean(np.abs(z) ** 2) / 2 == pytest.approx(1, abs=0.2)
+    assert len(obs.stations) == 8
+    assert "SP" not in {n for name in obs.baseline_names for n in name.split("-")}  # never above its horizon
+
+
+def test_gains_leave_closures_alone(image):
+    gains = Gains(offset=0.2, scatter=0.1, random_phase=True)
+    clean, moved = (simulate(image, **NIGHT, seed=3, gains=g, noise=False) for g in (None, gains))
+    assert np.std(np.log(np.abs(moved.vis["I"] / clean.vis["I"]))) > 0.1
+    assert np.std(np.angle(moved.vis["I"] / clean.vis["I"])) > 1
+    np.testing.assert_allclose(np.sin(np.deg2rad(triangles(moved).value - triangles(clean).value)), 0, atol=1e-9)
+    np.testing.assert_allclose(quadrangles(moved).value, quadrangles(clean).value, atol=1e-9)
+
+
+def test_written_and_read(image, tmp_path):
+    pytest.importorskip("astropy")
+    obs = simulate(image, **NIGHT)
+    write_uvfits(obs, tmp_path / "a.uvfits")
+    found = read_uvfits(tmp_path / "a.uvfits", station_order="file")
+    for name in "IQUV":
+        np.testing.assert_allclose(found.vis[name], obs.vis[name], rtol=0, atol=1e-7)
+    assert found.baseline_names == obs.baseline_names
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"stop_h": -1.0}, "stop_h"),
+        ({"elevation_deg": (89.9, 90.0)}, "no two stations"),
+        ({"array": Stations(("A", "B"), np.full((2, 3), np.nan), np.ones(2))}, "positions"),
+    ],
+)
+def test_refused(image, changes, why):
+    with pytest.raises(ValueError, match=why):
+        simulate(image, **{**NIGHT, **changes})
