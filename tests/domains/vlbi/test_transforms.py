@@ -1,0 +1,100 @@
+"""Maps from what a solver moves to the sky, and back; other frequencies."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shardfit.domains.vlbi import transforms as tr
+from tests.domains.vlbi.golden import arrays, needs_golden, relative
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def maps_of(phys):
+    intensity, rho, phi, psi = phys
+    return {"I": intensity, "m": rho * np.cos(psi), "phi": phi, "v": rho * np.sin(psi)}
+
+
+# stored solver rows hold what is not solved in the slots of rho (vcv: m) and psi (mcv: v)
+SLOTS = {"IP": {"I": 0, "m_share": 1, "phi": 2}, "IV": {"I": 0, "v_share": 3}}
+SLOTS["IPV"] = {"I": 0, "rho": 1, "phi": 2, "psi": 3}
+
+
+@needs_golden
+@pytest.mark.parametrize(("mode", "name"), [("IP", "mcv"), ("IV", "vcv"), ("IPV", "polcv")])
+def test_golden_solver_rows(mode, name):
+    z = arrays("sim")
+    maps = maps_of(z["phys"])
+    solved, kept = tr.start_of(mode, maps)
+    chosen = tr.transforms_of(mode, name)
+    stored = z[f"solver_{name}"]
+    for key, slot in SLOTS[mode].items():
+        expected = np.exp(stored[slot]) if key == "I" and (stored[0] < 0).any() else stored[slot]
+        found = solved["I"] if key == "I" else chosen[key].inverse(solved[key])
+        assert relative(found, expected) < 1e-10
+        assert relative(chosen[key].forward(chosen[key].inverse(solved[key])), solved[key]) < 1e-13
+    back = tr.physical(solved, kept)
+    for key in maps:
+        assert relative(back[key], maps[key]) < 1e-13
+
+
+@pytest.mark.parametrize("transform", [tr.UnitFraction(), tr.SignedFraction(), tr.Angle()])
+def test_transforms_invert(transform):
+    z = jnp.linspace(-3, 3, 13)
+    np.testing.assert_allclose(transform.inverse(transform.forward(z)), z, atol=1e-12)
+
+
+@pytest.mark.parametrize(("mode", "name"), [("I", "mcv"), ("IP", "log"), ("V", "mcv"), ("IQUV", "vcv")])
+def test_wrong_transform_is_refused(mode, name):
+    with pytest.raises(ValueError, match="needs transform"):
+        tr.check_mode(mode, name)
+
+
+def test_modes():
+    assert tr.check_mode("IQUV", "polcv") == "IPV"
+    assert tr.check_mode("I", "identity") == "I"
+    with pytest.raises(ValueError, match="Did you mean 'IQUV'"):
+        tr.check_mode("IQUVX", "polcv")
+
+
+def test_unpolarised_pixels_have_a_gradient():
+    """A fraction of zero, and nothing but circular polarisation."""
+    n = 4
+    maps = {"I": np.ones(n), "m": np.zeros(n), "phi": np.zeros(n), "v": np.array([0, 0.5, -0.5, 0.0])}
+    spectral = {"alphap": np.ones(n), "betap": np.ones(n)}
+
+    def value(m, kept):
+        moved = tr.at_frequency({**maps, **kept, "m": m}, 0.1)
+        return jnp.sum(tr.stokes(moved, ("Q", "V")))
+
+    assert np.isfinite(jax.grad(value)(maps["m"], spectral)).all()
+
+
+def test_fraction_at_the_reference_frequency():
+    maps = {"I": jnp.ones(2), "m": jnp.array([0.3, 0.6]), "phi": jnp.zeros(2), "v": jnp.array([0.1, 0.2])}
+    maps |= {"alphap": jnp.array([0.4, -0.4]), "rm": jnp.ones(2), "alpha": jnp.ones(2), "beta": jnp.ones(2)}
+    here = tr.at_frequency(maps, 0.0)
+    for key in ("I", "m", "v", "phi"):
+        np.testing.assert_allclose(here[key], maps[key], rtol=1e-14, atol=1e-15)
+    rho = jnp.hypot(maps["m"], maps["v"])
+    reference = tr.at_frequency(maps, 0.0, "reference")
+    np.testing.assert_allclose(jnp.hypot(reference["m"], reference["v"]), rho / (1 + rho), rtol=1e-14)
+    far = tr.at_frequency(maps, 5.0)
+    assert (jnp.hypot(far["m"], far["v"]) < 1).all()
+    np.testing.assert_allclose(tr.at_frequency(maps, 0.2)["I"], np.exp(0.2 + 0.04))
+    with pytest.raises(ValueError, match="Did you mean 'odds'"):
+        tr.at_frequency(maps, 0.0, "odd")
+
+
+def test_random_start_follows_its_seed():
+    first, again, other = (tr.random_polarisation(9, seed) for seed in (1, 1, 2))
+    for key in first:
+        assert np.array_equal(first[key], again[key])
+        assert not np.array_equal(first[key], other[key])
+    rho = np.hypot(first["m"], first["v"])
+    assert ((rho >= 0.2) & (rho < 0.2021)).all()
