@@ -122,16 +122,16 @@ def science(monkeypatch):
     module.add_arguments = lambda parser, argv: registry.add_commands(parser, inner, argv)
     monkeypatch.setitem(sys.modules, "fake_science", module)
     monkeypatch.setitem(sys.modules, "fake_leaf", leaf)
-    added = (*registry.COMMANDS, registry.Command("vlbi", "radio images", "fake_science"))
+    added = (*registry.COMMANDS, registry.Command("toy", "radio images", "fake_science"))
     monkeypatch.setattr("shardfit.cli.app.COMMANDS", added)
 
 
 def test_a_science_adds_commands(capsys, science):
-    assert main(["vlbi", "image", "--size", "7"]) == 7
-    code, out, _ = run(capsys, "vlbi")
+    assert main(["toy", "image", "--size", "7"]) == 7
+    code, out, _ = run(capsys, "toy")
     assert code == 0
     assert "make an image" in out
-    code, _, err = run(capsys, "vlbi", "imgae")
+    code, _, err = run(capsys, "toy", "imgae")
     assert code == 2
     assert "Did you mean 'image'?" in err
 

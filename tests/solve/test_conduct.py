@@ -164,3 +164,8 @@ def test_both_precisions_of_a_model_that_closes_over_an_array():
         for p in ("float64", "float32", "float64", "float32")
     ]
     np.testing.assert_allclose(values, values[0], rtol=1e-4)
+
+
+def test_ftol_of_first_order_methods_compares_two_values():
+    result = sf.fit(least_squares_problem(), "adam", ftol=1e-7, maxiter=3000, progress=False)
+    assert result.status is sf.Status.CONVERGED_VALUE and result.steps > 10

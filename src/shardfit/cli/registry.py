@@ -24,6 +24,7 @@ class Command:
 
 COMMANDS = (
     Command("demo", "fit a built-in problem end to end and write its report", "shardfit.cli.demo"),
+    Command("vlbi", "radio interferometry: images, χ², simulation", "shardfit.cli.vlbi"),
     Command("report", "rebuild report.html of a run directory", "shardfit.cli.report"),
     Command("show", "print the result of a run directory", "shardfit.cli.show"),
     Command("devices", "print what JAX sees, and versions", "shardfit.cli.devices"),

@@ -65,7 +65,8 @@ class OptaxLoop(StepSolver):
         ahead: Any = apply_updates(x, changes)
         finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
         size = jnp.maximum(jnp.abs(value), jnp.abs(state.value))
-        change = jnp.where(jnp.isfinite(state.value), jnp.abs(value - state.value), jnp.inf)
+        known = jnp.isfinite(state.value)  # not at the first step
+        small_change = known & (jnp.abs(value - state.value) <= self.ftol * size)
         small_step = jnp.max(jnp.abs(changes)) <= self.xtol * jnp.max(jnp.abs(x))
         # a batch's gradient says nothing about the whole, so only the step may end such a run
         whole = self.batch is None
@@ -76,7 +77,7 @@ class OptaxLoop(StepSolver):
                 whole & (jnp.max(jnp.abs(gradient)) <= self.gtol),
                 Status.CONVERGED_GRADIENT.code,
                 jnp.where(
-                    whole & (self.ftol > 0) & (change <= self.ftol * size),
+                    whole & (self.ftol > 0) & small_change,
                     Status.CONVERGED_VALUE.code,
                     jnp.where((self.xtol > 0) & small_step, Status.CONVERGED_STEP.code, Status.RUNNING.code),
                 ),

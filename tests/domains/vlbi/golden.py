@@ -2,9 +2,10 @@
 
 import json
 import os
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -16,6 +17,8 @@ FOLDER = Path(os.environ.get("SHARDFIT_DATA", ROOT.parent / "shared" / "data")) 
 # fractional gain errors of the M87 pipeline, round 1
 ERRORS = {"AA": 0.10, "AP": 0.11, "AZ": 0.07, "LM": 0.22, "PV": 0.10, "SM": 0.15, "JC": 0.14, "SP": 0.07}
 TOLERANCE = {k: 0.25 * (np.sqrt(1 + e) - 1) + (0.15 if k == "LM" else 0.0) for k, e in ERRORS.items()}
+# compiling costs more than these small cases take to run
+quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 needs_golden = pytest.mark.skipif(
     not (FOLDER / "vlbi_sim.npz").is_file(), reason=f"no golden values in {FOLDER}: set SHARDFIT_DATA"
 )

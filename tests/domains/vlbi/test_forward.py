@@ -13,7 +13,7 @@ from shardfit.domains.vlbi import nufft
 from shardfit.domains.vlbi.forward import NUFFT_FROM, as_operator, rows_for, visibilities
 from shardfit.domains.vlbi.grid import Grid, embed, mask_index
 from shardfit.domains.vlbi.nufft import Nufft
-from tests.domains.vlbi.golden import arrays, needs_golden, numbers, relative, uas
+from tests.domains.vlbi.golden import arrays, needs_golden, numbers, quick_jit, relative, uas
 
 needs_nufft = pytest.mark.skipif(not nufft.available(), reason="jax-finufft is not installed")
 FINE = pytest.param(Nufft(1e-13), marks=needs_nufft, id="nufft")
@@ -27,7 +27,7 @@ def double():
         yield
 
 
-compiled = jax.jit(visibilities, static_argnums=0)
+compiled = quick_jit(visibilities, static_argnums=0)
 
 
 def matrix(grid, u, v):
@@ -85,7 +85,7 @@ def test_gradient_batch_and_curvature(kind):
     model = images.reshape(3, -1) @ full.T
     expected = 2 * np.real(model.conj() @ full).reshape(images.shape)
 
-    @jax.jit
+    @quick_jit
     def all_ways(images, rows):
         batch = jax.vmap(jax.grad(value), (0, None))(images, rows)
         outside = jax.grad(lambda x: jax.vmap(value, (0, None))(x, rows).sum())(images)

@@ -84,7 +84,9 @@ def _transform(settings: Nufft, shape: tuple[int, int]):
 
     def options(points):
         floor = 1e-6 if points.dtype == np.float32 else 0.0
-        opts = jax_finufft.options.Opts(nthreads=settings.threads)
+        from jax_finufft.options import Opts
+
+        opts = Opts(nthreads=settings.threads)
         return {"iflag": -1, "eps": max(settings.tolerance, floor), "opts": opts}
 
     type2 = _stacked(lambda source, x, y: jax_finufft.nufft2(source, x, y, **options(x)))

@@ -5,6 +5,8 @@ computed once for all products. Sets are filled up to one size (that of the larg
 a real visibility, and a measurement that is not there has weight zero.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -40,7 +42,7 @@ def pack(data: DataSet, grid: Grid, operator: str | Nufft) -> dict:
     return rows
 
 
-def groups(n_vis: int, products: dict[str, Product]) -> list[np.ndarray]:
+def groups(n_vis: int, products: Mapping[str, Product]) -> list[np.ndarray]:
     """Sets of visibilities that closures join; visibilities no product uses are left out."""
     used = np.zeros(n_vis, bool)
     edges = []

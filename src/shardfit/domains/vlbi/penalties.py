@@ -17,15 +17,17 @@ from jax.tree_util import register_dataclass
 from shardfit.domains.vlbi.grid import Grid, embed
 
 L1W_SOFT = 1e-10
+MOMENTS = ("cm", "compact", "compact2")  # in rad² where not normalised
 
 
 @register_dataclass
 @dataclass(frozen=True)
 class Scales:
-    """What regularisers measure against: grid, flux (Jy), beam (rad), prior image (n,) Jy per pixel, and their options.
+    """What regularisers measure against: grid, flux (Jy), beam (pixels), prior image (n,) Jy per pixel, and options.
 
     index: (n,) pixels of the mask, None for all; vflux: Jy of circular polarisation; epsilon_tv: added under the root
-    of total variation; alpha_a: of lA; major, minor (rad), pa (rad): of rgauss. All but grid and norm may be swept.
+    of total variation; alpha_a: of lA; major, minor (pixels), pa (rad): of rgauss. All but grid and norm may be swept.
+    Lengths are in pixels because powers of radians leave the range of float32.
     """
 
     flux: Any
@@ -41,12 +43,7 @@ class Scales:
     grid: Grid = field(metadata={"static": True})
     norm: bool = field(default=True, metadata={"static": True})
 
-    @property
-    def beam_pixels(self) -> Any:
-        """Beam in pixels."""
-        return self.beam / self.grid.pixel_rad
-
-    def coordinates(self, origin: str = "centre") -> tuple[jax.Array, jax.Array]:
+    def coordinates(self, origin: str = "centre") -> tuple[Any, Any]:
         """East and north coordinate of the mask's pixels, (n,) pixels; origin 'index' counts from n // 2."""
         grid = self.grid
         x, y = (
@@ -118,9 +115,9 @@ def patch(image, s):
 
 
 def cm(image, s):
-    """(Σ I X)² + (Σ I Y)² in rad² Jy², about the pixel of index n // 2."""
+    """(Σ I X)² + (Σ I Y)² in pixel² Jy², about the pixel of index n // 2."""
     x, y = s.coordinates("index")
-    return (jnp.sum(image * x) ** 2 + jnp.sum(image * y) ** 2) * s.grid.pixel_rad**2
+    return jnp.sum(image * x) ** 2 + jnp.sum(image * y) ** 2
 
 
 def tv(image, s):
@@ -149,16 +146,16 @@ def tv2log(image, s):
 
 
 def compact(image, s):
-    """Σ I |X - X₀|² in rad² Jy, with the centroid X₀ = Σ I X / F."""
+    """Σ I |X - X₀|² in pixel² Jy, with the centroid X₀ = Σ I X / F."""
     x, y = s.coordinates()
     x0, y0 = jnp.sum(image * x) / s.flux, jnp.sum(image * y) / s.flux
-    return jnp.sum(image * ((x - x0) ** 2 + (y - y0) ** 2)) * s.grid.pixel_rad**2
+    return jnp.sum(image * ((x - x0) ** 2 + (y - y0) ** 2))
 
 
 def compact2(image, s):
-    """Σ I² |X|² in rad² Jy²."""
+    """Σ I² |X|² in pixel² Jy²."""
     x, y = s.coordinates()
-    return jnp.sum(image**2 * (x**2 + y**2)) * s.grid.pixel_rad**2
+    return jnp.sum(image**2 * (x**2 + y**2))
 
 
 def rgauss(image, s):
@@ -166,14 +163,12 @@ def rgauss(image, s):
     x, y = s.coordinates()
     share = image / jnp.sum(image)
     x, y = x - jnp.sum(share * x), y - jnp.sum(share * y)
-    # in pixels: moments in rad² would leave the range of float32
-    major, minor = (w / s.grid.pixel_rad for w in (s.major, s.minor))
-    small, large = (w**2 / (8 * np.log(2)) for w in (minor, major))
+    small, large = (w**2 / (8 * np.log(2)) for w in (s.minor, s.major))
     cos, sin = jnp.cos(s.pa), jnp.sin(s.pa)
     xx = jnp.sum(share * x * x) - (small * cos**2 + large * sin**2)
     yy = jnp.sum(share * y * y) - (small * sin**2 + large * cos**2)
     xy = jnp.sum(share * x * y) - (large - small) * sin * cos
-    return (xx**2 + yy**2 + 2 * xy**2) / (major * minor) ** 2
+    return (xx**2 + yy**2 + 2 * xy**2) / (s.major * s.minor) ** 2
 
 
 def _log_scale(s):
@@ -183,7 +178,7 @@ def _log_scale(s):
 
 def _area(s):
     a = s.alpha_a
-    return (1 / (1 + a) + a * s.beam_pixels**2) / (1 / (1 + a) + a)
+    return (1 / (1 + a) + a * s.beam**2) / (1 / (1 + a) + a)
 
 
 def _one(s):
@@ -200,10 +195,10 @@ PENALTIES: dict[str, tuple[Callable, Callable]] = {
     "lA": (l_a, _area),
     "patch": (patch, lambda s: s.flux**2),
     "cm": (cm, lambda s: (s.beam * s.flux) ** 2),
-    "tv": (tv, lambda s: s.flux / s.beam_pixels),
-    "tv2": (tv2, lambda s: s.flux**2 / s.beam_pixels**4),
-    "tvlog": (tvlog, lambda s: _log_scale(s) / s.beam_pixels),
-    "tv2log": (tv2log, lambda s: _log_scale(s) ** 2 / s.beam_pixels**4),
+    "tv": (tv, lambda s: s.flux / s.beam),
+    "tv2": (tv2, lambda s: s.flux**2 / s.beam**4),
+    "tvlog": (tvlog, lambda s: _log_scale(s) / s.beam),
+    "tv2log": (tv2log, lambda s: _log_scale(s) ** 2 / s.beam**4),
     "compact": (compact, lambda s: s.flux * s.beam**2),
     "compact2": (compact2, lambda s: (s.flux * s.beam) ** 2),
     "rgauss": (rgauss, _one),
@@ -213,4 +208,6 @@ PENALTIES: dict[str, tuple[Callable, Callable]] = {
 def evaluate(name: str, image: jax.Array, scales: Scales) -> jax.Array:
     """Value of a Stokes I regulariser. image: (n,) Jy per pixel over the mask."""
     value, divisor = PENALTIES[name]
-    return value(image, scales) / divisor(scales) if scales.norm else value(image, scales)
+    if scales.norm:
+        return value(image, scales) / divisor(scales)
+    return value(image, scales) * (scales.grid.pixel_rad**2 if name in MOMENTS else 1.0)

@@ -64,12 +64,12 @@ def vtv2(maps, s):
 PENALTIES: dict[str, tuple[Callable, Callable]] = {
     "msimple": (msimple, lambda s: s.flux),
     "hw": (hw, lambda s: s.flux),
-    "ptv": (ptv, lambda s: s.flux / s.beam_pixels),
+    "ptv": (ptv, lambda s: s.flux / s.beam),
     "vflux": (vflux, lambda s: s.vflux**2),
     "l1v": (l1v, lambda s: jnp.abs(s.vflux)),
     "l2v": (l2v, lambda s: s.vflux**2),
-    "vtv": (vtv, lambda s: jnp.abs(s.vflux) / s.beam_pixels),
-    "vtv2": (vtv2, lambda s: s.vflux**2 / s.beam_pixels**4),
+    "vtv": (vtv, lambda s: jnp.abs(s.vflux) / s.beam),
+    "vtv2": (vtv2, lambda s: s.vflux**2 / s.beam**4),
 }
 
 

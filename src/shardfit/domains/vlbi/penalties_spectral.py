@@ -21,12 +21,12 @@ def evaluate(name: str, maps: Mapping[str, jax.Array], priors: Mapping[str, jax.
     if kind == "l2":
         return jnp.sum((values - priors[which]) ** 2) / n
     found = variation(embed(scales.grid, values, scales.index), scales.epsilon_tv)
-    return found * scales.beam_pixels / n if scales.norm else found
+    return found * scales.beam / n if scales.norm else found
 
 
 def flux_mf(maps: Mapping[str, jax.Array], log_ratios: Any, targets: Any, scales: Scales) -> jax.Array:
     """Σ over observations of (Σ I_ν - F_ν)² / F_ν². log_ratios: ln ν/ν_ref of each; targets: Jy of each."""
-    total = 0.0
+    total = jnp.zeros(())
     for ratio, target in zip(log_ratios, targets, strict=True):
         off = (jnp.sum(at_frequency(maps, ratio)["I"]) - target) ** 2
         total = total + (off / target**2 if scales.norm else off)

@@ -113,8 +113,11 @@ def imaging_problem(
     counts = {k: float(len(sets)) for k in data_weights}
     terms["offset"] = penalty(_offsets, counts, weight=_floats(data_weights))
     chosen = {**OPTIONS, "vflux": flux, **options}
-    scales = Scales(flux=flux, beam=beam, prior=prior["I"], index=index, grid=grid, norm=norm_reg, **chosen)
-    extra = {"priors": {k: prior.get(k, np.zeros_like(prior["I"])) for k in maps_needed}}
+    chosen |= {k: chosen[k] / grid.pixel_rad for k in ("major", "minor")}
+    scales = Scales(
+        flux=flux, beam=beam / grid.pixel_rad, prior=prior["I"], index=index, grid=grid, norm=norm_reg, **chosen
+    )
+    extra: dict[str, Any] = {"priors": {k: prior.get(k, np.zeros_like(prior["I"])) for k in maps_needed}}
     if "flux_mf" in reg_weights:
         extra["log_ratios"] = tuple(float(s.log_ratio) for s in sets)
         extra["mf_flux"] = _fluxes(mf_flux, len(sets))

@@ -169,7 +169,7 @@ def data_set(
     Example: `data_set(obs, ("amp", "cphase", "logcamp"), cp_uv_min=1e8)`.
     """
     if isinstance(systematic, Mapping):
-        systematic = np.array([systematic.get(name, 0.0) for name in obs.stations.names])
+        systematic = np.array([systematic.get(name, 0.0) for name in obs.stations.names])  # type: ignore[assignment]
     share = obs.sigma["I"] / np.abs(obs.vis["I"])
     cuts = {"snrcut": snrcut, "weighting": weighting}
     made = {}

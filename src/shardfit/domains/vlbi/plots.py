@@ -1,0 +1,161 @@
+"""Figures of interferometry. Each function returns a matplotlib Figure; angles are in µas, east is left."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shardfit.domains.vlbi.closures import triangles
+from shardfit.domains.vlbi.constants import UAS
+from shardfit.domains.vlbi.image import Image, visibilities
+from shardfit.domains.vlbi.observation import Observation
+from shardfit.report import style
+
+
+def sky(image: Image, *, beam_rad: float | None = None, title: str = "") -> Any:
+    """Draw an image with a scale bar and, where beam_rad is given, a circle of the nominal resolution."""
+    from matplotlib.patches import Circle
+
+    half = 0.5 * image.pixel_rad / UAS
+    x, y = image.x / UAS, image.y / UAS
+    extent = (x[0] + half, x[-1] - half, y[-1] - half, y[0] + half)
+    surface = 1e3 * image.values["I"] / (image.pixel_rad / UAS) ** 2
+    figure = style.new_figure(5.8, 5.0)
+    axes = figure.subplots()
+    shown = axes.imshow(surface, cmap="afmhot", extent=extent, interpolation="bicubic", vmin=0, origin="upper")
+    style.finish(axes, "relative right ascension  (µas)", "relative declination  (µas)")
+    axes.grid(False)
+    width, height = abs(extent[1] - extent[0]), extent[3] - extent[2]
+    length = _round_length(width / 3)
+    left, low = extent[0] - 0.06 * width, extent[2] + 0.06 * height
+    if beam_rad is not None:
+        radius = 0.5 * beam_rad / UAS
+        axes.add_patch(Circle((left - radius, low + radius), radius, fill=False, color="white", linewidth=1.3))
+    right = extent[1] + 0.06 * width
+    axes.plot([right + length, right], [low, low], color="white", linewidth=2.2, solid_capstyle="butt")
+    label = {"color": "white", "ha": "center", "va": "bottom", "fontsize": style.TICK}
+    axes.text(right + 0.5 * length, low + 0.015 * height, f"{length:g} µas", **label)
+    axes.set_xlim(extent[0], extent[1])
+    axes.set_ylim(extent[2], extent[3])
+    bar = figure.colorbar(shown, ax=axes, shrink=0.86, pad=0.02)
+    bar.set_label("brightness  (mJy/µas²)", fontsize=style.LABEL, color=style.INK)
+    bar.ax.tick_params(labelsize=style.TICK, labelcolor=style.INK, color=style.FAINT)
+    bar.outline.set_visible(False)
+    if title:
+        axes.set_title(title, fontsize=style.LABEL, color=style.INK, loc="left")
+    return figure
+
+
+def amplitudes(obs: Observation, image: Image | None = None) -> Any:
+    """Draw amplitudes against baseline length, with those of an image and the differences over σ if one is given."""
+    distance, data, sigma = obs.uv_distance / 1e9, np.abs(obs.vis["I"]), obs.sigma["I"]
+    figure, top, low = _two_panels(image is not None)
+    top.errorbar(distance, data, yerr=sigma, label="data", **_points())
+    top.set_ylim(0, 1.08 * data.max())
+    if image is not None:
+        model = np.abs(visibilities(image, obs.u, obs.v)["I"])
+        top.plot(distance, model, "o", **_model_points(), label="image")
+        _residuals(low, distance, (data - model) / sigma)
+        style.legend(top, loc="upper right")
+    style.finish(top, "" if image is not None else "baseline length  (Gλ)", "amplitude  (Jy)")
+    if image is not None:
+        style.finish(low, "baseline length  (Gλ)", "residual / σ")
+        figure.align_ylabels()
+    return figure
+
+
+def closure_phases(obs: Observation, image: Image | None = None, *, uv_min: float = 0.1e9, count: str = "min") -> Any:
+    """Draw closure phases against the longest leg of their triangle, with those of an image if one is given."""
+    table = triangles(obs, count=count, uv_min=uv_min)
+    if not len(table):
+        raise ValueError("closure_phases: no triangle has all three baselines. Lower uv_min, or average over scans.")
+    longest = np.hypot(table.uv[..., 0], table.uv[..., 1]).max(1) / 1e9
+    figure, top, low = _two_panels(image is not None)
+    top.errorbar(longest, table.value, yerr=table.sigma, label="data", **_points())
+    top.set_ylim(-190, 190)
+    top.set_yticks([-180, -90, 0, 90, 180])
+    if image is not None:
+        vis = visibilities(image, obs.u, obs.v)["I"][table.row]
+        model = np.rad2deg(np.angle(np.where(table.conjugate, vis.conj(), vis).prod(1)))
+        top.plot(longest, model, "o", **_model_points(), label="image")
+        difference = (table.value - model + 180) % 360 - 180
+        _residuals(low, longest, difference / table.sigma)
+        style.legend(top, loc="upper left", ncols=2)
+    name = "longest baseline of the triangle  (Gλ)"
+    style.finish(top, "" if image is not None else name, "closure phase  (°)")
+    if image is not None:
+        style.finish(low, name, "residual / σ")
+        figure.align_ylabels()
+    return figure
+
+
+def uv_coverage(obs: Observation) -> Any:
+    """Draw the baselines in the (u, v) plane, both orientations, by signal-to-noise ratio."""
+    figure = style.new_figure(5.8, 5.0)
+    axes = figure.subplots()
+    u, v = (np.concatenate([a, -a]) / 1e9 for a in (obs.u, obs.v))
+    snr = np.log10(np.maximum(np.tile(obs.snr, 2), 1e-3))
+    order = np.argsort(snr)
+    dots = axes.scatter(u[order], v[order], c=snr[order], s=12, cmap="viridis", linewidths=0)
+    reach = 1.08 * obs.uv_distance.max() / 1e9
+    axes.set_xlim(reach, -reach)
+    axes.set_ylim(-reach, reach)
+    axes.set_aspect("equal")
+    style.finish(axes, "u  (Gλ)", "v  (Gλ)")
+    bar = figure.colorbar(dots, ax=axes, shrink=0.86, pad=0.02)
+    bar.set_label("log₁₀ signal-to-noise ratio", fontsize=style.LABEL, color=style.INK)
+    bar.ax.tick_params(labelsize=style.TICK, labelcolor=style.INK, color=style.FAINT)
+    bar.outline.set_visible(False)
+    return figure
+
+
+def convergence(histories: Sequence[Any]) -> Any:
+    """Draw the objective above its lowest against evaluations, one line for each fit of a series."""
+    series = [np.asarray(h, float) for h in histories]
+    lowest = min((h[np.isfinite(h)].min() for h in series if np.isfinite(h).any()), default=None)
+    if lowest is None:
+        raise ValueError("convergence: no fit has a history of finite values. Fit with a solver that records it.")
+    figure = style.new_figure(5.8, 3.6)
+    axes = figure.subplots()
+    before = 0
+    for k, values in enumerate(series):
+        above = values - lowest
+        shown = np.isfinite(above) & (above > 0)
+        at = before + np.arange(1, len(values) + 1)
+        name = "first fit" if k == 0 else f"restart {k}"
+        axes.plot(at[shown], above[shown], color=style.COLOURS[k % len(style.COLOURS)], linewidth=1.7, label=name)
+        before += len(values)
+    axes.set_yscale("log")
+    style.finish(axes, "evaluations", "objective − lowest")
+    style.legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(series), 4))
+    return figure
+
+
+def _two_panels(residuals: bool) -> tuple[Any, Any, Any]:
+    figure = style.new_figure()
+    if not residuals:
+        return figure, figure.subplots(), None
+    top, low = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    return figure, top, low
+
+
+def _points() -> dict[str, Any]:
+    return {"fmt": "o", "color": style.BLUE, "ecolor": style.SKY, "markersize": 3.2, "elinewidth": 1.1}
+
+
+def _model_points() -> dict[str, Any]:
+    return {"markersize": 4.6, "markerfacecolor": "none", "markeredgecolor": style.VERMILLION, "zorder": 3}
+
+
+def _residuals(axes: Any, x: np.ndarray, residuals: np.ndarray) -> None:
+    axes.axhspan(-1, 1, color=style.SKY, alpha=0.18, linewidth=0)
+    axes.axhline(0, color=style.FAINT, linewidth=1)
+    axes.plot(x, residuals, "o", color=style.BLUE, markersize=2.8)
+    reach = max(3.5, 1.1 * float(np.abs(residuals).max()))
+    axes.set_ylim(-reach, reach)
+
+
+def _round_length(most: float) -> float:
+    """Return the largest of 1, 2, 5 times a power of ten that is not above `most`."""
+    power = 10.0 ** np.floor(np.log10(most))
+    return float(max(step * power for step in (1, 2, 5) if step * power <= most))
