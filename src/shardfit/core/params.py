@@ -4,7 +4,6 @@
 problems of equal structure share their compiled functions.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -309,8 +308,3 @@ def check_params(params: Any) -> Any:
             raise ValueError(f"parameter {label} of x0 is not finite. Start from finite numbers.")
         leaves.append(array if np.issubdtype(array.dtype, np.floating) else array.astype(float))
     return jax.tree.unflatten(treedef, leaves)
-
-
-def flat_function(space: Space, fn: Callable) -> Callable:
-    """Return fn of the flat coordinates."""
-    return lambda z, *args: fn(space.unpack(z), *args)

@@ -90,6 +90,7 @@ def simulate(n_rows: int = 200_000, seed: int = 0) -> Ringdown:
     even, odd = 0.5 * (1 + up**2) * np.cos(2 * azimuth), up * np.sin(2 * azimuth)
     plus = even * np.cos(2 * turn) - odd * np.sin(2 * turn)
     cross = even * np.sin(2 * turn) + odd * np.cos(2 * turn)
+    # low enough for the model to be nearly linear within its errors: at twice this, error bars covered 64 % and 92 %
     noise = rng.uniform(0.08, 0.16, N_DETECTORS)
     detector, sample = np.arange(n_rows) % N_DETECTORS, np.arange(n_rows) // N_DETECTORS
     rows = {

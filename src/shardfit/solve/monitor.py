@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.params import Space
+from shardfit.core.status import Status
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Monitor:
         """Raise after the first evaluation if the start cannot be evaluated."""
         if len(self.trace) == 1 and self.diagnose is not None:
             finite = np.isfinite(float(state.value)) and bool(np.all(np.isfinite(np.asarray(state.gradient))))
-            if not finite or int(state.status) == 5:
+            if not finite or int(state.status) == Status.NONFINITE.code:
                 self.diagnose()
 
     def look(self, snapshot: Callable[[], Snapshot], run: Any = None) -> bool:

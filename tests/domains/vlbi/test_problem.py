@@ -111,6 +111,7 @@ def simulated(tag):
     else:
         sets = [observation("sim", f"mf{i}", hz) for i, hz in enumerate(j["freqs_hz"])]
         data = [data_set(obs, stored["dat"], ref_hz=j["ref_hz"]) for obs in sets]
+        # targets are not stored: worked back from the golden gradient, they are not an independent check
         given |= {"beam": j["mf0_res_rad"], "mf_flux": (0.58, 0.63)}
         if tag == "mfP":
             spectral = {"alphap": 0.3 * z["alpha"], "betap": 0.2 * z["beta"], "rm": 0.1 + 0.02 * z["beta"]}
