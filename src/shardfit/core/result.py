@@ -18,6 +18,7 @@ class Result:
     params: pytree like x0. value: objective at params. parts: unweighted losses by name. history: arrays by name, one
     entry per evaluation or step. evaluations: how often the objective was evaluated. timings: seconds, compile time
     apart. covariance: (p, p) over the flattened parameters where the solver gives one, stderr: pytree like params.
+    state: what a later run can start from, where the solver leaves such a thing.
     """
 
     params: Any
@@ -38,6 +39,7 @@ class Result:
     stderr: Any = None
     units: dict[str, str] = field(default_factory=dict)
     derived: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def success(self) -> bool:

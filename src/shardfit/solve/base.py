@@ -20,6 +20,7 @@ from shardfit.core.errors import suggestion
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.precision import jit
+from shardfit.core.problem import Problem
 from shardfit.core.reduce import Gram
 from shardfit.core.status import Status
 
@@ -36,7 +37,7 @@ class StepState(Protocol):
 
     x: jax.Array
     value: jax.Array
-    gradient: jax.Array
+    gradient: jax.Array | None  # None where there is none
     status: jax.Array  # int32 code of Status
     steps: jax.Array  # int32
 
@@ -50,7 +51,7 @@ class Solver:
     gtol: float = 1e-6
     xtol: float = 0.0
 
-    needs: ClassVar[str] = "value_and_grad"  # or "gram"
+    needs: ClassVar[str] = "value_and_grad"  # or "gram", "value"
     bounded: ClassVar[bool] = False  # honours box bounds
     stochastic: ClassVar[bool] = False  # copes with a fresh random key every step
     name: ClassVar[str] = "solver"
@@ -67,15 +68,27 @@ class Solver:
         shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr)
         return f"{self.name}({shown})"
 
+    def check(self, problem: Problem) -> None:  # noqa: B027 (most solvers take any problem)
+        """Raise for a problem that this solver cannot take."""
+
 
 class StepSolver(Solver):
     """A state machine that runs in the device loop."""
 
     batch: ClassVar[int | None] = None
+    keep: ClassVar[int] = 0
 
     def init(self, z0: jax.Array, lower: Any, upper: Any) -> Any:
         """Return the state before the first evaluation; lower and upper are (n,) or None."""
         raise TypeError(f"{type(self).__name__} must define init")
+
+    def populate(self, state: Any, space: Space, seed: int) -> Any:
+        """Return the initial state with what only the host can draw or decide; most solvers add nothing."""
+        return state
+
+    def evaluate(self, space: Space, objective: Objective, z: jax.Array, key: Any) -> Any:
+        """Return what `step` needs to know at z."""
+        return evaluate(self.needs, space, objective, z, key)
 
     def step(self, evaluate: Callable[[jax.Array], Any], state: Any) -> Any:
         """Return the state after one evaluation."""
@@ -88,6 +101,23 @@ class StepSolver(Solver):
     def tell(self, state: Any, evaluation: Any) -> Any:
         """Return the state after the asked point was evaluated."""
         raise TypeError(f"{type(self).__name__} must define ask and tell, or step")
+
+    @property
+    def points(self) -> int:
+        """Evaluations per tick."""
+        return 1
+
+    def record(self, state: Any) -> dict[str, jax.Array]:
+        """Return what the history keeps, every `keep` steps, besides value and gradient."""
+        return {}
+
+    def leave(self, state: Any) -> dict[str, np.ndarray]:
+        """Return what a Result keeps of the final state."""
+        return {}
+
+    def note(self, state: Any) -> str:
+        """Return what to know about the run beyond its status."""
+        return ""
 
 
 class Outcome(NamedTuple):
@@ -109,7 +139,9 @@ class HostSolver(Solver):
 
 @partial(jit, static_argnums=(0, 1))
 def evaluate(needs: str, space: Space, objective: Objective, z: jax.Array, key: Any) -> Any:
-    """Return what a solver needs at coordinates z: Point or Gram."""
+    """Return what a solver needs at coordinates z: Point, Gram, or the value alone."""
+    if needs == "value":
+        return reduce.value(objective, space.unpack(z), key).astype(z.dtype)
     if needs == "gram":
         found = reduce.gram(objective.mesh, objective.terms, space.unpack(z), key)
         if space.plain:

@@ -9,6 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
+from shardfit.core.rows import leading
 from shardfit.core.terms import RowTerm
 
 
@@ -51,6 +52,17 @@ def covariance(gram_matrix, dof, value, scale: bool) -> Covariance:
     return Covariance(matrix, jnp.sqrt(jnp.diag(matrix)), jnp.sum(known), jnp.asarray(variance, dtype))
 
 
+def count_residuals(objective: Objective, params: Any) -> int:
+    """Return how many residuals there are; copies that pad a shard are not counted."""
+    total = jax.eval_shape(objective.residuals, params).shape[0]
+    for name, term in objective.items():
+        if isinstance(term, RowTerm) and term.counts is not None:
+            present = leading(term.rows)
+            alone = jax.eval_shape(objective.only(name).residuals, params).shape[0]
+            total -= alone // present * (present - term.n_rows)
+    return total
+
+
 def standard_errors(
     problem: Problem, placed: Objective, params: Any, z: np.ndarray, absolute_sigma: bool | None
 ) -> tuple[dict, str]:
@@ -60,7 +72,7 @@ def standard_errors(
         absolute_sigma = all(isinstance(t.rows, dict) and "sigma" in t.rows for t in terms)
     gram = placed.gram(params)
     n_params = gram.gradient.shape[0]
-    n_residuals = jax.eval_shape(problem.objective.residuals, params).shape[0]
+    n_residuals = count_residuals(placed, params)
     if not absolute_sigma and n_residuals <= n_params:
         return {}, f"No standard errors: {n_residuals} residuals for {n_params} parameters."
     found = covariance(gram.matrix, n_residuals - n_params, gram.value, scale=not absolute_sigma)

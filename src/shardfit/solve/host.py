@@ -2,17 +2,23 @@
 
 A host solver keeps its state to itself, so a resumed run replays the journal of its evaluations: the solver takes the
 same path without evaluating anything, then goes on.
+
+On a mesh of several processes rank 0 runs the solver and says where to evaluate; the others follow. So the solver's own
+arithmetic, which may differ between machines, happens once.
 """
 
 from typing import Any
 
 import numpy as np
 
-from shardfit.core.errors import CheckpointError
+from shardfit.core.errors import CheckpointError, NonFiniteError
+from shardfit.core.exchange import first_says, leads, share, spans_processes
 from shardfit.core.status import Status
 from shardfit.solve.base import HostSolver, evaluate
 from shardfit.solve.loop import Finish
 from shardfit.solve.monitor import Monitor, Snapshot
+
+EVALUATE, DIAGNOSE, END, FAIL = range(4)  # what rank 0 says to the others
 
 
 class Stop(Exception):
@@ -30,12 +36,14 @@ class HostFunction:
         self.steps, self.evaluations, self.saw_nonfinite = 0, 0, False
         self.last_gradient = np.nan
         self.journal = monitor.store.journal(z0) if monitor.store else None
+        self.followed = spans_processes(objective.mesh)
 
     def __call__(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Return value and gradient (n,) as float64."""
         z = np.asarray(z, self.dtype)
         found = self.journal.replay(z) if self.journal else None
         if found is None:
+            self.say(EVALUATE, z)
             point = evaluate("value_and_grad", self.space, self.objective, z, None)
             found = float(point.value), np.asarray(point.gradient)
             if self.journal:
@@ -44,6 +52,7 @@ class HostFunction:
         self.evaluations += 1
         finite = np.isfinite(value) and bool(np.isfinite(gradient).all())
         if self.evaluations == 1 and not finite and self.monitor.diagnose:
+            self.say(DIAGNOSE, z)
             self.monitor.diagnose()
         if finite and value < self.best_value:
             self.best_z, self.best_value = z.copy(), value
@@ -55,6 +64,11 @@ class HostFunction:
             return self.worst_value + abs(self.worst_value) + 1.0, np.zeros(z.shape)
         self.worst_value = max(self.worst_value, value)
         return value, np.asarray(gradient, np.float64)
+
+    def say(self, what: int, z: np.ndarray) -> None:
+        """Tell the other processes, if there are any, what comes next."""
+        if self.followed:
+            first_says(np.append(z, z.dtype.type(what)))
 
     def step(self, z: np.ndarray | None = None) -> None:
         """Count an iteration, show it, and end the solver when the limit is reached or the user asks."""
@@ -79,11 +93,27 @@ class HostFunction:
 
 def run_host(solver: HostSolver, space: Any, objective: Any, z0: np.ndarray, box: Any, monitor: Monitor) -> Finish:
     """Run a host solver to its end and keep the best finite point whatever happens."""
-    function = HostFunction(space, objective, z0, solver.maxiter, monitor)
     # a call outside the solver, so that compile time is known; it is not counted
     began = monitor.trace.seconds()
     evaluate("value_and_grad", space, objective, np.asarray(z0), None)[0].block_until_ready()
     compile_seconds = monitor.trace.seconds() - began
+    if not leads(objective.mesh):
+        return _follow(space, objective, z0, monitor)
+    function = HostFunction(space, objective, z0, solver.maxiter, monitor)
+    said = FAIL
+    try:
+        finish = _minimise(solver, function, z0, box, monitor)._replace(compile_seconds=compile_seconds)
+        said = END
+    finally:
+        function.say(said, z0)
+        if function.journal:
+            function.journal.close()
+    if function.followed:
+        share(_packed(finish, monitor))
+    return finish
+
+
+def _minimise(solver, function, z0, box, monitor) -> Finish:
     lower, upper = box if box is not None else (None, None)
     note = ""
     try:
@@ -94,11 +124,41 @@ def run_host(solver: HostSolver, space: Any, objective: Any, z0: np.ndarray, box
         status = Status.INTERRUPTED if monitor.stopped_by else Status.MAX_STEPS
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    finally:
-        if function.journal:
-            function.journal.close()
     if not np.isfinite(function.best_value):
         raise CheckpointError("no evaluation gave a finite value; nothing can be returned.")
     if not status.converged and status is not Status.MAX_STEPS and function.saw_nonfinite:
         status = Status.NONFINITE if status is not Status.INTERRUPTED else status
-    return Finish(function.best_z, status, function.steps, function.evaluations, compile_seconds, note)
+    return Finish(function.best_z, status, function.steps, function.evaluations, 0.0, note)
+
+
+def _follow(space, objective, z0, monitor) -> Finish:
+    """Evaluate where rank 0 says until it ends; return what it found."""
+    reason: Exception = RuntimeError("the solver failed in rank 0; its message says why.")
+    while True:
+        said = first_says(np.append(z0, z0.dtype.type(0)))
+        z, what = said[:-1], int(said[-1])
+        if what == EVALUATE:
+            evaluate("value_and_grad", space, objective, z, None)[0].block_until_ready()
+        elif what == DIAGNOSE:
+            try:
+                monitor.diagnose()
+            except NonFiniteError as error:
+                reason = error  # rank 0 has found the same and is about to say that it fails
+        elif what == FAIL:
+            raise reason
+        else:
+            return _unpacked(share({}), monitor)
+
+
+def _packed(finish: Finish, monitor: Monitor) -> dict[str, np.ndarray]:
+    numbers = np.array([finish.status.code, finish.steps, finish.evaluations])
+    texts = np.array([finish.note, monitor.stopped_by])
+    history = {f"history_{name}": column for name, column in monitor.trace.arrays().items()}
+    return {"z": finish.z, "numbers": numbers, "texts": texts, "seconds": np.array(finish.compile_seconds), **history}
+
+
+def _unpacked(arrays: dict[str, np.ndarray], monitor: Monitor) -> Finish:
+    monitor.trace.restore({n.removeprefix("history_"): a for n, a in arrays.items() if n.startswith("history_")})
+    code, steps, evaluations = (int(number) for number in arrays["numbers"])
+    note, monitor.stopped_by = map(str, arrays["texts"])
+    return Finish(arrays["z"], Status.of(code), steps, evaluations, float(arrays["seconds"]), note)

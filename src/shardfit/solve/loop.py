@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
+from shardfit.core.exchange import first_says, spans_processes
 from shardfit.core.mesh import replicate
 from shardfit.core.precision import jit
 from shardfit.core.status import Status
-from shardfit.solve.base import StepSolver, evaluate
+from shardfit.solve.base import StepSolver
 from shardfit.solve.monitor import Monitor, Snapshot, Trace
 
 SEGMENT = 512  # ticks a segment can record
@@ -38,6 +41,7 @@ class Record(NamedTuple):
     value: jax.Array
     gradient: jax.Array
     step: jax.Array
+    more: dict[str, Any]  # what the solver wants kept
 
 
 class Finish(NamedTuple):
@@ -49,6 +53,7 @@ class Finish(NamedTuple):
     evaluations: int
     compile_seconds: float
     note: str
+    leaves: dict[str, np.ndarray] | None = None  # what a later run can start from
 
 
 @partial(jit, static_argnums=(0, 1))
@@ -72,23 +77,23 @@ def advance(
 
     def tick(carry):
         i, run, record = carry
-        step_key = key_of(run.state.steps)
-        state = solver.step(lambda z: evaluate(solver.needs, space, objective, z, step_key), run.state)
+        step_key = key_of(run.ticks)
+        state = solver.step(lambda z: solver.evaluate(space, objective, z, step_key), run.state)
         better = jnp.isfinite(state.value) & (state.value < run.best_value)
-        largest = jnp.max(jnp.abs(state.gradient))
-        record = Record(
-            record.value.at[i].set(state.value),
-            record.gradient.at[i].set(largest),
-            record.step.at[i].set(state.steps),
-        )
+        entry = Record(state.value, _largest(state.gradient), state.steps, solver.record(state))
+        record = jax.tree.map(lambda column, new: column.at[i].set(new), record, entry)
         best_z = jnp.where(better, state.x, run.best_z)
         best_value = jnp.where(better, state.value, run.best_value)
         return i + 1, Run(state, best_z, best_value, run.ticks + 1), record
 
     dtype = run.best_value.dtype
-    empty = Record(jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, jnp.int32))
+    more = jax.tree.map(lambda leaf: jnp.zeros((SEGMENT, *leaf.shape), leaf.dtype), solver.record(run.state))
+    empty = Record(jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, jnp.int32), more)
     _, run, record = jax.lax.while_loop(go_on, tick, (jnp.zeros((), jnp.int32), run, empty))
-    return run, record
+    if objective.mesh is None:
+        return run, record
+    # whole on every device: the host of each process reads it
+    return jax.lax.with_sharding_constraint((run, record), NamedSharding(objective.mesh, P()))
 
 
 def run_steps(
@@ -97,6 +102,7 @@ def run_steps(
     """Run a step solver to its end; data(step) gives the placed objective (a new one each step for mini-batches)."""
     lower, upper = (None, None) if box is None else (jnp.asarray(b, z0.dtype) for b in box)
     run = start(solver, space, jnp.asarray(z0), lower, upper)
+    run = run._replace(state=solver.populate(run.state, space, seed))
     key = jax.random.key(seed)
     objective = data(0)
     # where the loop leaves its state: a run placed otherwise would compile the loop a second time
@@ -119,17 +125,23 @@ def run_steps(
             stop = min(solver.maxiter, monitor.next_stop(steps))
             run, record = advance(solver, space, objective, run, key, ticks, stop)
             done = int(run.ticks) - len(monitor.trace)
-            monitor.trace.extend(*(np.asarray(column)[:done] for column in record))
+            record = jax.tree.map(lambda column, done=done: np.asarray(column)[:done], record)
+            monitor.trace.extend(record.value, record.gradient, record.step, _thinned(record, solver.keep))
             seconds = time.perf_counter() - began
             monitor.check_start(run.state)
             if seconds < SEGMENT_SECONDS / 2:
                 ticks = min(2 * ticks, SEGMENT)
             elif seconds > 2 * SEGMENT_SECONDS:
                 ticks = max(1, ticks // 2)
-            if monitor.look(partial(_snapshot, space, run, noisy, monitor.trace), run):
+            leave = monitor.look(partial(_snapshot, solver, space, run, noisy, monitor.trace), run)
+            if spans_processes(objective.mesh):  # clocks and callbacks may differ, what is done must not
+                ticks, leave = (int(x) for x in first_says(np.array([ticks, leave])))
+            if leave:
                 stopped = Status.INTERRUPTED
                 break
     except KeyboardInterrupt:
+        if spans_processes(objective.mesh):
+            raise  # the others are not where this process is
         stopped = Status.INTERRUPTED
     monitor.save(run)
     return _finish(run, solver, stopped, noisy, compile_seconds)
@@ -139,10 +151,20 @@ def _running(run, solver):
     return int(run.state.status) == Status.RUNNING.code and int(run.state.steps) < solver.maxiter
 
 
-def _snapshot(space, run, noisy, trace: Trace) -> Snapshot:
+def _largest(gradient):
+    return jnp.array(jnp.nan) if gradient is None else jnp.max(jnp.abs(gradient))
+
+
+def _thinned(record: Record, keep: int) -> dict[str, np.ndarray]:
+    """Return the entries of every keep-th step; the start is not a step."""
+    chosen = (record.step > 0) & (record.step % max(1, keep) == 0)
+    return {name: column[chosen] for name, column in record.more.items()}
+
+
+def _snapshot(solver, space, run, noisy, trace: Trace) -> Snapshot:
     z = run.state.x if noisy else run.best_z
-    gradient = float(jnp.max(jnp.abs(run.state.gradient)))
-    return Snapshot(int(run.state.steps), int(run.ticks), float(run.state.value), gradient, trace.seconds(), z, space)
+    gradient, evaluations = float(_largest(run.state.gradient)), int(run.ticks) * solver.points
+    return Snapshot(int(run.state.steps), evaluations, float(run.state.value), gradient, trace.seconds(), z, space)
 
 
 def _finish(run, solver, stopped, noisy, compile_seconds):
@@ -155,5 +177,6 @@ def _finish(run, solver, stopped, noisy, compile_seconds):
     as_good = value - best <= np.finfo(run.best_z.dtype).eps ** (2 / 3) * abs(best)
     last_is_good = np.isfinite(value) and bool(jnp.all(jnp.isfinite(run.state.x)))
     z = run.state.x if last_is_good and (noisy or as_good) else run.best_z
-    note = getattr(solver, "note", lambda state: "")(run.state)
-    return Finish(np.asarray(z), status, int(run.state.steps), int(run.ticks), compile_seconds, note)
+    steps, evaluations = int(run.state.steps), int(run.ticks) * solver.points
+    note, leaves = solver.note(run.state), solver.leave(run.state)
+    return Finish(np.asarray(z), status, steps, evaluations, compile_seconds, note, leaves)

@@ -45,8 +45,8 @@ class Trace:
         """Return seconds since the run began, earlier parts included."""
         return self.earlier + time.perf_counter() - self.began
 
-    def extend(self, value: Any, gradient: Any, step: Any) -> None:
-        """Add entries; their times are spread evenly over the time since the last ones."""
+    def extend(self, value: Any, gradient: Any, step: Any, more: dict[str, np.ndarray] | None = None) -> None:
+        """Add entries; their times are spread evenly over the time since the last ones. more: columns of their own."""
         value = np.atleast_1d(value)
         if not len(value):
             return
@@ -54,6 +54,8 @@ class Trace:
         seconds = np.linspace(last, self.seconds(), len(value) + 1)[1:]
         for name, column in (("value", value), ("gradient", gradient), ("step", step), ("seconds", seconds)):
             self.columns[name].append(np.atleast_1d(np.asarray(column)))
+        for name, column in (more or {}).items():
+            self.columns.setdefault(name, []).append(column)
         self.length += len(value)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -91,6 +93,8 @@ class Monitor:
     def restore(self, run: Any) -> Any:
         """Return the stored run, or the given one when there is none."""
         stored = self.store.load_run(run) if self.store else None
+        if self.store:
+            self.store.require_same_state(stored)
         if stored is None:
             return run
         run, history = stored
@@ -106,7 +110,8 @@ class Monitor:
     def check_start(self, state: Any) -> None:
         """Raise after the first evaluation if the start cannot be evaluated."""
         if len(self.trace) == 1 and self.diagnose is not None:
-            finite = np.isfinite(float(state.value)) and bool(np.all(np.isfinite(np.asarray(state.gradient))))
+            known = 0.0 if state.gradient is None else np.asarray(state.gradient)
+            finite = np.isfinite(float(state.value)) and bool(np.all(np.isfinite(known)))
             if not finite or int(state.status) == Status.NONFINITE.code:
                 self.diagnose()
 

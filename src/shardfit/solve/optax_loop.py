@@ -28,11 +28,13 @@ class OptaxLoop(StepSolver):
     """Steps of an optax transformation.
 
     transform: for example `optax.adam(1e-2)`. batch: rows drawn per row term and step (None: all); only these go to the
-    devices. ftol is off by default, for a noisy value says nothing about convergence.
+    devices. ftol is off by default, for a noisy value says nothing about convergence. keep: k keeps the coordinates of
+    every k-th step in the history as "x".
     """
 
     transform: Any = field(default=None, kw_only=True, repr=False)
     batch: int | None = field(default=None, kw_only=True)
+    keep: int = field(default=0, kw_only=True)
     ftol: float = 0.0
     label: str = field(default="optax", kw_only=True)
     name: ClassVar[str] = "optax"
@@ -50,6 +52,10 @@ class OptaxLoop(StepSolver):
         nothing = jnp.zeros((), jnp.int32)
         far = jnp.full((), jnp.inf, z0.dtype)
         return State(z0, far, jnp.zeros_like(z0), nothing, nothing, z0, self.transform.init(z0))
+
+    def record(self, state):
+        """Return the evaluated point if it is to be kept."""
+        return {"x": state.x} if self.keep else {}
 
     def step(self, evaluate, state):
         """Evaluate, and let optax move the point."""

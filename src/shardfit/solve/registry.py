@@ -10,8 +10,9 @@ from shardfit.solve.lbfgsb import LBFGSB
 from shardfit.solve.lm import LM
 from shardfit.solve.optax_loop import RATES, OptaxLoop, named_transform
 from shardfit.solve.optimistix_adapter import Optimistix
+from shardfit.solve.swarm import Swarm
 
-CLASSES = {"lbfgsb": LBFGSB, "lbfgs": LBFGS, "lbfgs-bt": BacktrackingLBFGS, "lm": LM}
+CLASSES = {"lbfgsb": LBFGSB, "lbfgs": LBFGS, "lbfgs-bt": BacktrackingLBFGS, "lm": LM, "swarm": Swarm}
 TRANSFORM_OPTIONS = {"learning_rate", "b1", "b2", "eps", "weight_decay", "momentum", "nesterov", "decay", "centered"}
 
 
@@ -54,7 +55,7 @@ def _named(name: str, options: dict) -> Solver:
     rate = own.pop("learning_rate", RATES[name])
     rest = {k: v for k, v in options.items() if k not in TRANSFORM_OPTIONS}
     for option in rest:
-        known = {"maxiter", "ftol", "gtol", "xtol", "batch"}
+        known = {"maxiter", "ftol", "gtol", "xtol", "batch", "keep"}
         if option not in known:
             raise TypeError(f"solver {name!r} has no option {option!r}.{suggestion(option, known | TRANSFORM_OPTIONS)}")
     try:
