@@ -9,8 +9,10 @@ from shardfit.core.mesh import mesh
 from shardfit.core.objective import Objective
 from shardfit.core.params import Identity, Interval, Log, Simplex, Softplus
 from shardfit.core.problem import Problem
+from shardfit.core.processes import join
 from shardfit.core.reduce import Gram
 from shardfit.core.result import Result
+from shardfit.core.rows import my_rows
 from shardfit.core.status import Status
 from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term, total
 from shardfit.fit import fit, least_squares
@@ -24,6 +26,7 @@ from shardfit.solve.lm import LM
 from shardfit.solve.monitor import Snapshot
 from shardfit.solve.optax_loop import OptaxLoop
 from shardfit.solve.optimistix_adapter import Optimistix
+from shardfit.solve.swarm import Swarm
 
 __all__ = [
     "LBFGS",
@@ -50,10 +53,13 @@ __all__ = [
     "Snapshot",
     "Softplus",
     "Status",
+    "Swarm",
     "fit",
+    "join",
     "least_squares",
     "load_result",
     "mesh",
+    "my_rows",
     "penalty",
     "plan",
     "residual_penalty",

@@ -12,16 +12,19 @@ import numpy as np
 
 from shardfit.core.certificate import certify as make_certificate
 from shardfit.core.errors import NonFiniteError
+from shardfit.core.exchange import leads, meet, require_same, share, spans_processes
 from shardfit.core.mesh import layout
 from shardfit.core.objective import Objective, named_parts
 from shardfit.core.params import label_of
 from shardfit.core.precision import problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
+from shardfit.core.status import Status
 from shardfit.core.terms import Penalty
+from shardfit.io.fingerprint import fingerprint, probe_digest, settings
 from shardfit.io.progress import Progress
 from shardfit.io.results import load_result, save_result
-from shardfit.io.run_dir import RunDir, fingerprint
+from shardfit.io.run_dir import RunDir
 from shardfit.solve.base import HostSolver, Solver, StepSolver
 from shardfit.solve.covariance import standard_errors
 from shardfit.solve.host import run_host
@@ -29,7 +32,9 @@ from shardfit.solve.lm import LM
 from shardfit.solve.loop import Finish, run_steps
 from shardfit.solve.monitor import Monitor, Snapshot
 from shardfit.solve.optimistix_adapter import Optimistix
+from shardfit.solve.polish import polish
 from shardfit.solve.registry import as_solver
+from shardfit.solve.swarm import Swarm
 
 
 def fit(
@@ -48,8 +53,9 @@ def fit(
 ) -> Result:
     """Minimise a problem's objective.
 
-    solver: None (scipy L-BFGS-B), a name ('lbfgsb', 'lbfgs', 'lbfgs-bt', 'adam', 'adamw', 'sgd', 'rmsprop', 'lm') with
-    its options as keywords, a Solver object, any optax transformation, any optimistix solver, or a callable.
+    solver: None (scipy L-BFGS-B), a name ('lbfgsb', 'lbfgs', 'lbfgs-bt', 'adam', 'adamw', 'sgd', 'rmsprop', 'lm',
+    'swarm') with its options as keywords, a Solver object, any optax transformation, any optimistix solver, or a
+    callable.
     mesh: devices to split the rows over, from `shardfit.mesh`; the answer does not depend on it.
     run_dir: folder for checkpoints and the result; resume: 'auto' goes on where an earlier call stopped, 'must' insists
     on it, 'never' starts anew. callback(snapshot) is called every `every` steps; returning True ends the fit.
@@ -63,18 +69,21 @@ def fit(
     if every < 1:
         raise ValueError(f"every={every} must be at least 1 step.")
     store = _open(run_dir)
+    mesh = _common_mesh(problem, mesh)
     with problem_scope(problem.precision):
+        _require_agreement(problem, solver, mesh, seed)
         if store is not None:
-            known = store.open(fingerprint(problem, _identity(solver), seed), resume)
+            known = store.open(fingerprint(problem, _identity(solver), seed), resume, mesh)
             finished = _finished(store, solver) if known else None
             if finished is not None:
                 return finished
             store.event("started", mesh=layout(mesh))
         z0 = problem.z0()
-        certificate = _certificate(problem, z0, mesh, seed) if certify else None
+        certificate = _certificate(problem, z0, mesh, seed) if certify and _differentiates(solver) else None
         certified = time.perf_counter()
-        shown = Progress(problem.name, solver.maxiter) if progress is not False else None
-        monitor = Monitor(callback, every if callback else None, shown, store)
+        leader = leads(mesh)
+        shown = Progress(problem.name, solver.maxiter) if progress is not False and leader else None
+        monitor = Monitor(callback if leader else None, every if callback else None, shown, store)
         try:
             finish, placed = _run(problem, solver, z0, mesh, seed, monitor)
         finally:
@@ -85,7 +94,9 @@ def fit(
     timings["total"] = time.perf_counter() - began
     timings["solve"] = timings["total"] - timings["certificate"] - timings["compile"]
     result = replace(result, timings=timings, certificate=certificate and certificate.to_dict())
-    if store is not None:
+    if spans_processes(mesh):
+        result = _with_times_of_first(result)
+    if store is not None and store.writes:
         save_result(result, store.path)
         store.event("finished", status=result.status.name, value=result.value)
     return result
@@ -105,6 +116,18 @@ def require_compatible(problem: Problem, solver: Solver, callback: Any, run_dir:
             f"solver {solver.name!r} does not know bounds. Use 'lbfgsb' or 'lm', or give the parameters a transform "
             "instead: transforms={'name': shardfit.Interval(lower, upper)}."
         )
+    if isinstance(solver, Optimistix) and (callback or run_dir):
+        raise ValueError("an optimistix solver runs as one compiled call: it has no callback and no run_dir.")
+    _require_objective(problem, solver)
+    solver.check(problem)
+    if isinstance(solver, Swarm) and solver.polish is not None:
+        second = as_solver(solver.polish)
+        if getattr(second, "batch", None) or isinstance(second, Swarm):
+            raise ValueError(f"swarm: polish={second.name!r} must descend on all rows: no mini-batches, no swarm.")
+        _require_objective(problem, second)
+
+
+def _require_objective(problem, solver):
     if problem.objective.stochastic and not solver.stochastic:
         names = ", ".join(map(repr, problem.objective.stochastic))
         raise ValueError(
@@ -113,12 +136,40 @@ def require_compatible(problem: Problem, solver: Solver, callback: Any, run_dir:
         )
     if solver.needs == "gram" or (isinstance(solver, Optimistix) and solver.least_squares):
         problem.objective.require_least_squares(f"solver {solver.name!r}")
-    if isinstance(solver, Optimistix) and (callback or run_dir):
-        raise ValueError("an optimistix solver runs as one compiled call: it has no callback and no run_dir.")
     batch = getattr(solver, "batch", None)
     for name, n in problem.objective.n_rows.items():
         if batch is not None and not 1 <= batch <= n:
             raise ValueError(f"batch={batch} must be between 1 and the {n} rows of term {name!r}.")
+
+
+def _common_mesh(problem, mesh):
+    """Return the mesh to work on; raise where processes would do the same work each on its own."""
+    if mesh is None and spans_processes(problem.objective.mesh):
+        return problem.objective.mesh
+    if mesh is None and jax.process_count() > 1:
+        raise ValueError(
+            f"{jax.process_count()} processes run this fit, but it has no mesh: each would do all of it. Pass "
+            "mesh=shardfit.mesh() to share the rows, or mesh=shardfit.mesh(local=True) for a fit of this process alone."
+        )
+    return mesh
+
+
+def _require_agreement(problem, solver, mesh, seed):
+    """Raise where processes are about to fit different things together: that would end in nonsense or a deadlock."""
+    if not spans_processes(mesh):
+        return
+    meet()
+    facts = settings(problem, _identity(solver), seed) | {"mesh": dict(mesh.shape)}
+    if problem.objective.mesh is None:
+        facts["rows"] = probe_digest(problem)
+    require_same("fit", facts)
+
+
+def _with_times_of_first(result: Result) -> Result:
+    """Return the result with rank 0's times, so that all processes have the same to the bit."""
+    times = share({"history": result.history["seconds"], "timings": np.array(list(result.timings.values()))})
+    timings = dict(zip(result.timings, times["timings"].tolist(), strict=True))
+    return replace(result, history=result.history | {"seconds": times["history"]}, timings=timings)
 
 
 def _open(run_dir):
@@ -155,11 +206,24 @@ def _run(problem, solver, z0, mesh, seed, monitor) -> tuple[Finish, Any]:
         return run_steps(solver, space, data, z0, problem.box, seed, monitor), None
     placed = problem.objective.place(mesh)
     monitor.diagnose = partial(_diagnose, problem, placed)
+    minimise = partial(_minimise, placed, seed)
+    finish = minimise(solver, space, z0, problem.box, monitor)
+    if isinstance(solver, Swarm) and solver.polish is not None and finish.status is not Status.INTERRUPTED:
+        finish = polish(solver, problem, placed, finish, minimise, monitor)
+    return finish, placed
+
+
+def _minimise(placed, seed, solver, space, z0, box, monitor) -> Finish:
     if isinstance(solver, StepSolver):
-        return run_steps(solver, space, lambda step: placed, z0, problem.box, seed, monitor), placed
+        return run_steps(solver, space, lambda step: placed, z0, box, seed, monitor)
     if isinstance(solver, HostSolver):
-        return run_host(solver, space, placed, z0, problem.box, monitor), placed
-    return solver.solve(space, placed, z0, monitor), placed
+        return run_host(solver, space, placed, z0, box, monitor)
+    return solver.solve(space, placed, z0, monitor)
+
+
+def _differentiates(solver):
+    """Return whether any part of a fit needs the gradient that a certificate vouches for."""
+    return solver.needs != "value" or getattr(solver, "polish", None) is not None
 
 
 def _batch(objective: Objective, size: int, seed: int, mesh: Any, step: int) -> Objective:
@@ -233,6 +297,7 @@ def _result(problem, solver, placed, finish: Finish, monitor, mesh) -> Result:
         note=note,
         units=dict(zip(space.labels, problem.unit_labels(), strict=True)),
         derived={} if problem.decode is None else problem.decode(params),
+        state=finish.leaves or {},
         **errors,
     )
 

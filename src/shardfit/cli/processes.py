@@ -2,19 +2,25 @@
 
 import contextlib
 
+from shardfit.core.processes import client
+
 
 def request_devices(count: int | None, default: int = 1) -> int:
     """Ask for `count` CPU devices, None meaning `default` or as many as there are; return how many to use.
 
-    GPUs and TPUs are taken as they come. Must run before JAX makes its first array.
+    GPUs and TPUs are taken as they come, and so are the devices of one of many processes, which the launcher gave it.
+    Must run before JAX makes its first array.
     """
     import jax
 
     if count is not None and count < 1:
         raise ValueError(f"--devices {count}: at least 1 device is needed.")
     wanted = default if count is None else count
-    with contextlib.suppress(RuntimeError):  # JAX has started already: what is there is counted below
-        jax.config.update("jax_num_cpu_devices", wanted)
+    if client() is not None:
+        wanted = len(jax.devices()) if count is None else count
+    else:
+        with contextlib.suppress(RuntimeError):  # JAX has started already: what is there is counted below
+            jax.config.update("jax_num_cpu_devices", wanted)
     seen = len(jax.devices())
     if count is not None and seen < count:
         raise ValueError(

@@ -25,6 +25,9 @@ class Command:
 COMMANDS = (
     Command("demo", "fit a built-in problem end to end and write its report", "shardfit.cli.demo"),
     Command("vlbi", "radio interferometry: images, χ², simulation", "shardfit.cli.vlbi"),
+    Command("population", "galaxy and other population models: fits and swarms", "shardfit.cli.population"),
+    Command("launch", "run a script in many processes that work as one", "shardfit.cli.launch"),
+    Command("rank", "run a script as one of many processes started by Slurm or MPI", "shardfit.cli.rank"),
     Command("report", "rebuild report.html of a run directory", "shardfit.cli.report"),
     Command("show", "print the result of a run directory", "shardfit.cli.show"),
     Command("devices", "print what JAX sees, and versions", "shardfit.cli.devices"),

@@ -21,7 +21,7 @@ from shardfit.core.errors import suggestion
 from shardfit.core.mesh import ROWS, n_shards, replicate
 from shardfit.core.precision import jit, scope
 from shardfit.core.reduce import Gram
-from shardfit.core.rows import compact, place_rows, take
+from shardfit.core.rows import compact, place_rows, rows_from_process, take
 from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
 
 
@@ -151,7 +151,7 @@ class Objective:
             if not len(index):
                 raise ValueError(f"take: no rows chosen for term {self.names[i]!r}. Choose at least one of its {n}.")
             scale = float(term.scale) * n / len(index)  # a batch of a batch still stands for all rows
-            return replace(term, rows=take(compact(term.rows, term.counts), index), counts=None, scale=scale)
+            return replace(term, rows=take(term.rows, index, term.counts), counts=None, scale=scale)
 
         terms = tuple(chosen(i, t) for i, t in enumerate(self.terms))
         return Objective(terms, self.names, None)
@@ -159,21 +159,39 @@ class Objective:
     # ---- layout -------------------------------------------------------------------------------------------------
 
     def place(self, mesh: Mesh | None = None) -> "Objective":
-        """Put the rows onto a mesh (None: the default device); the value stays the same."""
+        """Put the rows onto a mesh (None: the default device); the value stays the same.
+
+        Every process of the mesh must hold all rows; where each holds its own, use place_local.
+        """
+        if mesh is None:
+            return self._placed(None, lambda rows, counts: (jax.tree.map(jax.device_put, compact(rows, counts)), None))
+        return self._placed(mesh, lambda rows, counts: place_rows(rows, counts, mesh))
+
+    def place_local(self, mesh: Mesh) -> "Objective":
+        """Put the rows of each process onto its own devices of the mesh; together they are the data.
+
+        Every process makes the same terms of its own rows, as many as it has, and calls this. In a single process it is
+        the same as place.
+
+        Example: `Objective({"decay": residual_term(fn, read(my_rows(n)))}).place_local(mesh)`.
+        """
+        if self.mesh is not None:
+            raise ValueError(
+                "place_local: these rows are on a mesh already. Make the objective of each process's rows."
+            )
+        return self._placed(mesh, lambda rows, _: rows_from_process(rows, mesh))
+
+    def _placed(self, mesh: Mesh | None, put_rows: Callable) -> "Objective":
         if mesh is not None and ROWS not in mesh.axis_names:
             raise ValueError(f"this mesh has axes {mesh.axis_names}, but no axis 'rows'. Make it with shardfit.mesh().")
+
+        def put(term):
+            if not isinstance(term, RowTerm):
+                return replicate(term, mesh)
+            rows, counts = put_rows(term.rows, term.counts)
+            return replace(replicate(replace(term, rows=None, counts=None), mesh), rows=rows, counts=counts)
+
         with scope(self):
-
-            def put(term):
-                if isinstance(term, RowTerm) and mesh is not None:
-                    rows, counts = place_rows(term.rows, term.counts, mesh)
-                elif isinstance(term, RowTerm):
-                    rows = jax.tree.map(jax.device_put, compact(term.rows, term.counts))
-                    counts = None
-                bare = replace(term, rows=None, counts=None) if isinstance(term, RowTerm) else term
-                bare = replicate(bare, mesh)
-                return replace(bare, rows=rows, counts=counts) if isinstance(term, RowTerm) else bare
-
             return Objective(tuple(put(t) for t in self.terms), self.names, mesh)
 
     def map_shards(self, fn: Callable[["Objective", jax.Array], Any]) -> Any:

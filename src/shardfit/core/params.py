@@ -89,6 +89,76 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class TanInterval:
+    """Parameter between two numbers, x = middle + s·atan(z / s): slope 1 at the middle, where steps keep their size."""
+
+    lower: float
+    upper: float
+
+    def __post_init__(self):
+        Interval(self.lower, self.upper)  # the same demands
+
+    def _middle_and_size(self):
+        return 0.5 * (self.lower + self.upper), (self.upper - self.lower) / np.pi
+
+    def forward(self, z):
+        """Return the point of the interval."""
+        middle, size = self._middle_and_size()
+        return middle + size * jnp.arctan(z / size)
+
+    def inverse(self, x):
+        """Return the tangent of x within the interval; NaN on a bound, which is infinitely far away."""
+        middle, size = self._middle_and_size()
+        return jnp.where((x > self.lower) & (x < self.upper), size * jnp.tan((x - middle) / size), jnp.nan)
+
+
+@dataclass(frozen=True)
+class Above:
+    """Parameter above a number, x = lower + (z + √(z² + 4)) / 2: slope 1 far inside, less and less near the bound."""
+
+    lower: float
+
+    def forward(self, z):
+        """Return the number above the bound."""
+        return self.lower + _hyperbola(z)
+
+    def inverse(self, x):
+        """Return d - 1/d of the distance d from the bound; NaN on it or beyond."""
+        distance = x - self.lower
+        return jnp.where(distance > 0, distance - 1 / distance, jnp.nan)
+
+
+@dataclass(frozen=True)
+class Below:
+    """Parameter below a number: the mirror image of Above."""
+
+    upper: float
+
+    def forward(self, z):
+        """Return the number below the bound."""
+        return self.upper - _hyperbola(-z)
+
+    def inverse(self, x):
+        """Return 1/d - d of the distance d from the bound; NaN on it or beyond."""
+        distance = self.upper - x
+        return jnp.where(distance > 0, 1 / distance - distance, jnp.nan)
+
+
+def _hyperbola(z):
+    # for negative z the sum would cancel: the same number as a quotient
+    root = jnp.sqrt(z * z + 4)
+    return jnp.where(z < 0, 2 / (root - jnp.minimum(z, 0)), 0.5 * (root + z))
+
+
+def within(lower: float | None = None, upper: float | None = None) -> "Transform":
+    """Return the transform for open bounds: TanInterval, Above, Below, or Identity where neither end is finite."""
+    low, high = -np.inf if lower is None else lower, np.inf if upper is None else upper
+    if np.isfinite(low) and np.isfinite(high):
+        return TanInterval(low, high)
+    return Above(low) if np.isfinite(low) else Below(high) if np.isfinite(high) else Identity()
+
+
+@dataclass(frozen=True)
 class Simplex:
     """Non-negative numbers that add up to 1 along the last axis; n numbers have n - 1 coordinates."""
 
@@ -207,7 +277,7 @@ def box(space: Space, params: Any, bounds: Any) -> tuple[np.ndarray, np.ndarray]
             lower.append(np.full(int(np.prod(inner)), -np.inf))
             upper.append(np.full(int(np.prod(inner)), np.inf))
             continue
-        lo, hi = _ends(label, pair, np.shape(leaf))
+        lo, hi = ends_of(label, pair, np.shape(leaf))
         if not isinstance(t, MONOTONE):
             raise ValueError(f"{label}: bounds and transform {t} cannot be combined. Use one of the two.")
         _check_inside(label, np.asarray(leaf), lo, hi)
@@ -216,9 +286,10 @@ def box(space: Space, params: Any, bounds: Any) -> tuple[np.ndarray, np.ndarray]
     return np.concatenate(lower), np.concatenate(upper)
 
 
-def _ends(label, pair, shape):
+def ends_of(label: str, pair: Any, shape: tuple) -> tuple[np.ndarray, np.ndarray]:
+    """Return (lower, upper) arrays of a leaf from what bounds say of it, ±inf where free."""
     if isinstance(pair, list) and shape and len(pair) == shape[0] and all(_is_pair(entry) for entry in pair):
-        ends = [_ends(f"{label}[{i}]", entry, shape[1:]) for i, entry in enumerate(pair)]
+        ends = [ends_of(f"{label}[{i}]", entry, shape[1:]) for i, entry in enumerate(pair)]
         return np.stack([lo for lo, _ in ends]), np.stack([hi for _, hi in ends])
     try:
         lo, hi = (None, None) if pair is None else pair

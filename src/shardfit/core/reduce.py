@@ -52,7 +52,7 @@ def on_shards(mesh, fn: Callable, terms: tuple, *replicated: Any, gather: bool =
             lambda x: jax.lax.psum(x, ROWS),
             lambda x: jax.tree.map(lambda leaf: jax.lax.pcast(leaf, ROWS, to="varying"), x),
         )
-        return fn(shard, terms, *replicated)
+        return fn(shard, tuple(_own_count(t, shard.index) for t in terms), *replicated)
 
     specs = (tuple(_specs(t) for t in terms), P())
     run = jax.shard_map(
@@ -67,9 +67,15 @@ def on_shards(mesh, fn: Callable, terms: tuple, *replicated: Any, gather: bool =
 
 
 def _specs(term: Term) -> Term:
-    everywhere = {name: P() for name in ("args", "weight", "scale", "key") if hasattr(term, name)}
-    split = {"rows": P(ROWS), "counts": P(ROWS)} if isinstance(term, RowTerm) else {}
-    return replace(term, **everywhere, **split)
+    everywhere = {name: P() for name in ("counts", "args", "weight", "scale", "key") if hasattr(term, name)}
+    return replace(term, **everywhere, **({"rows": P(ROWS)} if isinstance(term, RowTerm) else {}))
+
+
+def _own_count(term: Term, index: Any) -> Term:
+    # every process knows all counts, for the host asks how many rows there are
+    if not isinstance(term, RowTerm) or term.counts is None:
+        return term
+    return replace(term, counts=term.counts[index][None])
 
 
 def term_key(term: Term, key: Any, position: int) -> Any:

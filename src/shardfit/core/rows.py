@@ -5,6 +5,7 @@ copies of a real row (zeros would give log(0) or angle(0) in a user's function) 
 all rows are real, `counts` is None and no mask is made.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,8 @@ from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from shardfit.core.mesh import ROWS, n_shards
+from shardfit.core.exchange import fetch, gather
+from shardfit.core.mesh import ROWS, n_shards, processes_of, replicate
 
 CHECK_BLOCK = 1 << 22  # elements looked at in one go, so that checking 1e8 rows does not double their memory
 
@@ -80,35 +82,63 @@ def _check_values(label: str, leaf: Any, is_sigma: bool) -> None:
 
 def place_rows(rows: Any, counts: Any, mesh: Mesh) -> tuple[Any, jax.Array | None]:
     """Split rows over the mesh, each shard going straight from the host to its own device."""
-    shards = n_shards(mesh)
+    shards, sharding = n_shards(mesh), NamedSharding(mesh, P(ROWS))
+    if all(isinstance(leaf, jax.Array) and leaf.sharding == sharding for leaf in jax.tree.leaves(rows)):
+        return rows, counts
     rows = compact(rows, counts)
     n = leading(rows)
     n_local = -(-n // shards)
-    starts = np.minimum(np.arange(shards) * n_local, n)
-    new_counts = np.diff(np.append(starts, n)).astype(np.int32)
+    starts = np.minimum(np.arange(shards + 1) * n_local, n)
+    if shards == 1 and len(processes_of(mesh)) == 1:
+        return jax.device_put(rows, sharding), None
+    return _split(rows, dict(enumerate(itertools.pairwise(starts))), n_local, np.diff(starts), mesh)
+
+
+def rows_from_process(rows: Any, mesh: Mesh) -> tuple[Any, jax.Array | None]:
+    """Join the rows that each process holds to one row set, without sending any of them.
+
+    Processes may hold different numbers of rows; each splits its own over its own devices. All must call this.
+    """
+    owners = [{d.process_index for d in np.ravel(devices)} for devices in np.moveaxis(mesh.devices, _axis(mesh), 0)]
+    if any(len(owner) > 1 for owner in owners):
+        raise ValueError(
+            "rows of one process each: in this mesh a row shard lies on devices of several processes. Make `runs` a "
+            "divisor of the number of devices of one process."
+        )
+    own = [shard for shard, owner in enumerate(owners) if owner == {jax.process_index()}]
+    n = leading(rows)
+    starts = np.array([i * n // len(own) for i in range(len(own) + 1)])
+    counts = np.zeros(len(owners), np.int64)
+    counts[own] = np.diff(starts)
+    counts = gather(counts).sum(axis=0)
+    return _split(rows, dict(zip(own, itertools.pairwise(starts), strict=True)), int(counts.max()), counts, mesh)
+
+
+def _axis(mesh: Mesh) -> int:
+    return mesh.axis_names.index(ROWS)
+
+
+def _split(rows: Any, ranges: dict, n_local: int, counts: np.ndarray, mesh: Mesh) -> tuple[Any, jax.Array | None]:
+    """Make arrays with n_local rows per shard: shard s gets rows[start:stop], as ranges[s] says, then padding."""
 
     def put(leaf):
-        sharding = NamedSharding(mesh, P(ROWS))
-        shape = (shards * n_local, *leaf.shape[1:])
-
         def shard(index):
-            start, stop = index[0].start or 0, index[0].stop or shape[0]
-            piece = leaf[start : min(stop, n)]
-            short = (stop - start) - len(piece)
-            if short:
-                whole = _aligned_empty((stop - start, *shape[1:]), leaf.dtype)
-                whole[: len(piece)], whole[len(piece) :] = piece, leaf[n - 1 : n]
-                piece = whole
-            return piece
+            start, stop = ranges[(index[0].start or 0) // n_local]
+            piece = leaf[start:stop]
+            if len(piece) == n_local:
+                return piece
+            whole = _aligned_empty((n_local, *leaf.shape[1:]), leaf.dtype)
+            last = max(stop, 1)  # a shard without rows repeats another's
+            whole[: len(piece)], whole[len(piece) :] = piece, leaf[last - 1 : last]
+            return whole
 
-        if shards == 1 and n == shape[0]:
-            return jax.device_put(leaf, sharding)
-        return jax.make_array_from_callback(shape, sharding, shard)
+        shape = (len(counts) * n_local, *leaf.shape[1:])
+        return jax.make_array_from_callback(shape, NamedSharding(mesh, P(ROWS)), shard)
 
     placed = jax.tree.map(put, rows)
-    if n == shards * n_local:
+    if (counts == n_local).all():
         return placed, None
-    return placed, jax.make_array_from_callback((shards,), NamedSharding(mesh, P(ROWS)), lambda i: new_counts[i])
+    return placed, replicate(counts.astype(np.int32), mesh)
 
 
 def _aligned_empty(shape: tuple, dtype: Any) -> np.ndarray:
@@ -121,6 +151,11 @@ def _aligned_empty(shape: tuple, dtype: Any) -> np.ndarray:
 
 def compact(rows: Any, counts: Any) -> Any:
     """Return the real rows only, on the host if the row set was padded."""
+    if not all(leaf.is_fully_addressable for leaf in jax.tree.leaves(rows) if isinstance(leaf, jax.Array)):
+        raise ValueError(
+            "these rows are spread over several processes, which hold only their own: they cannot be moved. Make the "
+            "objective anew on the mesh that you want."
+        )
     if counts is None:
         return rows
     counts = np.asarray(counts)
@@ -129,9 +164,25 @@ def compact(rows: Any, counts: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[keep], rows)
 
 
-def take(rows: Any, index: np.ndarray) -> Any:
-    """Return the chosen rows as host arrays; a memory map is read only where chosen."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf[index]), rows)
+def take(rows: Any, index: np.ndarray, counts: Any = None) -> Any:
+    """Return the chosen real rows as host arrays; a memory map is read only where chosen.
+
+    Rows that are spread over processes are collected from them; all processes must ask for the same ones.
+    """
+    if counts is not None:
+        last = np.cumsum(np.asarray(counts))
+        shard = np.searchsorted(last, index, side="right")
+        index = index + shard * (leading(rows) // len(last)) - np.append(0, last)[shard]
+    return jax.tree.map(lambda leaf: fetch(leaf, index), rows)
+
+
+def my_rows(n: int) -> slice:
+    """Return which of n rows this process should load: equal parts in the order of ranks, all of them when alone.
+
+    Example: `rows = {"t": np.load("t.npy", mmap_mode="r")[my_rows(n)]}`.
+    """
+    rank, size = jax.process_index(), jax.process_count()
+    return slice(*(n // size * r + min(r, n % size) for r in (rank, rank + 1)))
 
 
 def sum_blocks(block_sum: Callable, rows: Any, counts: Any, chunk: int | None) -> Any:

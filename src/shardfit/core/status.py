@@ -23,6 +23,7 @@ class Status(Enum):
     MAX_STEPS = (6, "step limit reached before any tolerance was met", "Raise maxiter, or loosen the tolerances.")
     INTERRUPTED = (7, "interrupted; the best point so far is returned", "Resume with the same run_dir.")
     FAILED = (8, "the solver reported a failure of its own", "See the message; try another solver or start.")
+    COMPLETED = (9, "completed: all planned steps were taken", "")
 
     @property
     def code(self) -> int:

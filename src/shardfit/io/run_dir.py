@@ -2,9 +2,9 @@
 
 config.json (what was asked), env.json (versions, devices, data digest), events.jsonl (append-only), ckpt/ (state),
 result.json + arrays.npz (the answer). Every file is replaced atomically or appended to; nothing is pickled.
+Of several processes all read, and rank 0 writes.
 """
 
-import hashlib
 import json
 import platform
 import time
@@ -16,9 +16,7 @@ import jax
 import numpy as np
 
 from shardfit.core.errors import CheckpointError
-from shardfit.core.problem import Problem
-from shardfit.core.rows import CHECK_BLOCK
-from shardfit.core.terms import RowTerm
+from shardfit.core.exchange import leads, meet, require_same, spans_processes
 from shardfit.io.files import read_arrays, write_arrays, write_atomic
 from shardfit.io.journal import Journal
 
@@ -32,8 +30,9 @@ class RunDir:
         self.path = Path(path)
         self.seconds = seconds
         self.last_saved = 0.0
+        self.shared, self.writes = False, True
 
-    def open(self, asked: dict, resume: str) -> bool:
+    def open(self, asked: dict, resume: str, mesh: Any = None) -> bool:
         """Prepare the folder; return whether there is a run to go on with. Raise if it belongs to another fit."""
         if resume not in RESUME:
             raise ValueError(f"resume={resume!r} must be one of {', '.join(map(repr, RESUME))}.")
@@ -49,11 +48,17 @@ class RunDir:
                     f"{self.path} belongs to another fit: {', '.join(differing)} differ(s). Use another run_dir, "
                     "or resume='never' to start this one anew."
                 )
-        if known and resume == "never":
-            self.clear()
-        (self.path / "ckpt").mkdir(parents=True, exist_ok=True)
-        _write_json(config, asked)
-        _write_json(self.path / "env.json", environment())
+        self.shared, self.writes = spans_processes(mesh), leads(mesh)
+        if self.shared:  # also: nothing is written before all have read
+            require_same(f"{self.path} must be on a file system that all processes see", {"what is there": known})
+        if self.writes:
+            if known and resume == "never":
+                self.clear()
+            (self.path / "ckpt").mkdir(parents=True, exist_ok=True)
+            _write_json(config, asked)
+            _write_json(self.path / "env.json", environment())
+        if self.shared:
+            meet()
         self.last_saved = time.monotonic()
         return known and resume != "never"
 
@@ -64,16 +69,20 @@ class RunDir:
 
     def event(self, kind: str, **details: Any) -> None:
         """Append a line to events.jsonl."""
+        if not self.writes:
+            return
         line = json.dumps({"time": time.time(), "event": kind, **details})
         with open(self.path / "events.jsonl", "a") as file:
             file.write(line + "\n")
 
     def due(self) -> bool:
         """Return whether the next checkpoint should be written."""
-        return time.monotonic() - self.last_saved >= self.seconds
+        return self.writes and time.monotonic() - self.last_saved >= self.seconds
 
     def save_run(self, run: Any, history: dict[str, np.ndarray]) -> None:
         """Write the state of a device loop."""
+        if not self.writes:
+            return
         arrays = {f"run{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(run))}
         arrays |= {f"history_{name}": column for name, column in history.items()}
         write_arrays(self.path / "ckpt" / "state.npz", arrays)
@@ -97,58 +106,15 @@ class RunDir:
         history = {n.removeprefix("history_"): a for n, a in arrays.items() if n.startswith("history_")}
         return jax.tree.unflatten(treedef, [jax.numpy.asarray(a) for a in stored]), history
 
+    def require_same_state(self, stored: Any) -> None:
+        """Raise where processes have read different states."""
+        if self.shared:
+            facts = {"the stored state": stored and [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(stored[0])]}
+            require_same(f"{self.path} must be on a file system that all processes see", facts)
+
     def journal(self, z0: np.ndarray) -> Journal:
         """Return the journal of a host solver's evaluations."""
         return Journal(self.path / "ckpt" / "journal.bin", z0)
-
-
-def fingerprint(problem: Problem, solver: str, seed: int) -> dict:
-    """Return what must be equal for a run to be the same run; the device layout is not part of it."""
-    return {
-        "problem": problem.name,
-        "terms": [f"{name}: {term.fn.__module__}.{term.fn.__qualname__}" for name, term in named_functions(problem)],
-        "parameters": [list(problem.space.labels), [list(s) for s in problem.space.shapes]],
-        "start": digest([problem.x0, problem.box]),
-        "data": digest(_portable(problem.objective)),
-        "precision": problem.precision,
-        "solver": solver,
-        "seed": seed,
-    }
-
-
-def named_functions(problem: Problem):
-    """Yield (name, term) with a function that has a qualified name."""
-    for name, term in problem.objective.items():
-        if hasattr(term.fn, "__qualname__"):
-            yield name, term
-
-
-def _portable(objective):
-    """Return the leaves that make the data, whatever devices they are on."""
-    from shardfit.core.rows import compact
-
-    out = []
-    for term in objective.terms:
-        rows = compact(term.rows, term.counts) if isinstance(term, RowTerm) else ()
-        out.append((rows, term.args, term.weight))
-    return out
-
-
-def digest(tree: Any) -> str:
-    """Return the SHA-256 of all arrays of a tree, read block by block."""
-    total = hashlib.sha256()
-    for leaf in jax.tree.leaves(tree):
-        if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        shape, dtype = np.shape(leaf), str(getattr(leaf, "dtype", np.asarray(leaf).dtype))
-        total.update(f"{shape}{dtype}".encode())
-        if not shape:
-            total.update(np.asarray(leaf).tobytes())
-            continue
-        step = max(1, CHECK_BLOCK // max(1, int(np.prod(shape[1:]))))
-        for start in range(0, shape[0], step):
-            total.update(np.ascontiguousarray(leaf[start : start + step]).data)
-    return total.hexdigest()
 
 
 def environment() -> dict:

@@ -25,7 +25,8 @@ class Plan:
     """Predicted bytes per device and seconds per evaluation; print it for a summary.
 
     memory: bytes by use, per device. work: operations and bytes moved, per device and evaluation. available: bytes
-    per device. suggested_chunk (by term) and suggested_shards: what would fit, where the present layout does not.
+    per device. notes: what a term's function says about how it computes, by term, where it has an attribute `note`.
+    suggested_chunk (by term) and suggested_shards: what would fit, where the present layout does not.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Plan:
     work: Work
     seconds: float
     advice: str
+    notes: dict[str, str]
     suggested_chunk: dict[str, int] | None = None
     suggested_shards: int | None = None
 
@@ -68,7 +70,8 @@ class Plan:
             f"  per evaluation     about {seconds_text(self.seconds)} "
             f"({count_text(self.work.flops, 'flop')}, {count_text(self.work.transcendentals)} special functions, "
             f"{bytes_text(self.work.bytes)} moved)\n"
-            f"  {self.advice}"
+            + "".join(f"  {'term ' + repr(name):<19}{note}\n" for name, note in self.notes.items())
+            + f"  {self.advice}"
         )
 
     def _repr_html_(self) -> str:
@@ -115,6 +118,7 @@ def plan(
             work, held.rows, held.temporaries, sharing=len(devices) if platform == "cpu" else 1
         ),
         advice=advice.text,
+        notes={name: term.fn.note for name, term in problem.objective.items() if getattr(term.fn, "note", "")},
         suggested_chunk=advice.chunk,
         suggested_shards=advice.shards,
     )

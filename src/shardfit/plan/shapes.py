@@ -31,7 +31,7 @@ def placed_shapes(objective: Objective, mesh: Mesh | int | None) -> Objective:
         rows = jax.tree.map(lambda leaf: shape_of(leaf, split, (held * n_local, *leaf.shape[1:])), term.rows)
         bare = jax.tree.map(lambda leaf: shape_of(leaf, everywhere), replace(term, rows=None, counts=None))
         padded = n_local * shards != term.n_rows
-        counts = jax.ShapeDtypeStruct((held,), np.int32, sharding=split) if padded else None
+        counts = jax.ShapeDtypeStruct((held,), np.int32, sharding=everywhere) if padded else None
         return replace(bare, rows=rows, counts=counts)
 
     return Objective(tuple(put(t) for t in objective.terms), objective.names, real)

@@ -1,0 +1,42 @@
+"""`shardfit launch -n N -- SCRIPT`: many processes on this machine that work as one."""
+
+import argparse
+from collections.abc import Sequence
+
+from shardfit.cli.rank import EXAMPLES, python_command
+from shardfit.cli.supervisor import Job, supervise
+from shardfit.core.processes import EXCHANGE_SECONDS
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the options of a job."""
+    parser.add_argument("-n", metavar="N", type=int, required=True, help="number of processes")
+    parser.add_argument(
+        "--devices-per-process", metavar="D", type=int, default=1, help="CPU devices, or GPUs, of each process (1)"
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=int,
+        default=EXCHANGE_SECONDS,
+        help=f"seconds that processes wait for the slowest in an exchange before all end ({EXCHANGE_SECONDS})",
+    )
+    parser.add_argument("--restarts", metavar="K", type=int, default=0, help="start again up to K times (0)")
+    parser.add_argument("--shrink", action="store_true", help="restart without the processes that failed")
+    parser.add_argument("--logs", metavar="DIR", help="folder for the output of every process but the first")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help=f"after `--`: {EXAMPLES}")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, start, watch; 0 when every process ended well."""
+    for option, value, least in (
+        ("-n", args.n, 1),
+        ("--devices-per-process", args.devices_per_process, 1),
+        ("--timeout", args.timeout, 1),
+        ("--restarts", args.restarts, 0),
+    ):
+        if value < least:
+            raise ValueError(f"{option} {value}: at least {least} is needed.")
+    python_command(args.command)
+    job = Job(tuple(args.command), args.n, args.devices_per_process, args.timeout, args.logs)
+    return supervise(job, args.restarts, args.shrink)

@@ -1,0 +1,64 @@
+"""`shardfit rank -- SCRIPT`: one process of many. Joins the others, then runs the script as Python would.
+
+`shardfit launch` starts its processes this way; under Slurm or MPI put it behind the launcher:
+`srun shardfit rank -- script.py`, `mpiexec -n 4 shardfit rank -- script.py`.
+"""
+
+import argparse
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+EXAMPLES = "script.py [ARGS], -m module [ARGS], or a shardfit command"
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the command."""
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help=f"after `--`: {EXAMPLES}")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Join and run; an error ends all processes, without the barrier in which they would wait for each other."""
+    from shardfit.core.processes import die_with_parent, fail, join
+
+    if "SHARDFIT_PARENT" in os.environ:
+        die_with_parent(int(os.environ["SHARDFIT_PARENT"]))
+    kind, name, rest = python_command(args.command)
+    try:
+        join()
+        sys.argv = [name, *rest]
+        if kind == "script":
+            sys.path[0] = str(Path(name).resolve().parent)
+            runpy.run_path(name, run_name="__main__")
+        else:
+            sys.path[0] = os.getcwd()
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            if isinstance(end.code, str):
+                print(end.code, file=sys.stderr)
+            fail(end)
+    except BaseException as error:
+        fail(error)
+    return 0
+
+
+def python_command(command: Sequence[str]) -> tuple[str, str, list[str]]:
+    """Return ('script' or 'module', its name, its arguments); raise for what is not Python."""
+    first, *rest = command
+    if Path(first).name.startswith("python"):
+        first, *rest = rest or [""]
+    if first == "-m" and rest:
+        return "module", rest[0], rest[1:]
+    if Path(first).name == "shardfit":
+        return "module", "shardfit", rest
+    if first.endswith(".py"):
+        if not Path(first).is_file():
+            raise ValueError(f"there is no script {first!r} here ({os.getcwd()}).")
+        return "script", first, rest
+    raise ValueError(
+        f"{' '.join(command)!r} cannot run as one of many processes: give {EXAMPLES}. Options of Python itself go into "
+        "its variables, such as PYTHONWARNINGS; other programs call shardfit.join() and are started by mpiexec or srun."
+    )

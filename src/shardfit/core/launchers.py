@@ -1,0 +1,150 @@
+"""Rank, size and meeting point of this process, read from the environment that started it.
+
+Launchers tell their processes who they are through variables. They are read here and handed to JAX explicitly, since
+its own detection misses Open MPI 5 and MPICH. No variables of a launcher: the process is alone.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from typing import NamedTuple
+
+REMEDY = (
+    "Set SHARDFIT_RANK, SHARDFIT_SIZE and SHARDFIT_COORDINATOR=host:port for every process, or use `shardfit launch`."
+)
+PORTS = 61440  # 4096 ports from here on lie above those that systems hand out by themselves
+
+
+class Launcher(NamedTuple):
+    """Names of a launcher's variables; local: rank and number of processes on this machine."""
+
+    name: str
+    rank: str
+    size: str
+    local_rank: str
+    local_size: str
+
+
+LAUNCHERS = (
+    Launcher("shardfit", "SHARDFIT_RANK", "SHARDFIT_SIZE", "SHARDFIT_RANK", "SHARDFIT_SIZE"),
+    Launcher(
+        "Open MPI",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    Launcher("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    # variables of a step, which srun sets: the body of a batch script has a rank and a size too but runs only once
+    Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
+)
+OWN, OPEN_MPI, MPICH, SLURM = LAUNCHERS
+
+
+class Place(NamedTuple):
+    """Who this process is among `size`; local_rank numbers the processes of one machine."""
+
+    rank: int
+    size: int
+    coordinator: str
+    local_rank: int
+
+
+def find_place(environ: Mapping[str, str]) -> Place | None:
+    """Return this process's place in its job; None when it is alone. Raise when the variables make no sense."""
+    found = [launcher for launcher in LAUNCHERS if _present(launcher, environ)]
+    if not found:
+        return None
+    launcher = found[0]
+    rank, size = _number(launcher.rank, environ), _number(launcher.size, environ)
+    if not 0 <= rank < size:
+        raise ValueError(f"{launcher.rank}={rank} and {launcher.size}={size} contradict each other. {REMEDY}")
+    _require_one_story(launcher, found, rank, environ)
+    if size == 1:
+        return None
+    local_rank = _number(launcher.local_rank, environ) if launcher.local_rank in environ else rank
+    return Place(rank, size, _coordinator(launcher, rank, size, environ), local_rank)
+
+
+def _present(launcher: Launcher, environ: Mapping[str, str]) -> bool:
+    if launcher is SLURM:
+        return launcher.size in environ
+    given = [name for name in (launcher.rank, launcher.size) if name in environ]
+    if len(given) == 1:
+        missing = launcher.size if given == [launcher.rank] else launcher.rank
+        raise ValueError(f"{given[0]} is set but {missing} is not, so this process cannot know its place. {REMEDY}")
+    return bool(given)
+
+
+def _require_one_story(launcher: Launcher, found: list[Launcher], rank: int, environ: Mapping[str, str]) -> None:
+    """Raise when two MPI launchers disagree; Slurm beneath an MPI tells the rank of the MPI's own daemon."""
+    if launcher is OPEN_MPI and (other := environ.get("PMIX_RANK", str(rank))) != str(rank):
+        raise ValueError(f"{launcher.rank}={rank}, but PMIX_RANK={other}: one launcher inside another? {REMEDY}")
+    for other in found[1:]:
+        told = _number(other.rank, environ), _number(other.size, environ)
+        if launcher is OPEN_MPI and other is MPICH and told != (rank, _number(launcher.size, environ)):
+            raise ValueError(
+                f"{launcher.name} says rank {rank} ({launcher.rank}), {other.name} says rank {told[0]} of {told[1]} "
+                f"({other.rank}): one launcher inside another? {REMEDY}"
+            )
+
+
+def _number(name: str, environ: Mapping[str, str]) -> int:
+    if name not in environ:
+        raise ValueError(f"{name} is not set, so this process cannot know its place. {REMEDY}")
+    text = environ[name]
+    if not text.isdigit():
+        raise ValueError(f"{name}={text!r} is not a number. {REMEDY}")
+    return int(text)
+
+
+def _coordinator(launcher: Launcher, rank: int, size: int, environ: Mapping[str, str]) -> str:
+    """Return host:port of rank 0, where all processes meet."""
+    given = environ.get("SHARDFIT_COORDINATOR")
+    if given is not None:
+        if not re.fullmatch(r"\S+:\d+", given):
+            raise ValueError(f"SHARDFIT_COORDINATOR={given!r} must be host:port, of the machine of rank 0.")
+        return given
+    if launcher is OWN:
+        raise ValueError(f"SHARDFIT_RANK is set but SHARDFIT_COORDINATOR is not. {REMEDY}")
+    if launcher is SLURM:
+        job = _number("SLURM_JOB_ID", environ) * 31 + int(environ.get("SLURM_STEP_ID", "0"))
+        return f"{first_host(environ.get('SLURM_STEP_NODELIST', ''))}:{PORTS + job % 4096}"
+    if environ.get(launcher.local_size) == str(size):
+        # the launcher's daemon is the parent of all processes of a machine, so they agree without a word
+        return f"127.0.0.1:{PORTS + os.getppid() % 4096}"
+    return _agree_by_mpi(launcher, rank, size)
+
+
+def first_host(nodes: str) -> str:
+    """Return the first host of a Slurm node list: 'gpu[07-09,12],login' -> 'gpu07'."""
+    match = re.match(r"([^\[,]+)(?:\[([^\],-]+)[^\]]*\])?([^,\[]*)", nodes)
+    if match is None:
+        raise ValueError(f"SLURM_STEP_NODELIST={nodes!r} names no machine. Start the processes with srun. {REMEDY}")
+    return "".join(part or "" for part in match.groups())
+
+
+def _agree_by_mpi(launcher: Launcher, rank: int, size: int) -> str:
+    """Return what rank 0 tells the others through mpi4py."""
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        raise RuntimeError(
+            f"{launcher.name} started {size} processes on several machines, and its variables do not tell the address "
+            "of rank 0. Install mpi4py, or set SHARDFIT_COORDINATOR=host:port (machine of rank 0, any free port)."
+        ) from None
+    world = MPI.COMM_WORLD
+    if (world.rank, world.size) != (rank, size):
+        raise RuntimeError(
+            f"mpi4py says rank {world.rank} of {world.size}, the launcher says {rank} of {size}: mpi4py belongs to "
+            "another MPI than the launcher. Install it for this one, or set SHARDFIT_COORDINATOR=host:port."
+        )
+    return world.bcast(f"{socket.gethostname()}:{free_port()}" if rank == 0 else None)
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,76 @@
+"""A rank that raises, exits, is killed or hangs ends all, soon, with a message that names it; nobody is left behind."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from shardfit.cli.supervisor import culprits
+
+pytestmark = pytest.mark.processes
+SECONDS = 30
+FOUR = [pytest.param(4, marks=pytest.mark.slow)]
+
+
+def alive(folder):
+    """Ranks whose process group still has a member that runs; the dead that nobody has buried do not count."""
+    listed = subprocess.run(["ps", "-eo", "pgid=,stat="], capture_output=True, text=True, check=True).stdout
+    running = {line.split()[0] for line in listed.splitlines() if "Z" not in line.split()[1]}
+    return [file.stem for file in folder.glob("*.pid") if file.read_text() in running]
+
+
+@pytest.mark.parametrize("n", [2, *FOUR])
+@pytest.mark.parametrize(
+    ("how", "rank", "named"),
+    [
+        ("raise", 1, "rank 1 failed (ArithmeticError: the model broke)"),
+        ("kill", 1, "rank 1 was ended by SIGKILL"),
+        ("hang", 1, "rank 1 ended or hangs"),
+        pytest.param("exit", 1, "rank 1 failed (SystemExit: no such file)", marks=pytest.mark.slow),
+        pytest.param("raise", 0, "rank 0 failed (ArithmeticError: the model broke)", marks=pytest.mark.slow),
+        pytest.param("kill", 0, "rank 0 was ended by SIGKILL", marks=pytest.mark.slow),
+        pytest.param("hang", 0, "rank 0 ended or hangs", marks=pytest.mark.slow),
+    ],
+)
+def test_one_failure_ends_all(launch, tmp_path, n, how, rank, named):
+    done = launch(n, "failing.py", how, rank, tmp_path)
+    seconds = time.time() - float((tmp_path / "began").read_text())
+    assert done.returncode != 0
+    assert named in done.stderr
+    assert f"shardfit launch: rank {rank} " in done.stderr
+    assert seconds < SECONDS
+    assert len(list(tmp_path.glob("*.pid"))) == n
+    assert alive(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+def test_no_process_outlives_its_parent(tmp_path, number):
+    script = Path(__file__).parent / "failing.py"
+    command = [sys.executable, "-m", "shardfit", "launch", "-n", "2", "--", script, "nothing", "0", tmp_path]
+    parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 100
+    while len(list(tmp_path.glob("*.pid"))) < 2 and time.monotonic() < until:
+        time.sleep(0.1)
+    assert alive(tmp_path)
+    parent.send_signal(number)
+    assert parent.wait(SECONDS) != 0
+    time.sleep(1.0 if number == signal.SIGKILL else 0.0)
+    assert alive(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("codes", "hung", "blamed"),
+    [
+        ([0, 0], [], {}),
+        ([3, 1, 3], [], {1: "failed with exit code 1"}),
+        ([-9, -6, -6], [], {0: "was ended by SIGKILL"}),
+        ([3, -15], [1], {1: "hung"}),
+        ([-6, -6], [], {0: "was ended by SIGABRT", 1: "was ended by SIGABRT"}),
+        ([3, 3], [], {0: "failed with exit code 3", 1: "failed with exit code 3"}),
+    ],
+)
+def test_culprits_are_told_from_followers(codes, hung, blamed):
+    assert culprits(codes, hung) == blamed
