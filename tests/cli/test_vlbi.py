@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 from shardfit.cli import main
@@ -63,6 +64,141 @@ def test_other_commands_read_the_run(capsys, folder):
     assert code == 0
 
 
+def test_second_call_takes_the_stored_fits(capsys, folder):
+    short = ["--npix", "32", "--maxiter", "60", "--restarts", "1", "--flux", "0.6"]
+    fits = [folder / "out" / "fits" / name / "result.json" for name in ("01", "02")]
+    made = [path.stat().st_mtime_ns for path in fits]
+    code, out, _ = run(capsys, "vlbi", "image", folder / "ring.uvfits", "--out", folder / "out", *short)
+    assert code == 0
+    assert [path.stat().st_mtime_ns for path in fits] == made
+    assert " 1/2 round 1, first fit" in out
+    assert " 2/2 round 1, restart 1" in out
+    code, _, err = run(capsys, "vlbi", "image", folder / "ring.uvfits", "--out", folder / "out", *short, "--prior", 50)
+    assert code == 2
+    assert "belongs to another fit" in err
+
+
+@pytest.mark.slow
+def test_m87_preset(capsys, folder, tmp_path):
+    from shardfit.domains.vlbi import read_uvfits
+
+    out = tmp_path / "out"
+    small = ("--npix", 32, "--maxiter", 20, "--restarts", 0, "--devices", 1)
+    code, text, _ = run(capsys, "vlbi", "image", folder / "ring.uvfits", "--preset", "m87", "--out", out, *small)
+    assert code == 0
+    assert " 4/4 round 4, first fit" in text
+    assert "self-calibrated" in text
+    assert (out / "figures" / "gains.png").stat().st_size > 5000
+    assert len(read_uvfits(out / "calibrated.uvfits")) == len(read_uvfits(folder / "ring.uvfits"))
+    report = (out / "report.html").read_text()
+    for expected in ("self-calibrated", "round 4, calibrate", "Station gains"):
+        assert expected in report
+
+
+def test_report_says_how_it_ended(folder):
+    stored = json.loads((folder / "out" / "result.json").read_text())
+    assert stored["status"] in ("COMPLETED", "CONVERGED_VALUE", "CONVERGED_GRADIENT")
+    text = (folder / "out" / "report.html").read_text()
+    assert "badge warn" not in text
+    assert "badge bad" not in text
+
+
+def test_selfcal(capsys, folder, tmp_path):
+    from shardfit.domains.vlbi import read_uvfits
+    from shardfit.domains.vlbi.image import visibilities
+
+    files = folder / "ring.uvfits", folder / "truth.fits"
+    exact = ("--interval", "time", "--systematic", 0)
+    code, out, _ = run(capsys, "vlbi", "selfcal", *files, "--out", tmp_path / "cal.uvfits", *exact)
+    assert code == 0
+    assert "0 of them not converged" in out
+    before, after = (float(word) for word in out.splitlines()[1].replace(",", "").split() if word[0].isdigit())
+    assert after < 0.01 * before
+    assert "  LM " in out
+    from shardfit.domains.vlbi.fits_image import read_image
+
+    obs, truth = read_uvfits(tmp_path / "cal.uvfits"), read_image(files[1])
+    off = (obs.vis["I"] - visibilities(truth, obs.u, obs.v)["I"]) / obs.sigma["I"]
+    used = obs.uv_distance > 0.1e9  # the shortest baselines take no part
+    assert 0.3 < np.mean(np.abs(off[used]) ** 2) / 2 < 1.0  # gains take up some of the noise
+    code, out, _ = run(
+        capsys, "vlbi", "selfcal", *files, "--out", tmp_path / "b.uvfits", "--method", "phase", "--stations", "LM,SM"
+    )
+    assert code == 0
+    assert sorted(line.split()[0] for line in out.splitlines()[2:]) == ["LM", "SM"]
+
+
+def test_images_of_another_frequency_are_refused(capsys, folder, tmp_path):
+    from shardfit.domains.vlbi.fits_image import read_image, write_image
+
+    write_image(read_image(folder / "truth.fits").replace(freq_hz=86e9), tmp_path / "low.fits")
+    for command in (("chi2",), ("selfcal", "--out", tmp_path / "x.uvfits")):
+        argv = ("vlbi", command[0], folder / "ring.uvfits", tmp_path / "low.fits", *command[1:])
+        code, _, err = run(capsys, *argv)
+        assert code == 2
+        assert "227.1 GHz" in err
+        assert "86 GHz" in err
+        assert "--any-frequency" in err
+    code, _, _ = run(capsys, "vlbi", "chi2", folder / "ring.uvfits", tmp_path / "low.fits", "--any-frequency")
+    assert code == 0
+
+
+def test_simulate_other_images_and_arrays(capsys, folder, tmp_path):
+    from shardfit.domains.vlbi import EHT2017, read_uvfits
+
+    lines = ["# name x y z SEFD", ""]
+    for k in (0, 4, 5, 6):
+        lines.append(" ".join(map(str, (EHT2017.names[k], *EHT2017.xyz[k], EHT2017.sefd[k]))))
+    (tmp_path / "array.txt").write_text("\n".join(lines))
+    out = tmp_path / "a.uvfits"
+    for image in ("crescent", "disk", "double", folder / "truth.fits"):
+        argv = ("--image", image, "--array", tmp_path / "array.txt", "--gains", 0, "--no-phases", "--flux", 0.8)
+        code, text, err = run(capsys, "vlbi", "simulate", "--out", out, *argv, "--stop", 8)
+        assert code == 0, err
+        assert "0.8 Jy" in text
+    obs = read_uvfits(out, station_order="file")
+    assert set(obs.stations.names) == {"AA", "LM", "PV", "SM"}
+    assert obs.time.max() < 8
+
+
+def damaged(folder, tmp_path, change):
+    """Copy of the simulated data with some bytes of its header or weights changed."""
+    from astropy.io import fits
+
+    path = tmp_path / "damaged.uvfits"
+    with fits.open(folder / "ring.uvfits") as hdus:
+        change(hdus)
+        hdus.writeto(path, overwrite=True)
+    return path
+
+
+def all_flagged(hdus):
+    hdus[0].data["DATA"][..., 2] = -1.0
+
+
+def linear_feeds(hdus):
+    hdus["AIPS AN"].data["POLTYA"][:] = "X"
+    hdus["AIPS AN"].data["POLTYB"][:] = "Y"
+
+
+def unknown_stokes(hdus):
+    hdus[0].header["CRVAL3"] = 17.0
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [(all_flagged, "every visibility is flagged"), (linear_feeds, "feed"), (unknown_stokes, "Stokes codes")],
+)
+def test_unsuitable_data_are_refused(capsys, folder, tmp_path, change, expected):
+    path = damaged(folder, tmp_path, change)
+    for command in (("info", path), ("image", path, "--out", tmp_path / "out")):
+        code, _, err = run(capsys, "vlbi", *command)
+        assert code == 2
+        assert expected in err
+        assert "damaged.uvfits" in err
+    assert not (tmp_path / "out").exists()
+
+
 def test_chi2(capsys, folder):
     out = folder / "out"
     code, text, _ = run(capsys, "vlbi", "chi2", folder / "ring.uvfits", out / "image.fits", "--flux", "0.6", "--json")
@@ -72,7 +208,8 @@ def test_chi2(capsys, folder):
     assert found["chi2"] == pytest.approx({name: parts[f"data.{name}"] for name in found["chi2"]}, rel=1e-9)
     code, text, _ = run(capsys, "vlbi", "chi2", folder / "ring.uvfits", folder / "truth.fits")
     assert code == 0
-    assert [line.split()[0] for line in text.splitlines()] == ["amp", "cphase", "logcamp"]
+    assert [line.split()[0] for line in text.splitlines()] == ["amp", "cphase", "logcamp", "vis", "amp"]
+    assert 0.5 < float(text.splitlines()[3].split()[1]) < 1.2
     assert float(text.splitlines()[1].split()[1]) < 1.3
 
 
@@ -94,7 +231,7 @@ def test_simulation_depends_on_the_seed_alone(capsys, folder, tmp_path):
 def test_help(capsys):
     code, out, _ = run(capsys, "vlbi")
     assert code == 0
-    for name in ("image", "info", "chi2", "simulate"):
+    for name in ("image", "info", "chi2", "selfcal", "simulate"):
         assert name in out
     code, out, _ = run(capsys, "vlbi", "image", "--help")
     assert code == 0
@@ -104,12 +241,25 @@ def test_help(capsys):
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (("vlbi", "imgae"), "unknown command 'vlbi imgae'. Did you mean 'image'?"),
+        (("vlbi", "imgae"), "unknown command 'imgae'. Did you mean 'image'?"),
         (("vlbi", "image"), "required: FILE"),
         (("vlbi", "image", "RING", "--npxi", "3"), "Did you mean '--npix'?"),
         (("vlbi", "image", "nowhere.uvfits"), "nowhere.uvfits"),
         (("vlbi", "image", "TEXT"), "cannot be read"),
         (("vlbi", "image", "RING", "--npix", "1"), "npix=1"),
+        (("vlbi", "image", "RING", "--npix", "16", "--fov", "2000"), "too coarse"),
+        (("vlbi", "image", "RING", "--npix", "33", "--operator", "nufft"), "even numbers of pixels"),
+        (("vlbi", "image", "RING", "--preset", "m78"), "Did you mean 'm87'?"),
+        (("vlbi", "image", "RING", "--devices", "99"), "--devices 99: JAX sees"),
+        (("vlbi", "image", "RING", "--devices", "0"), "at least 1"),
+        (("vlbi", "image", "RING", "--resume", "must"), "holds no run to resume"),
+        (("vlbi", "simulate", "--out", "x", "--image", "rong"), "Did you mean 'ring'?"),
+        (("vlbi", "simulate", "--out", "x", "--array", "TEXT"), "line 1: not a name and four numbers"),
+        (("vlbi", "simulate", "--out", "x", "--gains", "-1"), "zero or positive"),
+        (("vlbi", "simulate", "--out", "x", "--flux", "0"), "positive"),
+        (("vlbi", "selfcal", "RING", "TRUTH"), "required: --out"),
+        (("vlbi", "selfcal", "RING", "TRUTH", "--out", "x", "--stations", "XX"), "no station 'XX'"),
+        (("vlbi", "selfcal", "RING", "TRUTH", "--out", "x", "--interval", "day"), "'time', 'scan' or a length"),
         (("vlbi", "image", "RING", "--flux", "-1"), "flux=-1.0 must be positive"),
         (("vlbi", "image", "RING", "--solver", "lbgfs"), "Did you mean 'lbfgs'?"),
         (("vlbi", "image", "RING", "--out", "TEXT"), "Name a directory"),
@@ -123,9 +273,10 @@ def test_help(capsys):
 def test_errors_are_one_message(capsys, folder, tmp_path, monkeypatch, argv, expected):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text").write_text("not data")
-    names = {"RING": folder / "ring.uvfits", "TEXT": tmp_path / "text"}
+    names = {"RING": folder / "ring.uvfits", "TEXT": tmp_path / "text", "TRUTH": folder / "truth.fits"}
     code, _, err = run(capsys, *(names.get(word, word) for word in argv))
     assert code == 2
     assert expected in err
     assert "Traceback" not in err
     assert not (tmp_path / "vlbi-out").exists()
+    assert not (tmp_path / "x").exists()

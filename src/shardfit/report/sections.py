@@ -21,6 +21,7 @@ BADGES = {
     Status.MAX_STEPS: Badge("step limit reached", "warn"),
     Status.INTERRUPTED: Badge("interrupted", "warn"),
     Status.FAILED: Badge("failed", "bad"),
+    Status.COMPLETED: Badge("completed", "plain"),
 }
 COMPARISONS = {
     "sharded": "split over devices against unsplit",

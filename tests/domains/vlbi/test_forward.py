@@ -10,7 +10,7 @@ import pytest
 import shardfit as sf
 from shardfit.core.terms import residual_term
 from shardfit.domains.vlbi import nufft
-from shardfit.domains.vlbi.forward import NUFFT_FROM, as_operator, rows_for, visibilities
+from shardfit.domains.vlbi.forward import as_operator, choose, rows_for, visibilities
 from shardfit.domains.vlbi.grid import Grid, embed, mask_index
 from shardfit.domains.vlbi.nufft import Nufft
 from tests.domains.vlbi.golden import arrays, needs_golden, numbers, quick_jit, relative, uas
@@ -133,25 +133,85 @@ def test_nufft_refuses_what_it_cannot_do():
         Nufft(tolerance=1.0)
 
 
+REAL = {}
+
+
+def conjugated(kind):
+    """What an older or broken library might do: the other sign in the exponent."""
+
+    def transform(*args, iflag, **options):
+        return REAL[kind](*args, iflag=-iflag, **options)
+
+    return transform
+
+
+def scaled(kind):
+    return lambda *args, **options: 1.0001 * REAL[kind](*args, **options)
+
+
+def failing(kind):
+    def transform(*args, **options):
+        raise TypeError("incompatible with this jax")
+
+    return transform
+
+
 @needs_nufft
-def test_nufft_checks_itself(monkeypatch):
-    monkeypatch.setattr(nufft, "_rows", lambda grid, u, v: {k: a * 1.001 for k, a in nufft_rows(grid, u, v).items()})
-    with pytest.raises(RuntimeError, match="wrong by"):
-        rows_for(Grid(8, 6, 1.0), np.zeros(1), np.zeros(1), Nufft(3e-9))
+@pytest.mark.parametrize(
+    ("tolerance", "kind", "broken", "text"),
+    [
+        (3.1e-9, "nufft2", conjugated, "wrong by"),
+        (3.2e-9, "nufft2", scaled, "wrong by"),
+        (3.3e-9, "nufft1", conjugated, "wrong by"),  # only the gradient is wrong
+        (3.4e-9, "nufft1", scaled, "wrong by"),
+        (3.5e-9, "nufft2", failing, "incompatible with this jax"),
+    ],
+)
+def test_wrong_library_is_detected(monkeypatch, tolerance, kind, broken, text):
+    """Checks are remembered by settings, so each case has its own tolerance."""
+    import jax_finufft
+
+    REAL.update(nufft1=jax_finufft.nufft1, nufft2=jax_finufft.nufft2)
+    monkeypatch.setattr(jax_finufft, kind, broken(kind))
+    with pytest.raises(RuntimeError, match=rf"{text}.*operator='separable'"):
+        rows_for(Grid(8, 6, 1.0), np.zeros(1), np.zeros(1), Nufft(tolerance))
 
 
-nufft_rows = nufft._rows
+@needs_nufft
+def test_check_is_exact_whatever_the_callers_precision():
+    with jax.enable_x64(False):
+        assert rows_for(Grid(8, 6, 1.0), np.zeros(1), np.zeros(1), Nufft(1e-13))["x"].dtype == np.float64
+        nufft._check.__wrapped__(Nufft(1e-13))
 
 
-def test_choice_of_operator():
-    grid = Grid(8, 8, 1.0)
-    assert as_operator("auto", grid, 100) == "separable"
-    assert as_operator("auto", Grid(7, 8, 1.0), NUFFT_FROM) == "separable"
-    assert as_operator("auto", grid, NUFFT_FROM) == (Nufft() if nufft.available() else "separable")
-    with pytest.raises(ValueError, match="Did you mean 'dense'"):
-        rows_for(grid, np.zeros(1), np.zeros(1), "dens")
+def test_missing_library_is_named(monkeypatch):
+    monkeypatch.setattr(nufft, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="pip install jax-finufft"):
+        rows_for(Grid(8, 6, 1.0), np.zeros(1), np.zeros(1), "nufft")
+    assert choose("auto", Grid(64, 64, 1.0), 50_000) == (
+        "separable",
+        "separable: NUFFT would be 3.5 times cheaper, but jax-finufft is missing",
+    )
+
+
+def test_choice_of_operator(monkeypatch):
+    monkeypatch.setattr(nufft, "find_spec", lambda name: name)
+    chosen, why = choose("auto", Grid(40, 40, 1.0), 2595)
+    assert chosen == "separable"
+    assert "2,595 visibilities on 40 x 40 pixels" in why
+    chosen, why = choose("auto", Grid(128, 128, 1.0), 20_000)
+    assert chosen == Nufft()
+    assert "times cheaper than the separable product for 20,000 visibilities" in why
+    assert choose("auto", Grid(127, 128, 1.0), 20_000)[1].startswith("separable: NUFFT needs even numbers of pixels")
+    # a transform for every image: many images of few visibilities do not pay
+    assert choose("auto", Grid(128, 128, 1.0), 20_000, images=64)[0] == "separable"
+    assert choose("dense", Grid(8, 8, 1.0), 1) == ("dense", "dense: as asked")
+    assert choose(Nufft(1e-6), Grid(8, 8, 1.0), 1) == (Nufft(1e-6), "nufft: as asked")
+    for wrong in (lambda: choose("dens", Grid(8, 8, 1.0), 1), lambda: as_operator("dens")):
+        with pytest.raises(ValueError, match="Did you mean 'dense'"):
+            wrong()
     with pytest.raises(ValueError, match="equal length"):
-        rows_for(grid, np.zeros(1), np.zeros(2), "dense")
+        rows_for(Grid(8, 8, 1.0), np.zeros(1), np.zeros(2), "dense")
 
 
 def test_grid_and_mask():
@@ -167,3 +227,5 @@ def test_grid_and_mask():
         mask_index(grid, np.ones(5))
     with pytest.raises(ValueError, match="Lower clipfloor"):
         mask_index(grid, np.ones(6), 2.0)
+    with pytest.raises(ValueError, match="NaN in 1 pixels"):
+        mask_index(grid, np.array([1, 1, 1, np.nan, 1, 1]))

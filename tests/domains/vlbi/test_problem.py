@@ -154,7 +154,6 @@ def test_golden_bench(name, n, kind, operator):
     assert relative(gradient, z[f"{kind}_grad"]) < 1e-8
 
 
-@pytest.mark.slow
 def test_golden_eight_frequencies():
     z, j = arrays("bench_freq8_2048"), numbers("bench")["freq8_2048"]
     sets = [observation("bench_freq8_2048", f"ch{i}", float(hz)) for i, hz in enumerate(z["freqs"])]

@@ -18,10 +18,10 @@ from shardfit.domains.vlbi.tables import (
     data_set,
     debias_amplitude,
     inflate,
-    polarised_product,
     visibility_product,
 )
 from tests.domains.vlbi.golden import TOLERANCE, arrays, needs_golden, numbers, observation, quick_jit, relative
+from tests.domains.vlbi.small import EVERY, GRID, small_data, small_maps
 
 VARIANTS = {
     "default": {},
@@ -105,38 +105,6 @@ def test_golden_polarised():
             np.testing.assert_allclose(np.sort(np.abs(mine).ravel()), np.sort(np.abs(stored)), rtol=1e-12)
 
 
-GRID = Grid(6, 4, 1.0)
-EVERY = (*ALIGNED, *CLOSURES)
-
-
-def small_data(n_times=5):
-    """Four stations, some times with one visibility only, every product."""
-    rng = np.random.default_rng(0)
-    pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
-    full = 6 * n_times
-    u, v = rng.uniform(-0.3, 0.3, (2, full + 3))
-    stokes = {k: rng.normal(size=full + 3) + 1j * rng.normal(size=full + 3) for k in "IQUV"}
-    sigma = {k: rng.uniform(0.1, 0.3, full + 3) for k in "IQUV"}
-    at = {pair: k for k, pair in enumerate(pairs)}
-    start = 6 * np.arange(n_times)[:, None]
-    triangle = np.concatenate([start + [at[0, 1], at[1, 2], at[0, 2]], start + [at[0, 1], at[1, 3], at[0, 3]]])
-    quadrangle = np.concatenate([start + [at[0, 3], at[1, 2], at[0, 2], at[1, 3]]])
-    products = {k: visibility_product(k, stokes["I"], sigma["I"]) for k in ("vis", "amp", "logamp")}
-    products |= {k: polarised_product(k, stokes, sigma) for k in POLARISED}
-    share = sigma["I"] / np.abs(stokes["I"])
-    for name in CLOSURES:
-        index = quadrangle if "camp" in name else triangle
-        value = rng.uniform(0.5, 2, len(index)) * (1j if name == "bs" else 40 if "cphase" in name else 1)
-        sign = np.tile([1, 1, 1, 1] if "camp" in name else [1, 1, -1], (len(index), 1))
-        products[name] = closure_product(name, index, sign, value, np.full(len(index), 0.3), share=share)
-    return DataSet(u, v, products)
-
-
-def small_maps():
-    rng = np.random.default_rng(1)
-    return {k: rng.uniform(0.1, 0.3, GRID.n_pixels) for k in ("I", "m", "phi", "v")}
-
-
 def test_gradients_are_finite_differences():
     model, rows = DataModel(GRID, "separable", EVERY), pack(small_data(), GRID, "separable")
     maps = small_maps()
@@ -184,7 +152,7 @@ def test_rows_are_filled():
     data = small_data()
     sets = groups(len(data.u), data.products)
     assert sorted(map(len, sets)) == [1] * 8 + [5] * 5  # baseline 2-3 is in no closure, three stand alone
-    slots = fill(sets)
+    slots = fill(sets, 5)
     assert slots.shape == (7, 5)
     assert sorted(slots[slots >= 0]) == list(range(len(data.u)))
     only = groups(len(data.u), {"cphase": data.products["cphase"]})

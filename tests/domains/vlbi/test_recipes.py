@@ -1,9 +1,10 @@
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
-from shardfit import mesh
+from shardfit import CheckpointError, Status, mesh
 from shardfit.domains.vlbi import recipes
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.image import blank, gaussian, prior
@@ -46,10 +47,13 @@ def test_ring_is_dark_inside(imaged):
 
 
 def test_result_tells_how_it_was_reached(imaged):
-    assert len(imaged.rounds) == 2
-    assert imaged.rounds[-1].value == imaged.result.value
-    assert imaged.rounds[1].value < imaged.rounds[0].value
-    assert all(r.steps <= 60 and r.history[0] > r.value for r in imaged.rounds)
+    assert len(imaged.fits) == 2
+    assert imaged.fits[-1].value == imaged.result.value
+    assert imaged.fits[1].value < imaged.fits[0].value
+    assert all(r.steps <= 60 and r.history[0] > r.value for r in imaged.fits)
+    assert [(f.round, f.restart, f.label) for f in imaged.fits][1] == (0, 1, "round 1, restart 1")
+    assert imaged.result.status in (Status.COMPLETED, Status.CONVERGED_VALUE)
+    assert (imaged.calibrated, imaged.gains) == (None, None)
     assert dict(imaged.chi2) == {name: imaged.result.parts[f"data.{name}"] for name in ("amp", "cphase", "logcamp")}
     assert imaged.image.shape == (32, 32)
     assert imaged.image.source == "RING"
@@ -93,7 +97,7 @@ def test_first_fit_on_two_devices(simulated):
 def test_solvers(simulated, solver):
     found = recipes.image(simulated[0], npix=16, maxiter=5, restarts=0, solver=solver)
     assert found.result.steps == 5
-    assert found.rounds[0].value < found.rounds[0].history[0]
+    assert found.fits[0].value < found.fits[0].history[0]
 
 
 @pytest.mark.slow
@@ -116,6 +120,14 @@ def test_options_change_the_image(simulated):
 @pytest.mark.parametrize(
     ("options", "error", "expected"),
     [
+        ({"preset": "m78"}, ValueError, "Did you mean 'm87'"),
+        ({"rounds": ()}, ValueError, "rounds is empty"),
+        ({"rounds": (recipes.Round(data={"viz": 1}),)}, ValueError, "Did you mean 'vis'"),
+        ({"taper_uas": -5.0}, ValueError, "must not be negative"),
+        ({"fov_uas": 4000.0, "npix": 32}, ValueError, "too coarse"),
+        ({"operator": "nuft"}, ValueError, "Did you mean 'nufft'"),
+        ({"resume": "maybe"}, ValueError, "'never'"),
+        ({"resume": "must"}, CheckpointError, "no run to resume"),
         ({"fov": 100}, TypeError, "Did you mean 'fov_uas'"),
         ({"npix": 1}, ValueError, "npix=1"),
         ({"npix": 32.5}, ValueError, "whole number"),
@@ -138,6 +150,87 @@ def test_bad_products(simulated):
     obs, truth = simulated
     with pytest.raises(ValueError, match="Did you mean 'cphase'"):
         recipes.chi2(obs, truth, ("cphse",))
+
+
+def test_end_is_told_as_planned(simulated):
+    found = recipes.image(simulated[0], npix=16, maxiter=4, restarts=1)
+    assert found.result.status is Status.COMPLETED
+    assert not found.result.success
+    assert "last of 2 fits, ended after 4 steps" in found.result.message
+    assert "Raise maxiter" not in found.result.message
+    assert "step limit" in found.fits[-1].message
+
+
+def test_m87_preset_is_the_published_schedule():
+    rounds = recipes.Options(**recipes.PRESETS["m87"]).schedule()
+    assert [dict(one.data) for one in rounds] == [
+        {"amp": 0.2, "cphase": 1.0, "logcamp": 1.0},
+        {"vis": 2.0, "cphase": 10.0, "logcamp": 10.0},
+        *[{"vis": 10.0, "cphase": 20.0, "logcamp": 20.0}] * 2,
+    ]
+    assert [one.restarts for one in rounds] == [3, 3, 3, 3]
+    assert rounds[0].tolerance == rounds[1].tolerance == recipes.EHT2017_TOLERANCE
+    assert rounds[2].tolerance == rounds[3].tolerance == 0.01
+    assert [[c.method for c in one.calibrate] for one in rounds] == [["phase"], ["phase", "both"], ["both"], ["both"]]
+    assert [one.afresh for one in rounds] == [False, True, True, True]
+
+
+@pytest.fixture(scope="module")
+def m87_like(simulated, tmp_path_factory):
+    """The whole preset on the simulated ring, small."""
+    seen = []
+    folder = tmp_path_factory.mktemp("run")
+    options = {"preset": "m87", "npix": 32, "maxiter": 30, "restarts": 0}
+    found = recipes.image(simulated[0], **options, run_dir=folder, on_fit=lambda *a: seen.append(a))
+    return found, seen, folder, options
+
+
+def test_m87_preset_recovers_ring_and_gains(simulated, m87_like):
+    obs, truth = simulated
+    found, seen, *_ = m87_like
+    assert [(f.label, k, n) for f, k, n in seen] == [(f"round {k}, first fit", k, 4) for k in (1, 2, 3, 4)]
+    assert recipes.cross_correlation(found.image, truth) > 0.85
+    assert found.gains.converged.all()
+    assert list(found.gains.stations) == list(found.data.stations.names)
+    pv = found.gains.stations.index("PV")
+    np.testing.assert_array_equal(found.gains.gain[:, pv], 1)
+    plain, calibrated = (recipes.chi2(d, found.image, ("vis", "amp")) for d in (found.data, found.calibrated))
+    assert calibrated["vis"] < 2
+    assert calibrated["amp"] < plain["amp"]
+    assert plain["vis"] > 100  # random phases
+
+
+def test_final_image_is_blurred_and_data_are_not_tapered(simulated, m87_like):
+    found = m87_like[0]
+    last = found.fits[-1].image
+    assert found.image.values["I"].max() < last.values["I"].max()
+    np.testing.assert_allclose(found.image.values["I"], last.blur(5 * UAS).values["I"])
+    plain = recipes.prepare(simulated[0], 0.6)
+    np.testing.assert_allclose(found.data.vis["I"], plain.vis["I"], rtol=1e-12)
+    np.testing.assert_allclose(found.data.sigma["I"], plain.sigma["I"], rtol=1e-12)
+
+
+def test_interrupted_run_goes_on(simulated, m87_like):
+    found, _, folder, options = m87_like
+    assert sorted(p.name for p in (folder / "fits").iterdir()) == ["01", "02", "03", "04"]
+    for name in ("config.json", "result.json", "arrays.npz", "ckpt/state.npz"):
+        (folder / "fits" / "04" / name).unlink(missing_ok=True)  # as if stopped in the third fit
+    done = (folder / "fits" / "03" / "result.json").stat().st_mtime_ns
+    again = recipes.image(simulated[0], **options, run_dir=folder, resume="must")
+    assert (folder / "fits" / "03" / "result.json").stat().st_mtime_ns == done
+    np.testing.assert_array_equal(again.image.values["I"], found.image.values["I"])
+    with pytest.raises(CheckpointError, match="belongs to another fit"):
+        recipes.image(simulated[0], **{**options, "prior_fwhm_uas": 50.0}, run_dir=folder)
+
+
+def test_keyboard_interrupt_returns_what_there_is(simulated, monkeypatch, m87_like):
+    from shardfit.domains.vlbi.recipes import imaging
+
+    stopped = dataclasses.replace(m87_like[0].result, status=Status.INTERRUPTED)
+    monkeypatch.setattr(imaging, "fit", lambda *a, **k: stopped)
+    found = recipes.image(simulated[0], **{**m87_like[3], "npix": 32})
+    assert len(found.fits) == 1
+    assert found.result.status is Status.INTERRUPTED
 
 
 def test_compact_flux(simulated):
@@ -182,8 +275,8 @@ def test_m87_pipeline(m87, shared_data):
     golden, options, image = recon(shared_data)
     found = recipes.image(m87, **options)
     # the flux on short baselines is taken from all of them, not from one pair of stations
-    assert found.rounds[0].history[0] == pytest.approx(golden["J_init"], rel=1e-5)
-    for one, known in zip(found.rounds, golden["pipeline"]["J"], strict=True):
+    assert found.fits[0].history[0] == pytest.approx(golden["J_init"], rel=1e-5)
+    for one, known in zip(found.fits, golden["pipeline"]["J"], strict=True):
         assert one.value < known * (1 + 1e-3)
     assert dict(found.chi2) == pytest.approx(golden["pipeline"]["chi2"], rel=0.02)
     assert recipes.cross_correlation(found.image, found.image.replace(values={"I": image})) > 0.999

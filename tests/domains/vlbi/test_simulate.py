@@ -7,8 +7,10 @@ from shardfit.domains.vlbi.closures import quadrangles, triangles
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.geometry import hour_angle, sidereal_time, uv_coordinates
 from shardfit.domains.vlbi.image import blank, ring, visibilities
+from shardfit.domains.vlbi.models import MODELS
 from shardfit.domains.vlbi.observation import Stations
-from shardfit.domains.vlbi.simulate import EHT2017, Gains, simulate
+from shardfit.domains.vlbi.recipes import known_image
+from shardfit.domains.vlbi.simulate import EHT2017, Gains, read_array, simulate
 from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
 
 NIGHT = {"start_h": 0.0, "stop_h": 24.0, "cadence_s": 1800.0, "tint_s": 60.0, "bandwidth_hz": 2e9}
@@ -88,6 +90,49 @@ def test_written_and_read(image, tmp_path):
     for name in "IQUV":
         np.testing.assert_allclose(found.vis[name], obs.vis[name], rtol=0, atol=1e-7)
     assert found.baseline_names == obs.baseline_names
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_known_images(name):
+    found = known_image(name, 64, flux=0.7)
+    assert found.flux == pytest.approx(0.7)
+    assert found.values["I"].min() >= 0
+    edge = np.concatenate([found.values["I"][[0, -1]].ravel(), found.values["I"][:, [0, -1]].ravel()])
+    assert edge.max() < 1e-2 * found.values["I"].max()  # well inside the field
+    size = np.hypot(*np.meshgrid(found.x, found.y)) / UAS
+    middle = found.values["I"][size < 6].mean() / found.values["I"].max()
+    assert middle > 0.8 if name == "disk" else middle < 0.6
+    with pytest.raises(ValueError, match="Did you mean 'ring'"):
+        known_image("rnig")
+
+
+def test_array_from_text(tmp_path):
+    path = tmp_path / "array.txt"
+    path.write_text("# two stations\nA 1e6 2e6 3e6 100\n\nB, 4e6, 5e6, 6e6, 200  # south\n")
+    found = read_array(path)
+    assert found.names == ("A", "B")
+    np.testing.assert_array_equal(found.xyz, [[1e6, 2e6, 3e6], [4e6, 5e6, 6e6]])
+    np.testing.assert_array_equal(found.sefd, [100, 200])
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("A 1 2 3", "line 1: not a name and four numbers"),
+        ("A 1 2 3 4\nB 1 2 x 4", "line 2"),
+        ("A 1 2 3 4", "at least two"),
+        ("A 1 2 3 4\nB 1 2 3 0", "SEFD positive"),
+        ("A 1 2 3 4\nB 1 2 nan 4", "finite"),
+        ("A 1 2 3 4\nA 1 2 3 4", "all different"),
+        ("\x00\xff binary", "line 1"),
+    ],
+)
+def test_bad_arrays(tmp_path, text, why):
+    path = tmp_path / "array.txt"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=why) as raised:
+        read_array(path)
+    assert "array.txt" in str(raised.value)
 
 
 @pytest.mark.parametrize(

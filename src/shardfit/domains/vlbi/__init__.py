@@ -1,1 +1,90 @@
-"""Very long baseline interferometry: data, closure quantities, images, simulation."""
+"""Very long baseline interferometry: data, closure quantities, images, self-calibration, imaging, simulation.
+
+`image` and `simulate` here are functions; the modules of the same names are reached as `from
+shardfit.domains.vlbi.image import ...`. Figures are in `plots`, which needs matplotlib.
+"""
+
+from shardfit.domains.vlbi.closures import quadrangles, triangles
+from shardfit.domains.vlbi.constants import UAS
+from shardfit.domains.vlbi.fits_image import read_image, write_image
+from shardfit.domains.vlbi.grid import Grid
+from shardfit.domains.vlbi.image import Image, blank, gaussian, prior, ring
+from shardfit.domains.vlbi.models import model_image
+from shardfit.domains.vlbi.nufft import Nufft
+from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
+from shardfit.domains.vlbi.operations import add_fractional_noise, average_scans, average_time, flag
+from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_data_weights
+from shardfit.domains.vlbi.recipes import (
+    ErrorMap,
+    ImagingResult,
+    PreCal,
+    Round,
+    SelfCal,
+    chi2,
+    compact_flux,
+    cross_correlation,
+    error_map,
+    image,
+    known_image,
+    observe,
+    prepare,
+)
+from shardfit.domains.vlbi.selfcal import Calibrated, GainTable, apply_gains, self_calibrate, solve_gains
+from shardfit.domains.vlbi.simulate import EHT2017, Gains, read_array, simulate
+from shardfit.domains.vlbi.tables import DataSet, data_set
+from shardfit.domains.vlbi.text import read_text, write_text
+from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
+
+__all__ = [
+    "EHT2017",
+    "UAS",
+    "Calibrated",
+    "DataSet",
+    "ErrorMap",
+    "GainTable",
+    "Gains",
+    "Grid",
+    "Image",
+    "ImagingResult",
+    "Nufft",
+    "Observation",
+    "PreCal",
+    "Round",
+    "SelfCal",
+    "Stations",
+    "add_fractional_noise",
+    "apply_gains",
+    "average_scans",
+    "average_time",
+    "blank",
+    "chi2",
+    "compact_flux",
+    "cross_correlation",
+    "data_set",
+    "error_map",
+    "flag",
+    "gaussian",
+    "image",
+    "image_maps",
+    "imaging_problem",
+    "known_image",
+    "make_observation",
+    "model_image",
+    "observe",
+    "prepare",
+    "prior",
+    "quadrangles",
+    "read_array",
+    "read_image",
+    "read_text",
+    "read_uvfits",
+    "ring",
+    "self_calibrate",
+    "simulate",
+    "solve_gains",
+    "triangles",
+    "with_data_weights",
+    "write_image",
+    "write_text",
+    "write_uvfits",
+]

@@ -6,7 +6,7 @@
   of 'separable' and slower for one image, but several times faster for a batch of images (a survey).
 - 'nufft' (package jax-finufft) costs O(n + npix log npix) and is accurate to its tolerance. Even grids only.
 
-`as_operator` resolves `auto`. Every operator has the same rows → visibilities interface: terms never know which runs.
+`choose` resolves 'auto'. Every operator has the same rows → visibilities interface: terms never know which runs.
 """
 
 import jax
@@ -19,23 +19,63 @@ from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.nufft import Nufft
 
 OPERATORS = ("separable", "dense", "nufft")
-NUFFT_FROM = 4000  # visibilities; with fewer the separable product was the faster for 64 to 256 pixels a side
+# ns of value and gradient, fitted to float64 timings on one core of an AMD EPYC, 200 to 20,000 visibilities on 32² to
+# 512² pixels; good to a factor of 1.5, of which the ratio of the two operators is what counts
+SEPARABLE_PIXEL, SEPARABLE_EDGE = 0.18, 2.6  # for each visibility: by nx ny, and by nx + ny
+NUFFT_CALL, NUFFT_POINT, NUFFT_PIXEL = 4e5, 300.0, 450.0
+NUFFT_CACHED = 64 * 64  # pixels whose transform stays in a core's own cache, and costs next to nothing
+ADVANTAGE = 2.0  # the separable product is exact, so NUFFT must be this much cheaper
+INTERMEDIATE_BYTES = 1 << 25  # of one block; the C library reuses memory up to this size, more costs page faults
 
 
-def as_operator(kind: str | Nufft, grid: Grid | None = None, n: int = 0) -> str | Nufft:
-    """Resolve an operator's name: 'separable', 'dense' or Nufft settings; 'auto' needs the grid and n visibilities.
-
-    'auto' is 'separable' below NUFFT_FROM visibilities, where it was the faster on one CPU core, and on odd grids;
-    beyond, it is 'nufft' if jax-finufft is installed. For surveys (batches of small images) ask for 'dense'.
-    """
+def as_operator(kind: str | Nufft) -> str | Nufft:
+    """Resolve the name of an operator: 'separable', 'dense' or Nufft settings."""
     if isinstance(kind, Nufft) or kind in ("separable", "dense"):
         return kind
     if kind == "nufft":
         return Nufft()
-    if kind == "auto" and grid is not None:
-        many = n >= NUFFT_FROM and grid.nx % 2 == 0 and grid.ny % 2 == 0
-        return Nufft() if many and nufft.available() else "separable"
-    raise ValueError(f"unknown operator {kind!r}.{suggestion(str(kind), OPERATORS)}")
+    raise ValueError(f"unknown operator {kind!r}.{suggestion(str(kind), (*OPERATORS, 'auto'))}")
+
+
+def choose(kind: str | Nufft, grid: Grid, n: int, images: int = 1) -> tuple[str | Nufft, str]:
+    """Operator for n visibilities of `images` images, and a sentence that says why.
+
+    'auto' is 'separable' unless NUFFT is predicted to be at least twice as fast on a CPU core, is installed, and can
+    take the grid. For surveys (batches of small images) ask for 'dense'.
+
+    Example: `choose("auto", Grid(40, 40, 1e-11), 2595)` gives 'separable' and 'separable: ...'.
+    """
+    if kind != "auto":
+        found = as_operator(kind)
+        return found, f"{'nufft' if isinstance(found, Nufft) else found}: as asked"
+    exact, fast = seconds(grid, n, images)
+    work = f"{n:,} visibilities on {grid.nx} x {grid.ny} pixels" + (f", {images} images" if images > 1 else "")
+    if exact < ADVANTAGE * fast:
+        other = f"{_times(fast / exact)} cheaper than NUFFT" if exact < fast else "exact, and NUFFT hardly cheaper"
+        return "separable", f"separable: {other} for {work}"
+    if grid.nx % 2 or grid.ny % 2:
+        return "separable", f"separable: NUFFT needs even numbers of pixels, not {grid.nx} x {grid.ny}"
+    if not nufft.available():
+        return "separable", f"separable: NUFFT would be {_times(exact / fast)} cheaper, but jax-finufft is missing"
+    return Nufft(), f"nufft: {_times(exact / fast)} cheaper than the separable product for {work}"
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f} times" if ratio < 10 else f"{ratio:,.0f} times"
+
+
+def seconds(grid: Grid, n: int, images: int = 1) -> tuple[float, float]:
+    """Predicted time of value and gradient on one CPU core: separable product, NUFFT."""
+    separable = n * (SEPARABLE_PIXEL * grid.n_pixels + SEPARABLE_EDGE * (grid.nx + grid.ny))
+    fast = images * (NUFFT_CALL + NUFFT_PIXEL * max(0, grid.n_pixels - NUFFT_CACHED)) + NUFFT_POINT * n
+    return 1e-9 * separable, 1e-9 * fast
+
+
+def block_size(kind: str | Nufft, grid: Grid, stokes: int) -> int | None:
+    """Visibilities to work on at once, so that intermediate arrays stay small; None: any number."""
+    if kind != "separable":
+        return None
+    return max(1, INTERMEDIATE_BYTES // (4 * 8 * grid.ny * stokes))  # four arrays of float64, forward and backward
 
 
 def rows_for(grid: Grid, u: np.ndarray, v: np.ndarray, kind: str | Nufft) -> dict[str, np.ndarray]:

@@ -80,6 +80,10 @@ def mask_index(grid: Grid, prior: np.ndarray, clipfloor: float = 0.0) -> np.ndar
         raise ValueError(
             f"prior has {flat.size} pixels, but the grid has {grid.ny} x {grid.nx}. Regrid one of the two."
         )
+    if np.isnan(flat).any():
+        raise ValueError(
+            f"prior is NaN in {int(np.isnan(flat).sum())} pixels. Give them a value; one below clipfloor masks them."
+        )
     inside = flat > clipfloor
     if not inside.any():
         raise ValueError(

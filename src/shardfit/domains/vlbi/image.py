@@ -5,17 +5,17 @@ Arrays are (ny, nx): row 0 is the north edge, column 0 the east edge. x is posit
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi.constants import FWHM_TO_SIGMA, STOKES
-from shardfit.domains.vlbi.observation import frozen
+from shardfit.domains.vlbi.grid import Grid
+from shardfit.domains.vlbi.observation import Observation, frozen
 
-PULSES = ("delta", "rect", "triangle", "gaussian")
+SAME_BAND = 0.005  # relative difference of frequencies below which an image and data count as one band
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,7 @@ class Image:
     mjd: int = 0
     source: str = ""
     pulse: str = "triangle"
+    grid: Grid = field(init=False, repr=False)
 
     def __post_init__(self):
         if "I" not in self.values or set(self.values) - set(STOKES):
@@ -43,11 +44,8 @@ class Image:
         planes = {k: frozen(self.values[k], float, shape, f"Image.values[{k!r}]") for k in STOKES if k in self.values}
         if not all(np.isfinite(plane).all() for plane in planes.values()):
             raise ValueError("Image: a pixel is NaN or infinite. Replace it, for instance by zero.")
-        if not (np.isfinite(self.pixel_rad) and self.pixel_rad > 0):
-            raise ValueError(f"Image: pixel_rad={self.pixel_rad!r} must be a positive angle in radians.")
-        if self.pulse not in PULSES:
-            raise ValueError(f"Image: unknown pulse {self.pulse!r}.{suggestion(str(self.pulse), PULSES)}")
         object.__setattr__(self, "values", MappingProxyType(planes))
+        object.__setattr__(self, "grid", Grid(shape[1], shape[0], self.pixel_rad, self.pulse))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -57,12 +55,12 @@ class Image:
     @property
     def x(self) -> np.ndarray:
         """East coordinate of every column, (nx,) rad, descending."""
-        return (self.shape[1] / 2 - 0.5 - np.arange(self.shape[1])) * self.pixel_rad
+        return self.grid.x
 
     @property
     def y(self) -> np.ndarray:
         """North coordinate of every row, (ny,) rad, descending."""
-        return (self.shape[0] / 2 - 0.5 - np.arange(self.shape[0])) * self.pixel_rad
+        return self.grid.y
 
     @property
     def flux(self) -> float:
@@ -141,15 +139,16 @@ def prior(grid: Image, flux_jy: float, fwhm_rad: float) -> Image:
 def visibilities(image: Image, u: np.ndarray, v: np.ndarray) -> dict[str, np.ndarray]:
     """Return the visibilities, (n,) Jy by Stokes parameter, at u, v (n,) wavelengths, by direct summation."""
     u, v = np.asarray(u, float), np.asarray(v, float)
-    pulse = pulse_factor(image.pulse, u * image.pixel_rad) * pulse_factor(image.pulse, v * image.pixel_rad)
+    pulse = image.grid.pulse_factor(u) * image.grid.pulse_factor(v)
     along_x, along_y = np.exp(2j * np.pi * np.outer(u, image.x)), np.exp(2j * np.pi * np.outer(v, image.y))
     return {k: pulse * ((along_y @ plane) * along_x).sum(1) for k, plane in image.values.items()}
 
 
-def pulse_factor(pulse: str, cycles: np.ndarray) -> np.ndarray:
-    """Transform of a pulse along one axis. cycles: (n,) spatial frequency times pixel size."""
-    if pulse == "delta":
-        return np.ones_like(cycles)
-    if pulse == "gaussian":
-        return np.exp(-0.5 * (2 * np.pi * cycles / 3) ** 2)  # standard deviation: a third of a pixel
-    return np.sinc(cycles) ** (2 if pulse == "triangle" else 1)
+def check_frequency(image: Image, obs: Observation) -> None:
+    """Raise if an image and an observation are of different bands: more than 0.5 % apart in frequency."""
+    if abs(image.freq_hz - obs.freq_hz) > SAME_BAND * obs.freq_hz:
+        raise ValueError(
+            f"the image is of {image.freq_hz / 1e9:.6g} GHz, the data of {obs.freq_hz / 1e9:.6g} GHz. Use "
+            "image.replace(freq_hz=obs.freq_hz) if the source looks the same at both, or fit spectral maps to data "
+            "made with data_set(..., ref_hz=image.freq_hz)."
+        )

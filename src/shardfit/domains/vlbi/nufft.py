@@ -140,12 +140,16 @@ def _check(settings: Nufft) -> None:
         off = visibilities(image, rows, settings) - data
         return jnp.sum(off.real**2 + off.imag**2)
 
-    with jax.enable_x64(True):
-        found = jax.jit(jax.vmap(jax.value_and_grad(misfit), (0, None, None)))(images, _rows(grid, u, v), data)
+    remedy = "Use operator='separable', or another version of jax-finufft."
+    try:
+        with jax.enable_x64(True):
+            found = jax.jit(jax.vmap(jax.value_and_grad(misfit), (0, None, None)))(images, _rows(grid, u, v), data)
+    except Exception as error:
+        raise RuntimeError(f"jax-finufft does not work with this jax ({error}). {remedy}") from error
     expected = np.sum(np.abs(difference) ** 2, 1), 2 * np.real(difference.conj() @ matrix).reshape(3, 6, 8)
-    error = max(np.abs(a - b).max() / np.abs(b).max() for a, b in zip(found, expected, strict=True))
+    error = max(np.abs(np.asarray(a) - b).max() / np.abs(b).max() for a, b in zip(found, expected, strict=True))
     if not error <= max(100 * settings.tolerance, 1e-11):
         raise RuntimeError(
             f"jax-finufft gives visibilities or gradients wrong by {error:.1e} on this machine (allowed: "
-            f"{max(100 * settings.tolerance, 1e-11):.0e}). Use operator='separable', or another version of jax-finufft."
+            f"{max(100 * settings.tolerance, 1e-11):.0e}). {remedy}"
         )

@@ -1,11 +1,14 @@
-"""Rows of the data term: each row is a set of visibilities with all the closures made of them.
+"""Rows of the data term: sets of visibilities with all the closures made of them, by channel.
 
-Visibilities joined by closures stay together, so a closure's legs never leave their shard and every visibility is
-computed once for all products. Sets are filled up to one size (that of the largest time stamp), padded with copies of
-a real visibility, and a measurement that is not there has weight zero.
+Visibilities joined by closures form a set, so a closure's legs never leave their shard and every visibility is
+computed once for all products. Sets are filled up to one size (that of the largest time stamp of any channel). What is
+empty holds a copy of a real visibility, and a measurement that is not there has weight zero.
+
+Where all channels see one image, a row is a set. Where each channel has an image of its own, a row is a channel, or one
+of `blocks` equal parts of it: a mesh then splits the frequencies, or the scans of each.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -14,32 +17,78 @@ from scipy.sparse.csgraph import connected_components
 from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi.forward import Nufft, rows_for
 from shardfit.domains.vlbi.grid import Grid
-from shardfit.domains.vlbi.tables import DataSet, Product
+from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, DataSet, Product
 
-ALIGNED = ("vis", "amp", "logamp", "pvis", "m", "vvis")
-CLOSURES = ("bs", "cphase", "camp", "logcamp", "cphase_cov", "logcamp_cov")
 HALF = ("vis", "bs", "pvis", "m", "vvis")  # χ² = 1/(2N) Σ of complex residuals; the others 1/N
 
 
-def pack(data: DataSet, grid: Grid, operator: str | Nufft) -> dict:
-    """Rows of one observation: {'operator': {...}, product: {...}}, arrays (n_rows, capacity, ...)."""
-    u, v = np.asarray(data.u, float), np.asarray(data.v, float)
-    for name, product in data.products.items():
-        if name not in ALIGNED + CLOSURES:
-            raise ValueError(f"unknown data product {name!r}.{suggestion(name, ALIGNED + CLOSURES)}")
-        if np.min(product.index) < 0 or np.max(product.index) >= len(u):
-            raise ValueError(f"product {name!r} refers to visibilities that are not among the {len(u)} given.")
-    slots = fill(groups(len(u), data.products))
-    row, column = np.nonzero(slots >= 0)
+def pack(data: DataSet | Sequence[DataSet], grid: Grid, operator: str | Nufft, *, blocks: int | None = None) -> dict:
+    """Rows of one or several channels: {'channel': (n_rows,), 'operator': {...}, product: {...}}.
+
+    Arrays are (n_rows, capacity, ...), one set in a row. With blocks they are (n_channels * blocks, sets, capacity,
+    ...), and 'log_ratio' (n_rows,) is the channel's ln(ν/ν_ref).
+    """
+    channels = [data] if isinstance(data, DataSet) else list(data)
+    starts = np.cumsum([0, *(len(one.u) for one in channels)])
+    u, v = (np.concatenate([np.asarray(getattr(one, k), float) for one in channels]) for k in "uv")
+    products = _merged(channels, starts)
+    slots, channel = _slots(groups(len(u), products), starts, blocks)
     place = np.full((len(u), 2), -1)
+    row, column = np.nonzero(slots >= 0)
     place[slots[row, column]] = np.stack([row, column], 1)
-    filled = np.where(slots >= 0, slots, slots[:, :1])
-    operator_rows = rows_for(grid, u[filled.ravel()], v[filled.ravel()], operator)
-    rows = {"operator": {k: a.reshape(*slots.shape, *a.shape[1:]) for k, a in operator_rows.items()}}
-    for name, product in data.products.items():
+    filled = np.where(slots >= 0, slots, starts[channel][:, None]).ravel()
+    operator_rows = rows_for(grid, u[filled], v[filled], operator)
+    rows: dict = {"operator": {k: a.reshape(*slots.shape, *a.shape[1:]) for k, a in operator_rows.items()}}
+    for name, product in products.items():
         make = _aligned if name in ALIGNED else _closures
         rows[name] = make(name, product, place, slots.shape)
-    return rows
+    if blocks is None:
+        return {**rows, "channel": channel}
+    n_rows = len(channels) * blocks
+    rows = {name: {k: a.reshape(n_rows, -1, *a.shape[1:]) for k, a in one.items()} for name, one in rows.items()}
+    channel = channel.reshape(n_rows, -1)[:, 0]
+    return {**rows, "channel": channel, "log_ratio": np.array([float(one.log_ratio) for one in channels])[channel]}
+
+
+def _merged(channels: Sequence[DataSet], starts: np.ndarray) -> dict[str, Product]:
+    """Products of all channels as if of one observation, errors scaled such that ½ Σ |r|² is the sum of their χ²."""
+    names = dict.fromkeys(name for one in channels for name in one.products)
+    return {name: _joined([_scaled(name, one, s) for one, s in zip(channels, starts, strict=False)]) for name in names}
+
+
+def _scaled(name: str, data: DataSet, start: int) -> Product:
+    if name not in ALIGNED + CLOSURES:
+        raise ValueError(f"unknown data product {name!r}.{suggestion(name, ALIGNED + CLOSURES)}")
+    if name not in data.products:
+        raise ValueError(f"a channel has no product {name!r}. Make the same products of every channel.")
+    product, n_vis = data.products[name], len(data.u)
+    if np.min(product.index) < 0 or np.max(product.index) >= n_vis:
+        raise ValueError(f"product {name!r} refers to visibilities that are not among the {n_vis} given.")
+    scale = np.sqrt(product.n / (1.0 if name in HALF else 2.0))
+    share = None if product.share is None else np.asarray(product.share) * scale
+    return Product(product.index + start, product.value, product.sigma * scale, product.sign, share)
+
+
+def _joined(products: Sequence[Product]) -> Product:
+    def joined(name):
+        return np.concatenate([getattr(p, name) for p in products])
+
+    optional = {name: joined(name) for name in ("sign", "share") if getattr(products[0], name) is not None}
+    return Product(joined("index"), joined("value"), joined("sigma"), **optional)
+
+
+def _slots(sets: list[np.ndarray], starts: np.ndarray, blocks: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Visibility in every place, (n_sets, capacity), -1 where empty, and the channel of every set, (n_sets,).
+
+    With blocks every channel has equally many sets, a multiple of blocks.
+    """
+    capacity = max(len(s) for s in sets)
+    owner = np.searchsorted(starts, [s[0] for s in sets], side="right") - 1
+    slots = [fill([s for s, o in zip(sets, owner, strict=True) if o == c], capacity) for c in range(len(starts) - 1)]
+    if blocks is not None:
+        length = -(-max(map(len, slots)) // blocks) * blocks
+        slots = [np.pad(s, ((0, length - len(s)), (0, 0)), constant_values=-1) for s in slots]
+    return np.concatenate(slots), np.repeat(np.arange(len(slots), dtype=np.int32), [len(s) for s in slots])
 
 
 def groups(n_vis: int, products: Mapping[str, Product]) -> list[np.ndarray]:
@@ -58,9 +107,8 @@ def groups(n_vis: int, products: Mapping[str, Product]) -> list[np.ndarray]:
     return np.split(members[order], np.flatnonzero(np.diff(labels[order])) + 1)
 
 
-def fill(sets: list[np.ndarray]) -> np.ndarray:
-    """Put sets into rows as long as the longest one, largest first → (n_rows, capacity) positions, -1 where empty."""
-    capacity = max(len(s) for s in sets)
+def fill(sets: list[np.ndarray], capacity: int) -> np.ndarray:
+    """Put sets into rows of one capacity, largest first → (n_rows, capacity) positions, -1 where empty."""
     rows, space = [], {}
     for members in sorted(sets, key=len, reverse=True):
         fits = [free for free in range(len(members), capacity + 1) if space.get(free)]
@@ -76,11 +124,6 @@ def fill(sets: list[np.ndarray]) -> np.ndarray:
     return slots
 
 
-def _norm(name: str, n: int) -> float:
-    """Factor c with ½ Σ (c r)² = χ²."""
-    return np.sqrt((1.0 if name in HALF else 2.0) / n)
-
-
 def _aligned(name, product, place, shape):
     if len(np.unique(product.index)) != len(product.index):
         raise ValueError(f"product {name!r} lists a visibility twice. Give each one measurement.")
@@ -94,7 +137,7 @@ def _aligned(name, product, place, shape):
         value[at] = np.log(amplitude)
     else:
         weight[at], value[at] = 1 / product.sigma, product.value
-    return {"value": value, "weight": weight * _norm(name, product.n)}
+    return {"value": value, "weight": weight}
 
 
 def _closures(name, product, place, shape):
@@ -112,13 +155,13 @@ def _closures(name, product, place, shape):
     value[row, number] = product.value
     if not name.endswith("_cov"):
         weight = np.zeros((shape[0], size))
-        weight[row, number] = _norm(name, product.n) / product.sigma
+        weight[row, number] = 1 / product.sigma
         return {"design": design, "value": value, "weight": weight}
     share = np.zeros(shape)
     share[tuple(place[np.unique(product.index)].T)] = np.asarray(product.share)[np.unique(product.index)]
     counts = np.bincount(row, minlength=shape[0])
     whiten = np.stack([_whitener(name, d, s, n) for d, s, n in zip(design, share, counts, strict=True)])
-    return {"design": design, "value": value, "whiten": whiten * _norm(name, product.n)}
+    return {"design": design, "value": value, "whiten": whiten}
 
 
 def _whitener(name, design, share, n):

@@ -1,6 +1,6 @@
 """Figures of interferometry. Each function returns a matplotlib Figure; angles are in µas, east is left."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from shardfit.domains.vlbi.closures import triangles
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.image import Image, visibilities
 from shardfit.domains.vlbi.observation import Observation
+from shardfit.domains.vlbi.selfcal import GainTable
 from shardfit.report import style
 
 
@@ -16,9 +17,7 @@ def sky(image: Image, *, beam_rad: float | None = None, title: str = "") -> Any:
     """Draw an image with a scale bar and, where beam_rad is given, a circle of the nominal resolution."""
     from matplotlib.patches import Circle
 
-    half = 0.5 * image.pixel_rad / UAS
-    x, y = image.x / UAS, image.y / UAS
-    extent = (x[0] + half, x[-1] - half, y[-1] - half, y[0] + half)
+    extent = _extent(image)
     surface = 1e3 * image.values["I"] / (image.pixel_rad / UAS) ** 2
     figure = style.new_figure(5.8, 5.0)
     axes = figure.subplots()
@@ -43,6 +42,25 @@ def sky(image: Image, *, beam_rad: float | None = None, title: str = "") -> Any:
     bar.outline.set_visible(False)
     if title:
         axes.set_title(title, fontsize=style.LABEL, color=style.INK, loc="left")
+    return figure
+
+
+def errors(image: Image, sd: Image) -> Any:
+    """Draw the standard deviation of every pixel, and the image divided by it."""
+    figure = style.new_figure(9.6, 4.4)
+    surface = 1e3 * sd.values["I"] / (image.pixel_rad / UAS) ** 2
+    panels = (
+        (surface, "standard deviation  (mJy/µas²)", "viridis"),
+        (image.values["I"] / sd.values["I"], "brightness / standard deviation", "magma"),
+    )
+    for axes, (shown, label, colours) in zip(figure.subplots(1, 2), panels, strict=True):
+        drawn = axes.imshow(shown, cmap=colours, extent=_extent(image), vmin=0, origin="upper")
+        style.finish(axes, "relative right ascension  (µas)", "relative declination  (µas)")
+        axes.grid(False)
+        bar = figure.colorbar(drawn, ax=axes, shrink=0.86, pad=0.02)
+        bar.set_label(label, fontsize=style.LABEL, color=style.INK)
+        bar.ax.tick_params(labelsize=style.TICK, labelcolor=style.INK, color=style.FAINT)
+        bar.outline.set_visible(False)
     return figure
 
 
@@ -109,26 +127,59 @@ def uv_coverage(obs: Observation) -> Any:
     return figure
 
 
-def convergence(histories: Sequence[Any]) -> Any:
-    """Draw the objective above its lowest against evaluations, one line for each fit of a series."""
-    series = [np.asarray(h, float) for h in histories]
-    lowest = min((h[np.isfinite(h)].min() for h in series if np.isfinite(h).any()), default=None)
-    if lowest is None:
+def gains(table: GainTable) -> Any:
+    """Draw moduli and phases of station gains against time, a colour for each station that was solved for."""
+    figure = style.new_figure()
+    top, low = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1))
+    time = 0.5 * (table.start + table.stop)
+    shown = [k for k in range(len(table.stations)) if table.solved[:, k].any()]
+    if not shown:
+        raise ValueError("gains: no station was solved for.")
+    for n, k in enumerate(shown):
+        at, gain = time[table.solved[:, k]], table.gain[table.solved[:, k], k]
+        look = {"color": style.COLOURS[n % len(style.COLOURS)], "markersize": 4.0, "linestyle": "none"}
+        look["marker"] = "os^v"[n // len(style.COLOURS) % 4]
+        top.plot(at, np.abs(gain), **look, label=table.stations[k])
+        low.plot(at, np.rad2deg(np.angle(gain)), **look)
+    top.axhline(1, color=style.FAINT, linewidth=1, zorder=0)
+    low.set_ylim(-190, 190)
+    low.set_yticks([-180, -90, 0, 90, 180])
+    style.finish(top, "", "|gain|")
+    style.finish(low, "time  (h UTC)", "phase  (°)")
+    style.legend(top, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(shown), 8))
+    figure.align_ylabels()
+    return figure
+
+
+def convergence(histories: Mapping[str, Any]) -> Any:
+    """Draw the objective above its lowest against evaluations, one line for each fit of a series, by name.
+
+    The lowest is each fit's own, since fits may have different weights.
+    """
+    series = {name: np.asarray(h, float) for name, h in histories.items()}
+    if not any(np.isfinite(h).any() for h in series.values()):
         raise ValueError("convergence: no fit has a history of finite values. Fit with a solver that records it.")
     figure = style.new_figure(5.8, 3.6)
     axes = figure.subplots()
     before = 0
-    for k, values in enumerate(series):
-        above = values - lowest
+    for k, (name, values) in enumerate(series.items()):
+        above = values - np.min(values, initial=np.inf, where=np.isfinite(values))
         shown = np.isfinite(above) & (above > 0)
         at = before + np.arange(1, len(values) + 1)
-        name = "first fit" if k == 0 else f"restart {k}"
         axes.plot(at[shown], above[shown], color=style.COLOURS[k % len(style.COLOURS)], linewidth=1.7, label=name)
         before += len(values)
     axes.set_yscale("log")
     style.finish(axes, "evaluations", "objective − lowest")
-    style.legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(series), 4))
+    if len(series) <= len(style.COLOURS):
+        style.legend(axes, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(len(series), 3))
     return figure
+
+
+def _extent(image: Image) -> tuple[float, float, float, float]:
+    """Return left, right, bottom and top edge, µas."""
+    half = 0.5 * image.pixel_rad / UAS
+    x, y = image.x / UAS, image.y / UAS
+    return x[0] + half, x[-1] - half, y[-1] - half, y[0] + half
 
 
 def _two_panels(residuals: bool) -> tuple[Any, Any, Any]:

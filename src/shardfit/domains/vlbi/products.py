@@ -6,7 +6,8 @@ row makes them, and its transpose is their derivative. All residuals are scaled 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -30,31 +31,40 @@ def stokes_needed(products: Any) -> tuple[str, ...]:
 class DataModel:
     """Function of a data term: (params, rows, fixed) → residuals per product, each (n_rows, ...).
 
-    rows: from packing.pack; fixed: {'kept': maps not solved, 'index': mask or None, 'log_ratio': ln(ν/ν_ref)}.
-    Equal models share their compiled code.
+    rows: from packing.pack; where they hold 'log_ratio', every row has an image of its own. fixed: {'kept': maps not
+    solved, 'index': mask or None}. note: says how the operator was chosen; equal models share their compiled code
+    whatever it says.
     """
 
     grid: Grid
     operator: str | Nufft
     products: tuple[str, ...]
     fraction: str = "odds"
+    note: str = field(default="", compare=False)
 
     def __call__(self, params: Mapping[str, jax.Array], rows: dict, fixed: dict) -> dict[str, jax.Array]:
         """Residuals of every product."""
         maps = transforms.physical(params, fixed["kept"])
-        maps = transforms.at_frequency(maps, fixed["log_ratio"], self.fraction)
-        model = self.visibilities(maps, rows["operator"], fixed["index"])
+        if "log_ratio" in rows:
+            maps = transforms.at_frequency(maps, rows["log_ratio"][:, None], self.fraction)
+            maps["I"] = jnp.broadcast_to(maps["I"], (len(rows["log_ratio"]), maps["I"].shape[-1]))
+        image = embed(self.grid, transforms.stokes(maps, stokes_needed(self.products)), fixed["index"])
+        model = self.visibilities(image, rows["operator"])
         model = {**model, **polar(model["I"], self.products)} if "I" in model else model
         return {name: RESIDUALS[name](model, rows[name]) for name in self.products}
 
-    def visibilities(self, maps: Mapping[str, jax.Array], rows: dict, index: Any) -> dict[str, jax.Array]:
-        """Complex model visibilities by Stokes parameter, each (n_rows, visibilities)."""
-        wanted = stokes_needed(self.products)
-        image = embed(self.grid, transforms.stokes(maps, wanted), index)
-        shape = next(iter(rows.values())).shape[:2]
-        flat = {k: a.reshape(-1, *a.shape[2:]) for k, a in rows.items()}
-        found = visibilities(self.operator, image, flat).reshape(len(wanted), *shape)
-        return dict(zip(wanted, found, strict=True))
+    def visibilities(self, image: jax.Array, rows: dict) -> dict[str, jax.Array]:
+        """Complex model visibilities by Stokes parameter, each (n_rows, ...) like the rows.
+
+        image: (stokes, ny, nx), or (stokes, n_rows, ny, nx) where every row has its own.
+        """
+        places = next(iter(rows.values())).shape[: image.ndim - 1]
+        flat = {k: a.reshape(*places[:-2], -1, *a.shape[len(places) :]) for k, a in rows.items()}
+        transform = partial(visibilities, self.operator)
+        if image.ndim == 4:
+            transform = jax.vmap(transform, in_axes=(1, 0), out_axes=1)
+        found = transform(image, flat).reshape(len(image), *places)
+        return dict(zip(stokes_needed(self.products), found, strict=True))
 
 
 def polar(vis: jax.Array, products: tuple[str, ...]) -> dict[str, jax.Array]:
@@ -73,12 +83,12 @@ def polar(vis: jax.Array, products: tuple[str, ...]) -> dict[str, jax.Array]:
 
 
 def _closed(design: jax.Array, values: jax.Array) -> jax.Array:
-    """(n_rows, closures, visibilities) times (n_rows, visibilities)."""
-    return jnp.einsum("rcv,rv->rc", design, values)
+    """(..., closures, visibilities) times (..., visibilities)."""
+    return jnp.einsum("...cv,...v->...c", design, values)
 
 
 def vis(model, row):
-    """V - V_obs. (n_rows, visibilities), complex."""
+    """V - V_obs. (..., visibilities), complex."""
     return (model["I"] - row["value"]) * row["weight"]
 
 
@@ -93,26 +103,26 @@ def logamp(model, row):
 
 
 def bs(model, row):
-    """V₁₂ V₂₃ V₃₁ - B_obs. (n_rows, triangles), complex."""
+    """V₁₂ V₂₃ V₃₁ - B_obs. (..., triangles), complex."""
     size = jnp.exp(_closed(jnp.abs(row["design"]), model["log"]))
     phase = _closed(row["design"], model["phase"])
     return (jax.lax.complex(size * jnp.cos(phase), size * jnp.sin(phase)) - row["value"]) * row["weight"]
 
 
 def cphase(model, row):
-    """2 sin(Δ/2), whose square is 2 (1 - cos Δ) and does not care about turns. (n_rows, triangles)."""
+    """2 sin(Δ/2), whose square is 2 (1 - cos Δ) and does not care about turns. (..., triangles)."""
     return 2 * jnp.sin(0.5 * (_closed(row["design"], model["phase"]) - row["value"])) * row["weight"]
 
 
 def camp(model, row):
-    """|V₁₂ V₃₄ / (V₁₄ V₂₃)| - C_obs. (n_rows, quadrangles)."""
+    """|V₁₂ V₃₄ / (V₁₄ V₂₃)| - C_obs. (..., quadrangles)."""
     # limited where a visibility is zero, so that the square stays a number in float32
     log = jnp.clip(_closed(row["design"], model["log"]), -30.0, 30.0)
     return (jnp.exp(log) - row["value"]) * row["weight"]
 
 
 def logcamp(model, row):
-    """Difference of ln C from ln C_obs. (n_rows, quadrangles)."""
+    """Difference of ln C from ln C_obs. (..., quadrangles)."""
     return (_closed(row["design"], model["log"]) - row["value"]) * row["weight"]
 
 
@@ -120,12 +130,12 @@ def cphase_cov(model, row):
     """Closure phase differences wrapped to (-π, π], made independent by their covariance."""
     difference = _closed(row["design"], model["phase"]) - row["value"]
     wrapped = difference - 2 * jnp.pi * jax.lax.stop_gradient(jnp.round(difference / (2 * jnp.pi)))
-    return jnp.einsum("rkc,rc->rk", row["whiten"], wrapped)
+    return jnp.einsum("...kc,...c->...k", row["whiten"], wrapped)
 
 
 def logcamp_cov(model, row):
     """Log closure amplitude differences, made independent by their covariance."""
-    return jnp.einsum("rkc,rc->rk", row["whiten"], _closed(row["design"], model["log"]) - row["value"])
+    return jnp.einsum("...kc,...c->...k", row["whiten"], _closed(row["design"], model["log"]) - row["value"])
 
 
 def _both_ways(model):
@@ -134,7 +144,7 @@ def _both_ways(model):
 
 
 def pvis(model, row):
-    """P - P_obs for both orientations. (n_rows, visibilities, 2), complex."""
+    """P - P_obs for both orientations. (..., visibilities, 2), complex."""
     return (_both_ways(model) - row["value"]) * row["weight"]
 
 

@@ -1,6 +1,8 @@
 """Synthetic observations of an image with a given array."""
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,33 @@ _EHT2017 = {
 }
 _table = np.array(list(_EHT2017.values()))
 EHT2017 = Stations(tuple(_EHT2017), _table[:, :3], _table[:, 3])
+
+
+def read_array(path: Any) -> Stations:
+    """Read stations from text: name, x, y, z in m (geocentric) and SEFD in Jy on each line; # starts a comment.
+
+    Raises ValueError, naming file and line, for anything else.
+    """
+    names, numbers = [], []
+    for i, line in enumerate(Path(path).read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        words = line.partition("#")[0].replace(",", " ").split()
+        if not words:
+            continue
+        try:
+            x, y, z, sefd = (float(word) for word in words[1:])
+        except ValueError:
+            raise ValueError(f"{path}, line {i}: not a name and four numbers (x, y, z in m, SEFD in Jy).") from None
+        if not (np.isfinite([x, y, z]).all() and 0 < sefd < np.inf):
+            raise ValueError(f"{path}, line {i}: positions must be finite and the SEFD positive.")
+        names.append(words[0])
+        numbers.append((x, y, z, sefd))
+    if len(names) < 2:
+        raise ValueError(f"{path}: an array needs at least two stations, found {len(names)}.")
+    table = np.array(numbers)
+    try:
+        return Stations(tuple(names), table[:, :3], table[:, 3])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi.closures import quadrangles, triangles
 from shardfit.domains.vlbi.constants import DEGREE
 from shardfit.domains.vlbi.observation import Observation
 
+ALIGNED = ("vis", "amp", "logamp", "pvis", "m", "vvis")  # one measurement, or one for each orientation, a visibility
+CLOSURES = ("bs", "cphase", "camp", "logcamp", "cphase_cov", "logcamp_cov")
 WEIGHTINGS = ("natural", "uniform")
 
 
@@ -57,13 +60,15 @@ class DataSet:
     """One observation as the imager needs it.
 
     u, v: (n_vis,) wavelengths; products: by name ('vis', 'amp', 'logamp', 'bs', 'cphase', 'camp', 'logcamp',
-    'cphase_cov', 'logcamp_cov', 'pvis', 'm', 'vvis'); log_ratio: ln(frequency / reference frequency).
+    'cphase_cov', 'logcamp_cov', 'pvis', 'm', 'vvis'); log_ratio: ln(frequency / reference frequency); ref_hz: that
+    reference, None if unknown.
     """
 
     u: np.ndarray
     v: np.ndarray
     products: Mapping[str, Product] = field(default_factory=dict)
     log_ratio: float = 0.0
+    ref_hz: float | None = None
 
 
 def debias_amplitude(amplitude: np.ndarray, sigma: np.ndarray) -> np.ndarray:
@@ -102,7 +107,7 @@ def visibility_product(
     vis, sigma = np.asarray(vis), np.asarray(sigma, float)
     amplitude = debias_amplitude(np.abs(vis), sigma) if debias else np.abs(vis)
     inflated, kept = inflate(sigma, amplitude, systematic, i1, i2)
-    index = np.flatnonzero(kept & (amplitude >= snrcut * sigma))
+    index = np.flatnonzero(_some_left(kind, kept & (amplitude >= snrcut * sigma)))
     value = {"vis": vis, "amp": amplitude, "logamp": amplitude}[kind][index]
     return Product(index, value, weigh(inflated[index], weighting))
 
@@ -120,11 +125,22 @@ def closure_product(
     if kind.startswith("cphase"):
         value, sigma = value * DEGREE, sigma * DEGREE
     snr = np.abs(value) / sigma if kind in ("bs", "camp") else 1 / sigma
-    kept = snr >= snrcut
+    kept = _some_left(kind, snr >= snrcut)
     noise = np.hypot(sigma, systematic_deg * DEGREE) if systematic_deg else sigma
     if kind.endswith("_cov") and share is None:
         raise ValueError(f"{kind} needs share, σ/|V| of every visibility, to build the covariance.")
     return Product(index[kept], value[kept], weigh(noise[kept], weighting), sign[kept], share)
+
+
+def _some_left(kind: str, kept: np.ndarray) -> np.ndarray:
+    if not len(kept):
+        raise ValueError(f"no {kind!r} can be formed: too few baselines share a time. Drop this product.")
+    if not kept.any():
+        raise ValueError(
+            f"none of {len(kept)} measurements of {kind!r} is left. Lower the signal-to-noise cut, keep more stations, "
+            "or drop this product."
+        )
+    return kept
 
 
 def polarised_product(kind: str, stokes: Mapping[str, np.ndarray], sigma: Mapping[str, np.ndarray]) -> Product:
@@ -132,7 +148,11 @@ def polarised_product(kind: str, stokes: Mapping[str, np.ndarray], sigma: Mappin
 
     'pvis' and 'm' count both orientations of a baseline, so value and sigma are (n, 2): P(u) and P(-u) = Q* + iU*.
     """
-    index = np.flatnonzero(np.all([np.isfinite(sigma[k]) for k in ("V" if kind == "vvis" else "QU")], 0))
+    needed = "V" if kind == "vvis" else "QU"
+    for name in needed:
+        if name not in sigma or not np.isfinite(sigma[name]).any():
+            raise ValueError(f"product {kind!r} needs Stokes {name}, which these data do not carry. Drop the product.")
+    index = np.flatnonzero(np.all([np.isfinite(sigma[name]) for name in needed], 0))
     stokes, sigma = ({k: np.asarray(a)[index] for k, a in one.items()} for one in (stokes, sigma))
     if kind == "vvis":
         return Product(index, stokes["V"], sigma["V"])
@@ -161,15 +181,17 @@ def data_set(
 ) -> DataSet:
     """Prepare an observation for imaging_problem.
 
-    products: names, see DataSet; ref_hz: reference frequency of a multi-frequency image; count: closure sets 'min' or
-    'max'; cp_uv_min: wavelengths below which baselines are left out of triangles; systematic: fraction of |V| added to
-    'vis', 'amp' and 'logamp' errors, one number or by station name (negative drops the station). Polarised products
-    take the data as they are.
+    products: names, see DataSet; ref_hz: reference frequency of a multi-frequency image (None: of these data); count:
+    closure sets 'min' or 'max'; cp_uv_min: wavelengths below which baselines are left out of triangles; systematic:
+    fraction of |V| added to 'vis', 'amp' and 'logamp' errors, one number or by station name (negative drops the
+    station). Polarised products take the data as they are.
 
     Example: `data_set(obs, ("amp", "cphase", "logcamp"), cp_uv_min=1e8)`.
     """
     if isinstance(systematic, Mapping):
         systematic = np.array([systematic.get(name, 0.0) for name in obs.stations.names])  # type: ignore[assignment]
+    if ref_hz is not None and not (np.isfinite(ref_hz) and ref_hz > 0):
+        raise ValueError(f"data_set: ref_hz={ref_hz!r} must be a positive frequency in Hz.")
     share = obs.sigma["I"] / np.abs(obs.vis["I"])
     cuts = {"snrcut": snrcut, "weighting": weighting}
     made = {}
@@ -187,7 +209,9 @@ def data_set(
             table = quadrangles(obs, count=count, debias=debias, log=name != "camp")
             sign = np.ones_like(table.row)  # amplitudes do not care
             made[name] = closure_product(name, table.row, sign, table.value, table.sigma, share=share, **cuts)
-        else:
+        elif name in ALIGNED:
             made[name] = polarised_product(name, obs.vis, obs.sigma)
-    ratio = 0.0 if ref_hz is None else float(np.log(obs.freq_hz / ref_hz))
-    return DataSet(obs.u, obs.v, made, ratio)
+        else:
+            raise ValueError(f"data_set: unknown product {name!r}.{suggestion(str(name), ALIGNED + CLOSURES)}")
+    reference = obs.freq_hz if ref_hz is None else ref_hz
+    return DataSet(obs.u, obs.v, made, float(np.log(obs.freq_hz / reference)), reference)

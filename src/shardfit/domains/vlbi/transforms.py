@@ -129,7 +129,7 @@ def physical(params: Mapping[str, jax.Array], kept: Mapping[str, jax.Array]) -> 
 
 
 def at_frequency(maps: Mapping[str, jax.Array], log_ratio: Any, fraction: str = "odds") -> dict[str, jax.Array]:
-    """Maps at another frequency, log_ratio = l = ln(ν/ν_ref).
+    """Maps at another frequency, log_ratio = l = ln(ν/ν_ref), a number, or (k, 1) for maps (k, n) at k frequencies.
 
     I grows by exp(alpha l + beta l²), phi by rm (e^{-2l} - 1). The odds rho/(1 - rho) of the total fraction grow by
     exp(alphap l + betap l²), so it stays below 1 and is unchanged at ν_ref. fraction='reference' takes rho itself for
@@ -156,7 +156,10 @@ def _polynomial(maps, first, second, log_ratio):
 
 
 def stokes(maps: Mapping[str, jax.Array], wanted: tuple[str, ...]) -> jax.Array:
-    """Stack of Stokes images (len(wanted), n) Jy per pixel from physical maps; wanted: some of 'I', 'Q', 'U', 'V'."""
+    """Stack of Stokes images (len(wanted), ..., n) Jy per pixel from physical maps; wanted: some of 'I', 'Q', 'U', 'V'.
+
+    Each has the shape that I has.
+    """
     makers = {
         "I": lambda: maps["I"],
         "Q": lambda: maps["I"] * maps["m"] * jnp.cos(maps["phi"]),

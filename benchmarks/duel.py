@@ -1,0 +1,77 @@
+"""Two programs timed in turn: each waits while the other works, so that a busy machine hurts both alike.
+
+A side is a module that ends with `serve(prepare)`, where prepare(arguments) returns (call, describe): `call()` is what
+is timed, `describe()` returns figures that are not times (values reached, sizes).
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers import ROOT, THREADS, peer_python
+
+
+def duel(peer: str, modules: tuple[str, str], arguments: Any, rounds: int) -> dict:
+    """Time our module against a peer's and return the best round of each, wall and CPU seconds, and what they say."""
+    interpreters = Path(sys.executable), peer_python(peer)
+    sides = [_Side(python, module, arguments) for python, module in zip(interpreters, modules, strict=True)]
+    try:
+        times = [[side.ask("go") for side in sides] for _ in range(rounds)]
+        said = [side.ask("describe") for side in sides]
+    finally:
+        for side in sides:
+            side.end()
+    best = [{k: min(t[i][k] for t in times) for k in ("wall", "cpu")} for i in (0, 1)]
+    return {
+        "ours": best[0]["wall"],
+        "peer": best[1]["wall"],
+        "ratio": best[1]["wall"] / best[0]["wall"],
+        "cpu_ours": best[0]["cpu"],
+        "cpu_peer": best[1]["cpu"],
+        "said_ours": said[0],
+        "said_peer": said[1],
+    }
+
+
+class _Side:
+    def __init__(self, python: Path, module: str, arguments: Any):
+        self.name = f"{module} in {python}"
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen([python, "-m", module], cwd=ROOT, env={**os.environ, **THREADS}, **pipes)
+        self.ask(arguments)
+
+    def ask(self, question: Any) -> Any:
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        try:
+            self.process.stdin.write(json.dumps(question) + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            raise RuntimeError(f"{self.name} failed:\n{self.process.stderr.read()[-2000:]}")
+        return json.loads(answer)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def serve(prepare: Callable[[Any], tuple[Callable, Callable]]) -> None:
+    """Answer the questions of `duel`; what libraries print goes to standard error."""
+    answers, sys.stdout = sys.stdout, sys.stderr
+    call, describe = prepare(json.loads(sys.stdin.readline()))
+    print(json.dumps("ready"), file=answers, flush=True)
+    for line in sys.stdin:
+        if json.loads(line) == "describe":
+            found = describe()
+        else:
+            wall, cpu = time.perf_counter(), time.process_time()
+            call()
+            found = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+        print(json.dumps(found), file=answers, flush=True)

@@ -1,0 +1,135 @@
+"""Imaging against eht-imaging 1.3.2, one thread each, on the same data and settings.
+
+vis, closures, nufft, channels, m87: one value and gradient. optimizer-*: 200 iterations from the same start. schedule:
+the first round of the M87 pipeline, one fit and three restarts. memory-*: peak memory of an evaluation against the
+matrix that a direct transform would hold.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.duel import duel
+from benchmarks.peers import ROOT
+
+SIDES = ("benchmarks.vlbi_ours", "benchmarks.vlbi_ehtim")
+M87 = "eht/SR1_M87_2017_101_lo_hops_netcal_StokesI.uvfits"
+CLOSURES = {"amp": 0.2, "cphase": 1.0, "logcamp": 1.0}
+SMOOTH = {"simple": 1.0, "tv": 1.0}
+PIPELINE = {"simple": 100.0, "tv": 1.0, "tv2": 1.0, "flux": 1e4}
+# seconds from one integration to the next decide the number of visibilities
+SKIES = {
+    "vis": {"shape": (40, 40), "cadence": 191.5, "data": {"vis": 1.0}, "transform": "direct"},
+    "closures": {"shape": (40, 40), "cadence": 191.5, "data": CLOSURES, "transform": "direct"},
+    "nufft": {"shape": (32, 32), "cadence": 240.0, "data": {"vis": 1.0}, "transform": "nfft", "operator": "nufft"},
+    "channels": {"shape": (32, 64), "cadence": 298.0, "data": {"vis": 1.0}, "transform": "direct", "channels": 8},
+}
+SOLVERS = ("lbfgs", "lbfgs-bt", "lbfgsb", "adam")
+TRANSFORMS = ("direct", "nfft")
+MATRICES = {"memory-128": (128, 10_000), "memory-1024": (1024, 10_000)}
+
+
+def run(quick: bool) -> dict[str, dict]:
+    """Return the figures of every case; --quick leaves out the long ones."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for case, sky in SKIES.items():
+            found[case] = _duel({"kind": "evaluate", "repeats": 20, **_simulated(sky, Path(folder) / case)}, 5)
+        if real := _m87(Path(folder) / "m87"):
+            transforms = {t: _duel({"kind": "evaluate", "repeats": 20, **real, "transform": t}, 5) for t in TRANSFORMS}
+            # the peer's better transform counts
+            found["m87"] = min(transforms.values(), key=lambda one: one["peer"])
+        if quick:
+            return found
+        if real:
+            found["schedule"] = _duel({"kind": "schedule", **real, "transform": "direct"}, 2)
+        for solver in SOLVERS:
+            sky = _simulated(SKIES["vis"], Path(folder) / "vis")
+            found[f"optimizer-{solver}"] = _duel({"kind": "optimize", "solver": solver, **sky}, 2)
+        for case, (npix, n) in MATRICES.items():
+            found[case] = _memory(npix, n)
+    return found
+
+
+def _duel(arguments: dict, rounds: int) -> dict:
+    found = duel("ehtim", SIDES, arguments, rounds)
+    ours, peer = found.pop("said_ours"), found.pop("said_peer")
+    repeats = arguments.get("repeats", 1)
+    for name in ("ours", "peer", "cpu_ours", "cpu_peer"):
+        found[name] /= repeats
+    return found | {"quality_ours": ours["J"], "quality_peer": peer["J"], "details": {"ours": ours, "peer": peer}}
+
+
+def _simulated(sky: dict, folder: Path) -> dict:
+    """Write a simulated observation of a ring, one file a channel, and return what both sides need to know."""
+    from shardfit.domains.vlbi.constants import UAS
+    from shardfit.domains.vlbi.image import blank, prior, ring
+    from shardfit.domains.vlbi.simulate import EHT2017, simulate
+    from shardfit.domains.vlbi.uvfits import write_uvfits
+
+    ny, nx = sky["shape"]
+    folder.mkdir(exist_ok=True)
+    pixel = 128 * UAS / nx
+    files, n = [], sky.get("channels", 1)
+    for k in range(n):
+        hertz = 230e9 + (k - (n - 1) / 2) * 2e9
+        about = {"ra_hours": 12.513729, "dec_deg": 12.391123, "freq_hz": hertz, "mjd": 57854, "source": "RING"}
+        truth = ring(blank(nx, nx * pixel, ny=ny, **about), 0.6, 15 * UAS, 12 * UAS, asymmetry=0.6)
+        times = {"start_h": 0.0, "stop_h": 24.0, "cadence_s": sky["cadence"], "tint_s": 60.0}
+        obs = simulate(truth, EHT2017, **times, bandwidth_hz=2e9, seed=k)
+        files.append(str(folder / f"channel{k}.uvfits"))
+        write_uvfits(obs, files[-1], overwrite=True)
+    start = prior(truth, 0.6, 40 * UAS)
+    np.save(folder / "prior.npy", start.values["I"])
+    return {
+        "files": files,
+        "prior": str(folder / "prior.npy"),
+        "pixel_rad": pixel,
+        "reference_hz": 222e9,
+        "data": sky["data"],
+        "regularisers": SMOOTH,
+        "tolerance": {},
+        "transform": sky["transform"],
+        "operator": sky.get("operator", "auto"),
+    }
+
+
+def _m87(folder: Path) -> dict:
+    """Write the prepared M87 data of day 101, low band; nothing where the real data are absent."""
+    source = Path(os.environ.get("SHARDFIT_DATA", ROOT.parent / "shared" / "data")) / M87
+    if not source.is_file():
+        print(f"cases m87 and schedule are left out: no {source}. Set SHARDFIT_DATA.", file=sys.stderr)
+        return {}
+    from shardfit.domains.vlbi.constants import UAS
+    from shardfit.domains.vlbi.image import blank, prior
+    from shardfit.domains.vlbi.recipes import EHT2017_TOLERANCE, prepare
+    from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
+
+    folder.mkdir(exist_ok=True)
+    ready = prepare(read_uvfits(source), 0.6, systematic=0.02)
+    write_uvfits(ready, folder / "m87.uvfits", overwrite=True)
+    about = {name: getattr(ready, name) for name in ("ra_hours", "dec_deg", "freq_hz", "mjd", "source")}
+    np.save(folder / "prior.npy", prior(blank(64, 128 * UAS, **about), 0.6, 40 * UAS).values["I"])
+    return {
+        "files": [str(folder / "m87.uvfits")],
+        "prior": str(folder / "prior.npy"),
+        "pixel_rad": 2 * UAS,
+        "reference_hz": ready.freq_hz,
+        "data": CLOSURES,
+        "regularisers": PIPELINE,
+        "tolerance": dict(EHT2017_TOLERANCE),
+        "operator": "auto",
+    }
+
+
+def _memory(npix: int, n: int) -> dict:
+    command = [sys.executable, "-m", "benchmarks.vlbi_memory", str(npix), str(n)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"memory case of {npix} pixels failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,111 @@
+"""Our side of the imaging suite."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.duel import serve
+
+EPSILON_TV = 1e-10
+
+
+def prepare(asked: dict) -> tuple[Callable, Callable]:
+    """Return what is timed, compiled, and what it says."""
+    return {"evaluate": _evaluate, "optimize": _optimize, "schedule": _schedule}[asked["kind"]](asked)
+
+
+def _problem(asked: dict):
+    from shardfit.domains.vlbi.grid import Grid
+    from shardfit.domains.vlbi.problem import imaging_problem
+    from shardfit.domains.vlbi.tables import data_set
+    from shardfit.domains.vlbi.uvfits import read_uvfits
+
+    prior = np.load(asked["prior"])
+    several = len(asked["files"]) > 1
+    observations = [read_uvfits(file) for file in asked["files"]]
+    settings = {"cp_uv_min": 0.1e9, "systematic": asked["tolerance"] or 0.0}
+    reference = {"ref_hz": asked["reference_hz"]} if several else {}
+    data = [data_set(obs, tuple(asked["data"]), **settings, **reference) for obs in observations]
+    start = {"I": prior, "alpha": np.full(prior.shape, 0.5)} if several else prior
+    return imaging_problem(
+        data if several else data[0],
+        Grid(prior.shape[1], prior.shape[0], asked["pixel_rad"]),
+        start,
+        data_weights=asked["data"],
+        reg_weights=asked["regularisers"],
+        flux=0.6,
+        beam=observations[0].nominal_resolution,
+        epsilon_tv=EPSILON_TV,
+        spectral=("alpha",) if several else (),
+        operator=asked["operator"],
+    ), observations[0]
+
+
+def _evaluate(asked: dict) -> tuple[Callable, Callable]:
+    import jax
+
+    from shardfit.solve.base import evaluate
+
+    problem, _ = _problem(asked)
+    jax.config.update("jax_enable_x64", True)
+    placed, z = problem.objective.place(), problem.z0()
+
+    def call():
+        for _ in range(asked["repeats"]):
+            found = evaluate("value_and_grad", problem.space, placed, z, None)
+        jax.block_until_ready(found)
+
+    call()
+    value, gradient = evaluate("value_and_grad", problem.space, placed, z, None)
+    return call, lambda: {"J": float(value), "slope": float(np.linalg.norm(gradient)), "n": problem.objective.n_rows}
+
+
+def _optimize(asked: dict) -> tuple[Callable, Callable]:
+    import shardfit as sf
+
+    problem, _ = _problem(asked)
+    exact = {} if asked["solver"] == "adam" else {"ftol": 0.0, "memory": 50}
+    options = {"maxiter": 200, "gtol": 0.0, "certify": False, "progress": False, **exact}
+    last = {}
+
+    def call():
+        last["result"] = sf.fit(problem, asked["solver"], **options)
+
+    call()
+
+    def describe():
+        result = last["result"]
+        chi2 = {name.partition(".")[2]: value for name, value in result.parts.items() if name.startswith("data")}
+        return {"J": result.value, "chi2": chi2, "steps": result.steps, "evaluations": result.evaluations}
+
+    return call, describe
+
+
+def _schedule(asked: dict) -> tuple[Callable, Callable]:
+    import time
+
+    import shardfit as sf
+    from shardfit.domains.vlbi.image import Image
+    from shardfit.domains.vlbi.problem import image_maps
+
+    last = {}
+
+    def call():
+        problem, obs = _problem(asked)
+        options = {"maxiter": 100, "ftol": 1e-6, "gtol": 1e-6, "memory": 50, "certify": False, "progress": False}
+        result = sf.fit(problem, "lbfgs", **options)
+        for _ in range(3):
+            sky = Image({"I": image_maps(problem, result.params)["I"]}, asked["pixel_rad"])
+            blurred = sky.blur(obs.nominal_resolution).values["I"].ravel()
+            problem = problem.replace(x0={"I": blurred * (0.6 / blurred.sum())})
+            result = sf.fit(problem, "lbfgs", **options)
+        last["result"] = result
+
+    began = time.perf_counter()
+    call()
+    cold = time.perf_counter() - began
+    return call, lambda: {"J": last["result"].value, "cold_seconds": cold}
+
+
+if __name__ == "__main__":
+    serve(prepare)

@@ -1,0 +1,18 @@
+"""`shardfit vlbi`: image a uvfits file, look at one, calibrate one, test an image against one, or simulate one."""
+
+from collections.abc import Sequence
+
+from shardfit.cli.registry import Command, Parser, add_commands
+
+COMMANDS = (
+    Command("image", "make an image of a uvfits file, with report", "shardfit.cli.vlbi.image"),
+    Command("info", "print what a uvfits file holds", "shardfit.cli.vlbi.info"),
+    Command("chi2", "print χ² of an image against a uvfits file", "shardfit.cli.vlbi.chi2"),
+    Command("selfcal", "calibrate the stations of a uvfits file to an image", "shardfit.cli.vlbi.selfcal"),
+    Command("simulate", "write data of a known image seen by an array", "shardfit.cli.vlbi.simulate"),
+)
+
+
+def add_arguments(parser: Parser, argv: Sequence[str]) -> None:
+    """Add the commands of interferometry."""
+    add_commands(parser, COMMANDS, argv)

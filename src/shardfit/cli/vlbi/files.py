@@ -1,0 +1,30 @@
+"""Reading of the files the commands are given, and the check that they belong together."""
+
+from typing import Any
+
+
+def read_observation(file: str) -> Any:
+    """Read a uvfits file, all channels averaged."""
+    from shardfit.domains.vlbi.uvfits import read_uvfits
+
+    return read_uvfits(file, channels="average")
+
+
+def read_pair(file: str, image: str, any_frequency: bool) -> tuple[Any, Any]:
+    """Read a uvfits file and an image; raise if the image is of another frequency, unless that is accepted."""
+    from shardfit.domains.vlbi.fits_image import read_image
+    from shardfit.domains.vlbi.image import SAME_BAND
+
+    obs, model = read_observation(file), read_image(image)
+    if not any_frequency and abs(model.freq_hz - obs.freq_hz) > SAME_BAND * obs.freq_hz:
+        raise ValueError(
+            f"the data are of {obs.freq_hz / 1e9:.6g} GHz, the image is of {model.freq_hz / 1e9:.6g} GHz. Give "
+            "--any-frequency if the source looks the same at both."
+        )
+    return obs, model
+
+
+def require_seed(seed: int) -> None:
+    """Raise for a negative seed."""
+    if seed < 0:
+        raise ValueError(f"--seed {seed}: a seed is zero or positive.")

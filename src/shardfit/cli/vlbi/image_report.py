@@ -1,0 +1,159 @@
+"""Run directory of an image: FITS file, calibrated data, result, figures, report."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+SUBTITLE = (
+    "Image of maximum entropy and small total variation that fits closure quantities and amplitudes or visibilities; "
+    "restarted from the image blurred to the nominal resolution."
+)
+Cells = dict[str, tuple[Any, ...]]
+
+
+def write_run(out: Path, found: Any, file: str, estimated: bool, errors: Any = None) -> tuple[Path, Cells]:
+    """Write everything, the error map too if there is one.
+
+    Return the path of the report and the table of χ²: product → count, (kind, value)s.
+    """
+    from shardfit.domains.vlbi.fits_image import write_image
+    from shardfit.domains.vlbi.uvfits import write_uvfits
+    from shardfit.io.files import write_atomic
+    from shardfit.io.results import save_result
+    from shardfit.io.run_dir import environment
+    from shardfit.report.run import report_run, save_extra
+
+    out.mkdir(parents=True, exist_ok=True)
+    write_image(found.image, out / "image.fits", overwrite=True)
+    if errors is not None:
+        write_image(errors.sd, out / "sd.fits", overwrite=True)
+    if found.calibrated is not None:
+        write_uvfits(found.calibrated, out / "calibrated.uvfits", overwrite=True)
+    table = chi2_table(found)
+    derived = {f"χ² of {name}": value for name, value in found.chi2.items()}
+    derived |= {"flux of the image (Jy)": found.image.flux, "compact flux of the data (Jy)": found.flux}
+    save_result(replace(found.result, derived=derived), out)
+    text = json.dumps(environment(), indent=1)
+    write_atomic(out / "env.json", lambda file: file.write(text.encode()))
+    pictures = _figures(out, found)
+    blocks = [
+        {"title": "Image", "blocks": [*pictures[:1], _chi2_block(table)]},
+        *([] if errors is None else [{"title": "Error bars", "blocks": [_errors_figure(out, errors)]}]),
+        {"title": "Data and image", "blocks": pictures[1:]},
+        {"title": "Fits", "blocks": [_fits_block(found)]},
+        {"title": "Options", "blocks": [_options_block(found, file, estimated)]},
+    ]
+    save_extra(out, f"{found.data.source or 'Image'} from {file}", SUBTITLE, blocks)
+    return report_run(out), table
+
+
+def chi2_table(found: Any) -> Cells:
+    """Return χ² per measurement by product: as fitted, and of the final image on data before and after calibration."""
+    from shardfit.domains.vlbi.recipes import chi2, measurements
+
+    options = found.options
+    products = measurements(found.data, options).products
+    settings = {"count": options.count, "cp_uv_min": options.cp_uv_min}
+    plain = chi2(found.data, found.image, ("amp", "cphase", "logcamp"), **settings)
+    after = {} if found.calibrated is None else chi2(found.calibrated, found.image, ("vis", "amp"), **settings)
+    table: Cells = {}
+    for name in dict.fromkeys([*found.chi2, *plain, *after]):
+        columns = {"fit": found.chi2, "prepared data": plain, "self-calibrated": after}
+        count = products[name].n if name in products else len(found.data) if name in ("amp", "vis") else "–"
+        table[name] = (count, *((kind, f"{v[name]:.3f}") for kind, v in columns.items() if name in v))
+    return table
+
+
+def _chi2_block(table: Cells) -> dict[str, Any]:
+    kinds = [
+        kind for kind in ("fit", "prepared data", "self-calibrated") if any(kind in dict(c[1:]) for c in table.values())
+    ]
+    rows = [(name, str(c[0]), *(dict(c[1:]).get(kind, "–") for kind in kinds)) for name, c in table.items()]
+    caption = (
+        "χ² per measurement, about 1 where the image explains the data within their errors. Fit: data and errors as in "
+        "the last fit, station tolerances included. The other columns: the final image and errors without tolerances, "
+        "data before and after self-calibration, which does not change closures."
+    )
+    return {"header": ["data product", "measurements", *kinds], "rows": rows, "caption": caption}
+
+
+def _figures(out: Path, found: Any) -> list[dict[str, str]]:
+    from shardfit.domains.vlbi import plots
+    from shardfit.domains.vlbi.constants import UAS
+    from shardfit.report.run import save_figure
+
+    options, image = found.options, found.image
+    data = found.data if found.calibrated is None else found.calibrated
+    what = "prepared" if found.calibrated is None else "self-calibrated"
+    beam = data.nominal_resolution
+    made = {
+        "image": (
+            f"The image. The circle is the nominal resolution, {beam / UAS:.1f} µas.",
+            lambda: plots.sky(image, beam_rad=beam),
+        ),
+        "amplitudes": (
+            f"Amplitudes of the {what} data and of the image; residuals are in units of the errors without the "
+            "stations' amplitude tolerance, which the fit may allow for.",
+            lambda: plots.amplitudes(data, image),
+        ),
+        "closure_phases": (
+            "Closure phases of the data and of the image.",
+            lambda: plots.closure_phases(data, image, uv_min=options.cp_uv_min, count=options.count),
+        ),
+        "uv_coverage": ("Baselines of the prepared data, both orientations.", lambda: plots.uv_coverage(data)),
+        "convergence": (
+            "Objective of every fit above its lowest; each starts from a blurred image, so it begins high.",
+            lambda: plots.convergence({f.label: f.history for f in found.fits}),
+        ),
+    }
+    if found.gains is not None:
+        caption = "Station gains of the last self-calibration; the data were divided by them."
+        made["gains"] = (caption, lambda: plots.gains(found.gains))
+    for name, (_, draw) in made.items():
+        save_figure(draw(), out, name)
+    return [{"picture": name, "caption": caption} for name, (caption, _) in made.items()]
+
+
+def _errors_figure(out: Path, errors: Any) -> dict[str, str]:
+    from shardfit.domains.vlbi import plots
+    from shardfit.report.run import save_figure
+
+    save_figure(plots.errors(errors.image, errors.sd), out, "errors")
+    caption = (
+        "Standard deviation of every pixel, and the image in units of it, at the minimum that the last fit leads to. "
+        "From the curvature of the objective: the regularisers act as the prior, and other minima are not seen."
+    )
+    return {"picture": "errors", "caption": caption}
+
+
+def _fits_block(found: Any) -> dict[str, Any]:
+    from shardfit.report.values import seconds
+
+    names = list(dict.fromkeys(name for one in found.fits for name in one.chi2))
+    rows = []
+    for one in found.fits:
+        values = [f"{one.chi2[name]:.3f}" if name in one.chi2 else "–" for name in names]
+        end = one.message.partition(":")[0]
+        rows.append((one.label, f"{one.value:.4f}", str(one.steps), end, seconds(one.seconds), *values))
+    header = ["fit", "objective", "steps", "end", "time", *(f"χ² {name}" for name in names)]
+    caption = "Objectives of different rounds have different weights and cannot be compared."
+    return {"header": header, "rows": rows, "caption": caption if found.fits[-1].round else ""}
+
+
+def _options_block(found: Any, file: str, estimated: bool) -> dict[str, Any]:
+    rows = [("file", file), ("compact flux", f"{found.flux:.4f} Jy" + ", estimated from the data" * estimated)]
+    names = [f.name for f in fields(found.options) if f.name not in ("flux", "rounds")]
+    rows += [(name, _text(getattr(found.options, name))) for name in names]
+    for k, one in enumerate(found.options.schedule(), start=1):
+        rows += [(f"round {k}, {f.name}", _text(getattr(one, f.name))) for f in fields(one)]
+    return {"header": ["option", "value"], "rows": rows}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {weight:.4g}" for name, weight in value.items())
+    if isinstance(value, tuple):
+        return "; ".join(map(_text, value)) or "–"
+    return "–" if value is None else str(value)

@@ -1,0 +1,63 @@
+"""`shardfit vlbi simulate`: data of a known image."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shardfit.cli.vlbi.files import require_seed
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add image, array and errors."""
+    parser.add_argument("--out", metavar="FILE", required=True, help="uvfits file to write")
+    parser.add_argument("--truth", metavar="FILE", help="FITS file to write the image behind the data to")
+    parser.add_argument(
+        "--image", metavar="NAME", default="ring", help="ring, crescent, disk, double, or a FITS image (ring)"
+    )
+    parser.add_argument("--flux", metavar="JY", type=float, help="total flux in Jy (0.6; of a FITS image its own)")
+    parser.add_argument("--array", metavar="FILE", help="text file: name, x, y, z in m, SEFD in Jy on each line (2017)")
+    parser.add_argument("--start", metavar="H", type=float, default=0.0, help="first time, h UTC (0)")
+    parser.add_argument("--stop", metavar="H", type=float, default=12.0, help="last time, h UTC (12)")
+    parser.add_argument("--gains", metavar="F", type=float, default=0.05, help="size of amplitude gain errors (0.05)")
+    parser.add_argument("--no-phases", action="store_true", help="leave phases free of the troposphere")
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of noise and gains (0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the data, and the image behind them if asked."""
+    require_seed(args.seed)
+    if not args.gains >= 0:
+        raise ValueError(f"--gains {args.gains}: a size of errors is zero or positive.")
+
+    from shardfit.domains.vlbi.fits_image import write_image
+    from shardfit.domains.vlbi.recipes import observe
+    from shardfit.domains.vlbi.simulate import EHT2017, read_array
+    from shardfit.domains.vlbi.uvfits import write_uvfits
+
+    truth = _truth(args.image, args.flux)
+    array = EHT2017 if args.array is None else read_array(args.array)
+    errors = {"gains": args.gains, "random_phase": not args.no_phases, "seed": args.seed}
+    obs = observe(truth, array, **errors, start_h=args.start, stop_h=args.stop)
+    write_uvfits(obs, args.out, overwrite=True)
+    print(f"{args.out}: {len(obs)} visibilities of {args.image}, {truth.flux:g} Jy, seed {args.seed}")
+    if args.truth:
+        write_image(truth, args.truth, overwrite=True)
+        print(f"{args.truth}: the image behind them")
+    return 0
+
+
+def _truth(name: str, flux: float | None) -> Any:
+    from shardfit.core.errors import suggestion
+    from shardfit.domains.vlbi.fits_image import read_image
+    from shardfit.domains.vlbi.models import MODELS
+    from shardfit.domains.vlbi.recipes import known_image
+
+    if flux is not None and not flux > 0:
+        raise ValueError(f"--flux {flux}: a flux is positive.")
+    if name in MODELS:
+        return known_image(name, flux=0.6 if flux is None else flux)
+    if not Path(name).exists():
+        raise ValueError(f"--image {name}: neither a file nor a known image.{suggestion(name, MODELS)}")
+    image = read_image(name)
+    return image if flux is None else image.normalise(flux)

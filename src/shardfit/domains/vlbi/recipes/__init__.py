@@ -1,0 +1,32 @@
+"""Recipes: from an observation to an image in one call, and what is needed around it."""
+
+from shardfit.domains.vlbi.recipes.errors import ErrorMap, error_map, posterior_scale
+from shardfit.domains.vlbi.recipes.imaging import PRESETS, Fit, ImagingResult, image, measurements
+from shardfit.domains.vlbi.recipes.measure import chi2, cross_correlation
+from shardfit.domains.vlbi.recipes.options import Options, PreCal, Round, SelfCal
+from shardfit.domains.vlbi.recipes.prepare import EHT2017_TOLERANCE, ZERO_BASELINE, compact_flux, prepare
+from shardfit.domains.vlbi.recipes.simulated import known_image, observe, simulated_ring
+
+__all__ = [
+    "EHT2017_TOLERANCE",
+    "PRESETS",
+    "ZERO_BASELINE",
+    "ErrorMap",
+    "Fit",
+    "ImagingResult",
+    "Options",
+    "PreCal",
+    "Round",
+    "SelfCal",
+    "chi2",
+    "compact_flux",
+    "cross_correlation",
+    "error_map",
+    "image",
+    "known_image",
+    "measurements",
+    "observe",
+    "posterior_scale",
+    "prepare",
+    "simulated_ring",
+]

@@ -1,0 +1,268 @@
+"""Imaging from an observation to an image: prepare the data, then rounds of fit, blur, fit again, and self-calibration.
+
+Restarts from the image blurred to the nominal resolution carry it out of poor minima. The default is one round, that
+of the first round of the published M87 images; presets have more.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.errors import CheckpointError
+from shardfit.core.problem import Problem
+from shardfit.core.result import Result
+from shardfit.core.status import Status
+from shardfit.domains.vlbi.constants import UAS
+from shardfit.domains.vlbi.image import Image, blank, gaussian, prior
+from shardfit.domains.vlbi.observation import Observation
+from shardfit.domains.vlbi.operations import taper
+from shardfit.domains.vlbi.problem import image_maps, imaging_problem
+from shardfit.domains.vlbi.recipes.m87 import M87
+from shardfit.domains.vlbi.recipes.options import Options, Round, options_from
+from shardfit.domains.vlbi.recipes.prepare import compact_flux, prepare
+from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, self_calibrate, solve_gains
+from shardfit.domains.vlbi.tables import DataSet, data_set
+from shardfit.fit import fit
+from shardfit.io.run_dir import RESUME
+from shardfit.solve.registry import CLASSES
+
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"default": {}, "m87": M87})
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """One of the fits of an imaging run.
+
+    round, restart: its place, both from 0; value: objective at its end; history: (evaluations,) objective on the way;
+    steps; seconds; converged: whether a tolerance was met; message: how it ended; chi2: χ² per measurement by product;
+    image: as fitted.
+    """
+
+    round: int
+    restart: int
+    value: float
+    history: np.ndarray
+    steps: int
+    seconds: float
+    converged: bool
+    message: str
+    chi2: Mapping[str, float]
+    image: Image
+
+    @property
+    def label(self) -> str:
+        """Its place in words."""
+        return f"round {self.round + 1}, " + (f"restart {self.restart}" if self.restart else "first fit")
+
+
+@dataclass(frozen=True, eq=False)
+class ImagingResult:
+    """An image and how it was reached.
+
+    image: the last fit's, blurred if there was a reverse taper; result: Result of the last fit; chi2: χ² per
+    measurement by product, data and errors as in the last fit; fits: all of them in order; data: the prepared
+    observation, without taper; calibrated: the same after the last self-calibration, and gains: its solution (None
+    without); flux: Jy, as fitted to; options: as used; problem, measured: of the last fit, and the products it was made
+    of.
+    """
+
+    image: Image
+    result: Result
+    chi2: Mapping[str, float]
+    fits: tuple[Fit, ...]
+    data: Observation
+    calibrated: Observation | None
+    gains: GainTable | None
+    flux: float
+    options: Options
+    problem: Problem
+    measured: DataSet
+
+
+def image(
+    obs: Observation,
+    *,
+    preset: str = "default",
+    solver: Any = "lbfgs",
+    mesh: Any = None,
+    seed: int = 0,
+    run_dir: str | Path | None = None,
+    resume: str = "auto",
+    progress: bool | None = None,
+    on_fit: Callable[[Fit, int, int], Any] | None = None,
+    **options: Any,
+) -> ImagingResult:
+    """Make a Stokes I image of an observation.
+
+    preset: 'default' (one round) or 'm87' (the released M87 pipeline); options: fields of `Options` that differ from
+    the preset. solver: as for `fit`; None and names such as 'lbfgsb' take maxiter and stop from the options, a solver
+    object has its own. mesh: devices to split the data over. seed: of the parity check; the image does not depend on
+    it. run_dir: folder in which every fit keeps its checkpoints and result; resume: 'auto' goes on where an earlier
+    call stopped, 'must' insists on it, 'never' starts anew. progress: None shows it on a terminal. on_fit(fit, number,
+    total) is called after every fit. Interrupted from the keyboard, it returns the image so far; result.status says so.
+
+    Example: `image(read_uvfits("m87.uvfits"), preset="m87").image`.
+    """
+    chosen = options_from(preset, PRESETS, options)
+    flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
+    about = {"systematic": chosen.systematic, "average": chosen.average}
+    initial = prepare(obs, flux, **about, taper_uas=chosen.taper_uas)
+    start = _prior(initial, flux, chosen)
+    settings = {"mesh": mesh, "seed": seed, "progress": progress, **_solver_options(solver, chosen)}
+    settings |= {"solver": solver, "resume": "auto" if resume == "must" else resume}
+    done = _rounds(initial, start, chosen, settings, _folder(run_dir, resume), on_fit)
+    width = chosen.taper_uas * UAS
+    return ImagingResult(
+        image=done.fits[-1].image.blur(width),
+        result=_as_planned(done.result, len(done.fits)),
+        chi2=done.fits[-1].chi2,
+        fits=tuple(done.fits),
+        data=taper(initial, width),
+        calibrated=None if done.data is initial else taper(done.data, width),
+        gains=done.gains,
+        flux=flux,
+        options=chosen,
+        problem=done.problem,
+        measured=done.measured,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Reached:
+    """Where a schedule got to: all fits; result, problem and products of the last; data as calibrated, their gains."""
+
+    fits: list[Fit]
+    result: Result
+    problem: Problem
+    measured: DataSet
+    data: Observation
+    gains: GainTable | None
+
+
+def _rounds(
+    initial: Observation, start: Image, options: Options, settings: Mapping, folder: Path | None, on_fit: Any
+) -> _Reached:
+    """Run the schedule; an interrupted fit ends it."""
+    beam = initial.nominal_resolution
+    data, gains = _precalibrated(initial, start, options), None
+    fits: list[Fit] = []
+    reached: Any = None
+    for number, one in enumerate(options.schedule()):
+        measured = measurements(data, options, number)
+        for k in range(one.restarts + 1):
+            begin = fits[-1].image.blur(options.blur * beam) if fits else start
+            problem = _problem(measured, one.data, start, begin, beam, options)
+            place = None if folder is None else folder / f"{len(fits) + 1:02d}"
+            result = fit(problem, certify=not fits, run_dir=place, **settings)
+            fits.append(_fit_record(problem, result, start, number, k))
+            reached = _Reached(fits, result, problem, measured, data, gains)
+            if result.status is Status.INTERRUPTED:
+                return reached
+            if on_fit is not None:
+                on_fit(fits[-1], len(fits), options.n_fits)
+        if one.calibrate:
+            data, gains = _calibrated(initial if one.afresh else data, fits[-1].image, one)
+    return replace(reached, data=data, gains=gains)
+
+
+def measurements(ready: Observation, options: Options, number: int = -1) -> DataSet:
+    """Return the data products of a prepared observation that a round asks for (default: the last)."""
+    one = options.schedule()[number]
+    return data_set(ready, one.data, count=options.count, cp_uv_min=options.cp_uv_min, systematic=one.tolerance)
+
+
+def _folder(run_dir: str | Path | None, resume: str) -> Path | None:
+    if resume not in RESUME:
+        raise ValueError(f"image: resume={resume!r} must be one of {', '.join(map(repr, RESUME))}.")
+    folder = None if run_dir is None else Path(run_dir) / "fits"
+    if resume == "must" and (folder is None or not (folder / "01" / "config.json").exists()):
+        raise CheckpointError(f"image: {run_dir} holds no run to resume. Check the path, or use resume='auto'.")
+    return folder
+
+
+def _prior(ready: Observation, flux: float, options: Options) -> Image:
+    about = {name: getattr(ready, name) for name in ("ra_hours", "dec_deg", "freq_hz", "mjd", "source")}
+    empty = blank(options.npix, options.fov_uas * UAS, **about)
+    return prior(empty, flux, options.prior_fwhm_uas * UAS).normalise(flux)
+
+
+def _precalibrated(initial: Observation, grid: Image, options: Options) -> Observation:
+    """Return the data after the calibration to a Gaussian, or as they are."""
+    wanted = options.precal
+    stations = () if wanted is None else [name for name in wanted.stations if name in initial.stations.names]
+    if wanted is None or not stations:
+        return initial
+    # the Gaussian describes the sky, not the sharper image that a reverse taper asks for
+    seen = taper(initial, options.taper_uas * UAS)
+    model = gaussian(grid, wanted.flux, wanted.fwhm_uas * UAS)
+    gains = solve_gains(seen, model, stations=stations, tolerance=wanted.tolerance, uv_max=wanted.uv_max)
+    return apply_gains(initial, gains, nearest=True)
+
+
+def _calibrated(data: Observation, model: Image, one: Round) -> tuple[Observation, GainTable | None]:
+    """Return data after the self-calibrations of a round, and the gains of the last."""
+    gains = None
+    for wanted in one.calibrate:
+        stations = [name for name in data.stations.names if wanted.stations is None or name in wanted.stations]
+        found = self_calibrate(data, model, method=wanted.method, stations=stations, tolerance=wanted.tolerance)
+        data, gains = found.data, found.gains
+    return data, gains
+
+
+def _problem(
+    measured: DataSet, weights: Mapping[str, float], start: Image, begin: Image, beam: float, options: Options
+) -> Problem:
+    return imaging_problem(
+        measured,
+        start.grid,
+        start.values["I"],
+        init=begin.values["I"],
+        data_weights=weights,
+        reg_weights=options.regularisers,
+        flux=start.flux,
+        beam=beam,
+        operator=options.operator,
+        epsilon_tv=options.epsilon_tv,
+        name=start.source or "image",
+    )
+
+
+def _solver_options(solver: Any, options: Options) -> dict[str, Any]:
+    if not (solver is None or isinstance(solver, str)):
+        return {}
+    chosen = {"maxiter": options.maxiter, "gtol": options.stop}
+    if solver is not None and solver not in CLASSES:
+        return chosen  # for first-order methods a small change of the value is no sign of convergence
+    chosen["ftol"] = options.stop
+    many = solver is None or hasattr(CLASSES[solver], "memory")
+    # a longer memory than usual pays: an evaluation costs more than the products with the stored pairs
+    return {**chosen, "memory": 50} if many else chosen
+
+
+def _fit_record(problem: Problem, result: Result, grid: Image, number: int, restart: int) -> Fit:
+    found = grid.replace(values={"I": image_maps(problem, result.params)["I"]})
+    chi2 = {name.removeprefix("data."): part for name, part in result.parts.items() if name.startswith("data.")}
+    return Fit(
+        round=number,
+        restart=restart,
+        value=result.value,
+        history=np.asarray(result.history.get("value", ()), float),
+        steps=result.steps,
+        seconds=result.timings["total"],
+        converged=result.success,
+        message=result.status.message,
+        chi2=MappingProxyType(chi2),
+        image=found,
+    )
+
+
+def _as_planned(result: Result, n_fits: int) -> Result:
+    """Return the last fit's result; that it took all its steps is what the schedule asked for, not a failure."""
+    if result.status is not Status.MAX_STEPS:
+        return result
+    note = f"This was the last of {n_fits} fits, ended after {result.steps} steps; the tolerance was not yet met."
+    return replace(result, status=Status.COMPLETED, note=" ".join(filter(None, (result.note, note))))

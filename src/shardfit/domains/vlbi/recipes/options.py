@@ -1,0 +1,153 @@
+"""What an imaging run is asked to do, as plain data: options, rounds of fits, self-calibration between them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.errors import suggestion
+from shardfit.domains.vlbi.problem import REGULARISERS
+from shardfit.domains.vlbi.recipes.prepare import EHT2017_TOLERANCE, SHORT_BASELINE, ZERO_BASELINE
+from shardfit.domains.vlbi.selfcal import METHODS
+from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES
+
+PRODUCTS = (*ALIGNED[:3], *CLOSURES)
+
+
+@dataclass(frozen=True)
+class SelfCal:
+    """Self-calibration to the image so far; see `solve_gains`. Stations that the data lack are passed over."""
+
+    method: str = "both"
+    stations: tuple[str, ...] | None = None
+    tolerance: float | tuple[float, float] = (0.2, 0.2)
+
+    def __post_init__(self):
+        if self.method not in METHODS:
+            raise ValueError(f"SelfCal: unknown method {self.method!r}.{suggestion(str(self.method), METHODS)}")
+
+
+@dataclass(frozen=True)
+class PreCal:
+    """Calibration of some stations to a circular Gaussian, on baselines shorter than uv_max, before the first fit.
+
+    flux: Jy; fwhm_uas: µas. At times without such a baseline the solution nearest in time is taken.
+    """
+
+    stations: tuple[str, ...]
+    flux: float
+    fwhm_uas: float
+    uv_max: float = SHORT_BASELINE
+    tolerance: float | tuple[float, float] = 1.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """A first fit and its restarts, then self-calibration. None takes the value from the options.
+
+    data: weights by product; tolerance: as in Options; restarts; calibrate: applied one after the other, to the data
+    before any self-calibration if `afresh`, else to those of this round.
+    """
+
+    data: Mapping[str, float] | None = None
+    tolerance: float | Mapping[str, float] | None = None
+    restarts: int | None = None
+    calibrate: tuple[SelfCal, ...] = ()
+    afresh: bool = True
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of `image`.
+
+    npix: pixels a side; fov_uas: field of view, µas; flux: Jy of the compact source, None to estimate it
+    (`compact_flux`); prior_fwhm_uas: size of the Gaussian that is prior and start. data, regularisers: weights by name.
+    systematic: fraction of |V| added to all errors; tolerance: fraction added to amplitude errors alone, one number or
+    by station (stations not named get none). cp_uv_min: wavelengths, shorter baselines form no triangles; count:
+    closure sets 'min' or 'max'. average: over scans first. restarts: further fits, each from the last image blurred by
+    `blur` times the nominal resolution. maxiter, stop: iterations and relative tolerance of every fit; epsilon_tv:
+    rounds off the total variation; operator: see `forward`. taper_uas: reverse taper of the data, and blur of the final
+    image, µas. precal: calibration before the first fit; rounds: see `Round`.
+    """
+
+    npix: int = 64
+    fov_uas: float = 128.0
+    flux: float | None = None
+    prior_fwhm_uas: float = 40.0
+    data: Mapping[str, float] = field(default_factory=lambda: {"amp": 0.2, "cphase": 1.0, "logcamp": 1.0})
+    regularisers: Mapping[str, float] = field(
+        default_factory=lambda: {"simple": 100.0, "tv": 1.0, "tv2": 1.0, "flux": 1e4}
+    )
+    systematic: float = 0.02
+    tolerance: float | Mapping[str, float] = field(default_factory=lambda: EHT2017_TOLERANCE)
+    cp_uv_min: float = ZERO_BASELINE
+    count: str = "min"
+    average: bool = True
+    restarts: int = 3
+    blur: float = 1.0
+    maxiter: int = 100
+    stop: float = 1e-6
+    epsilon_tv: float = 1e-10
+    operator: Any = "auto"
+    taper_uas: float = 0.0
+    precal: PreCal | None = None
+    rounds: tuple[Round, ...] = (Round(),)
+
+    def __post_init__(self):
+        whole = [("npix", self.npix, 2), ("maxiter", self.maxiter, 1)]
+        whole += [("restarts", one.restarts, 0) for one in self.schedule()]
+        for name, value, least in whole:
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"image: {name}={value!r} must be a whole number, at least {least}.")
+        for name in ("fov_uas", "prior_fwhm_uas", "stop"):
+            _require(name, getattr(self, name), positive=True)
+        for name in ("blur", "taper_uas", "systematic"):
+            _require(name, getattr(self, name))
+        if self.flux is not None:
+            _require("flux", self.flux, positive=True)
+        if not self.rounds:
+            raise ValueError("image: rounds is empty. Give at least one Round.")
+        for one in self.schedule():
+            _check_weights("data", one.data, PRODUCTS)
+        _check_weights("regularisers", self.regularisers, REGULARISERS)
+
+    def schedule(self) -> tuple[Any, ...]:
+        """Return the rounds with everything filled in."""
+        common = {name: getattr(self, name) for name in ("data", "tolerance", "restarts")}
+        return tuple(
+            replace(one, **{name: value for name, value in common.items() if getattr(one, name) is None})
+            for one in self.rounds
+        )
+
+    @property
+    def n_fits(self) -> int:
+        """Number of fits of all rounds."""
+        return sum(one.restarts + 1 for one in self.schedule())
+
+
+def options_from(preset: str, presets: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> Options:
+    """Return the options of a preset, changed by those given."""
+    if preset not in presets:
+        raise ValueError(f"image: unknown preset {preset!r}.{suggestion(str(preset), presets)}")
+    known = {f.name for f in fields(Options)}
+    for name in given:
+        if name not in known:
+            more = {"preset", "solver", "mesh", "seed", "run_dir"}
+            raise TypeError(f"image has no option {name!r}.{suggestion(name, known | more)}")
+    return Options(**{**presets[preset], **given})
+
+
+def _require(name: str, value: Any, positive: bool = False) -> None:
+    if not (np.isfinite(value) and value >= 0 and (value > 0 or not positive)):
+        raise ValueError(f"image: {name}={value!r} must {'be positive' if positive else 'not be negative'}.")
+
+
+def _check_weights(what: str, given: Any, known: tuple[str, ...]) -> None:
+    if not given:
+        raise ValueError(f"image: {what} is empty. Give at least one weight by name.")
+    for name, weight in given.items():
+        if name not in known:
+            raise ValueError(f"image: {what} has an unknown name {name!r}.{suggestion(name, known)}")
+        if not np.isfinite(weight):
+            raise ValueError(f"image: {what}[{name!r}]={weight!r} must be a finite weight.")

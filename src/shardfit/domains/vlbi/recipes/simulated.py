@@ -1,0 +1,39 @@
+"""Standard data sets to try things on: a known image seen by an array for a night."""
+
+from typing import Any
+
+from shardfit.domains.vlbi.constants import UAS
+from shardfit.domains.vlbi.image import Image, blank
+from shardfit.domains.vlbi.models import model_image
+from shardfit.domains.vlbi.observation import Observation, Stations
+from shardfit.domains.vlbi.simulate import EHT2017, Gains, simulate
+
+M87_LIKE = {"ra_hours": 12.513729, "dec_deg": 12.391123, "freq_hz": 227.1e9, "mjd": 57854}
+
+
+def known_image(name: str = "ring", npix: int = 64, *, flux: float = 0.6) -> Image:
+    """Return 'ring', 'crescent', 'disk' or 'double' at the position of M87, field 128 µas, of this flux in Jy."""
+    return model_image(name, blank(npix, 128 * UAS, **M87_LIKE, source=name.upper()), flux)
+
+
+def observe(
+    truth: Image, array: Stations = EHT2017, *, gains: float = 0.05, random_phase: bool = True, **changes: Any
+) -> Observation:
+    """Observe an image for one minute every ten from 0 to 12 h UTC with 2 GHz bandwidth.
+
+    gains: standard deviation of ln|g|, most of it changing from time to time; random_phase: as the troposphere gives.
+    changes: other arguments of `simulate`, such as seed, start_h, stop_h.
+    """
+    night = {"start_h": 0.0, "stop_h": 12.0, "cadence_s": 600.0, "tint_s": 60.0, "bandwidth_hz": 2e9}
+    errors = Gains(offset=0.6 * gains, scatter=0.8 * gains, random_phase=random_phase)
+    return simulate(truth, array, **{**night, **changes}, gains=errors)
+
+
+def simulated_ring(npix: int = 64, *, seed: int = 0) -> tuple[Observation, Image]:
+    """Return data of a lopsided ring like M87 as the 2017 array would see it, and the ring itself.
+
+    0.6 Jy, diameter 42 µas, field 128 µas, brightest to the south; thermal noise, gain errors of 5 %, random phases.
+    The same seed gives the same data.
+    """
+    truth = known_image("ring", npix)
+    return observe(truth, seed=seed), truth

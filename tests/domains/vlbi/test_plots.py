@@ -1,0 +1,37 @@
+"""Figures of self-calibration and of a series of fits."""
+
+import numpy as np
+import pytest
+
+from shardfit.domains.vlbi.selfcal import GainTable
+
+plots = pytest.importorskip("shardfit.domains.vlbi.plots")
+pytest.importorskip("matplotlib")
+
+
+def table(solved):
+    rng = np.random.default_rng(0)
+    gain = np.where(solved, np.exp(0.1 * rng.normal(size=(5, 3)) + 1j * rng.uniform(-3, 3, (5, 3))), 1.0)
+    time, cost = np.arange(5.0), np.ones(5)
+    return GainTable(time, time, ("AA", "LM", "PV"), gain, solved, cost, cost, cost > 0)
+
+
+def test_gains_of_solved_stations():
+    solved = np.array([[True, True, False]] * 4 + [[True, False, False]])
+    top, low = plots.gains(table(solved)).axes
+    lines = [line for line in top.lines if not line.get_label().startswith("_")]
+    assert [line.get_label() for line in lines] == ["AA", "LM"]
+    assert [len(line.get_xdata()) for line in lines] == [5, 4]
+    assert np.abs(low.lines[0].get_ydata()).max() <= 180
+    with pytest.raises(ValueError, match="no station"):
+        plots.gains(table(np.zeros((5, 3), bool)))
+
+
+def test_convergence_of_fits_with_different_weights():
+    figure = plots.convergence({"first": [5.0, 3.0, 2.0], "second": [90.0, np.nan, 50.0, 40.0]})
+    first, second = figure.axes[0].lines
+    assert first.get_ydata().tolist() == [3.0, 1.0]
+    assert second.get_ydata().tolist() == [50.0, 10.0]
+    assert second.get_xdata().tolist() == [4, 6]
+    with pytest.raises(ValueError, match="finite"):
+        plots.convergence({"none": [np.nan]})
