@@ -1,0 +1,1 @@
+"""Populations: halos and the galaxies in them, compared through summed statistics."""

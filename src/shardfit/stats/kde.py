@@ -1,0 +1,73 @@
+"""Kernel and Fourier counts of a weighted sample at places of comparison.
+
+A kernel count is Σ w Normal(x | centre, Σ), a Fourier count Σ w exp(i q·x); both are sums over points, so they add up
+over chunks, devices and processes. Exponents and phases are matrix products of points and places: what remains per
+pair is one exponential, or one sine and cosine, and the pull-back is a product as well.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import register_dataclass
+
+from shardfit.stats.waves import cos_sin
+
+
+@register_dataclass
+@dataclass(frozen=True)
+class Kernel:
+    """A Gaussian kernel: origin (d,) that points are measured from, whiten (d, d) with Σ⁻¹ = whitenᵀ whiten, height."""
+
+    origin: Any
+    whiten: Any
+    height: Any  # density at the centre
+
+    def scaled(self, points: jax.Array) -> jax.Array:
+        """Return points (..., d) in units of the kernel, seen from the origin."""
+        return (points - self.origin) @ self.whiten.T
+
+
+def scott(n: int, dimensions: int) -> float:
+    """Return Scott's factor n^(-1/(d + 4))."""
+    return float(n) ** (-1.0 / (dimensions + 4))
+
+
+def sample_covariance(points: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return the covariance (d, d) of points (n, d), weights counting as observation weights."""
+    return np.atleast_2d(np.cov(points, rowvar=False, aweights=weights))
+
+
+def make_kernel(points: np.ndarray, weights: np.ndarray | None, bandwidth: float, *, covariant: bool = False) -> Kernel:
+    """Return the kernel bandwidth² C, C the sample's covariance or, by default, its diagonal."""
+    covariance = sample_covariance(points, weights)
+    if not covariant:
+        covariance = np.diag(np.diag(covariance))
+    try:
+        whiten = np.linalg.inv(np.linalg.cholesky(bandwidth**2 * covariance))
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "the sample's covariance is singular, so its kernel has no volume. Drop a coordinate that is constant or "
+            "a combination of others; a diagonal kernel (covariant=False) needs only that no coordinate is constant."
+        ) from None
+    height = math.exp(np.linalg.slogdet(whiten)[1]) / (2 * math.pi) ** (len(whiten) / 2)
+    return Kernel(np.average(points, axis=0, weights=weights), whiten, height)
+
+
+def kernel_values(kernel: Kernel, points: jax.Array, centres: jax.Array) -> jax.Array:
+    """Return the kernel's density of every point about every centre: (n, d), (k, d) → (n, k)."""
+    x, c = kernel.scaled(points), kernel.scaled(centres)
+    # seen from the sample's mean, so that the squares nearly cancelling are small
+    squares = -0.5 * jnp.sum(x * x, axis=-1, keepdims=True)
+    lines = jnp.concatenate([x, squares, jnp.ones_like(squares)], axis=-1)
+    steps = jnp.concatenate([c, jnp.ones_like(c[:, :1]), -0.5 * jnp.sum(c * c, axis=-1, keepdims=True)], axis=-1)
+    return kernel.height * jnp.exp(steps @ lines.T).T
+
+
+def fourier_values(points: jax.Array, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return cos and sin of q·x for every point and position: (n, d), (k, d) → two (n, k)."""
+    cosine, sine = cos_sin((positions / (2 * math.pi)) @ points.T)
+    return cosine.T, sine.T

@@ -1,0 +1,94 @@
+"""What an objective does over a box of parameters, and along a fit: scans and trajectories."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core import reduce
+from shardfit.core.latin import latin_hypercube
+from shardfit.core.objective import named_parts
+from shardfit.core.params import ends_of, make_space, spread
+from shardfit.core.precision import problem_scope
+from shardfit.core.problem import Problem
+from shardfit.core.terms import Penalty, weighted_sum
+
+
+class Scan(NamedTuple):
+    """Draws of a scan, leading axis n: params like x0, values, unweighted parts, summed statistics of the row terms."""
+
+    params: Any
+    values: Any
+    parts: dict[str, Any]
+    statistics: dict[str, Any]
+
+
+def scan(problem: Problem, n: int, bounds: Any = None, *, seed: int = 0, mesh: Any = None) -> Scan:
+    """Evaluate n parameter points of a Latin hypercube, one after the other in one compiled loop.
+
+    bounds: as in Problem, finite; the problem's own unless given. A stochastic objective uses one key for all points.
+
+    Example: `found = scan(problem, 200, {"a": (0, 1), "b": (-2, 2)}); found.params["a"][found.values.argmin()]`.
+    """
+    if n < 1:
+        raise ValueError(f"scan: n={n} must be at least 1.")
+    with problem_scope(problem.precision):
+        space = make_space(problem.x0)  # of the parameters themselves, without transforms
+        pairs = spread("bounds", problem.bounds if bounds is None else bounds, problem.x0)
+        ends = [ends_of(*leaf) for leaf in zip(space.labels, pairs, space.shapes, strict=True)]
+        lower, upper = (np.concatenate([np.ravel(end[side]) for end in ends]) for side in (0, 1))
+        if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+            raise ValueError(
+                "scan: every parameter needs two finite bounds. Pass bounds={'name': (lower, upper), ...}."
+            )
+        points = lower + (upper - lower) * latin_hypercube(n, space.size, np.random.default_rng(seed))
+        placed = problem.objective.place(mesh)
+        key = jax.random.key(seed) if placed.stochastic else None
+        found = _evaluate(space, placed, points.astype(problem.z0().dtype), key)
+        return jax.tree.map(np.asarray, found)
+
+
+@partial(jax.jit, static_argnums=0)
+def _evaluate(space, objective, points, key):
+    def one(z):
+        params, terms = space.unpack(z), objective.terms
+        sums = reduce.totals(objective.mesh, terms, params, key)
+        losses = tuple(
+            t.losses(params) if isinstance(t, Penalty) else reduce.scaled_losses(t, s, reduce.term_key(t, key, i))
+            for i, (t, s) in enumerate(zip(terms, sums, strict=True))
+        )
+        value = sum(weighted_sum(t.weight, loss) for t, loss in zip(terms, losses, strict=True))
+        statistics = {name: s for name, s in zip(objective.names, sums, strict=True) if s is not None}
+        return Scan(params, value, named_parts(objective.names, losses), statistics)
+
+    return jax.lax.map(one, points)
+
+
+class Trajectory(NamedTuple):
+    """Way of a fit: params like x0 and values (n,), with a leading axis; row 0 is the start."""
+
+    params: Any
+    values: np.ndarray
+
+
+def trajectory(problem: Problem, history: dict[str, np.ndarray], thin: int = 1) -> Trajectory:
+    """Return the parameters along a fit with keep=1, each with the value there.
+
+    thin: t keeps the start and then the last of every t steps, the final one included; 0 keeps the final one only,
+    still with a leading axis.
+
+    Example: `result = fit(problem, "adam", keep=1); trajectory(problem, result.history, thin=10).params`.
+    """
+    if "x" not in history or len(history["x"]) != len(history["value"]):
+        raise ValueError(
+            "trajectory: this history has no parameters of every step. Fit with an optax solver and keep=1."
+        )
+    if thin < 0:
+        raise ValueError(f"trajectory: thin={thin} must be zero or positive.")
+    last = len(history["value"]) - 1
+    rows = np.array([last]) if thin == 0 else np.unique(np.append(np.arange(0, last + 1, thin), last))
+    with problem_scope(problem.precision):
+        params = jax.vmap(problem.space.unpack)(jnp.asarray(history["x"][rows]))
+        return Trajectory(jax.tree.map(np.asarray, params), history["value"][rows])
