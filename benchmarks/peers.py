@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = {
     "least_squares": ("jax==0.10.2", "optimistix==0.1.0", "optax==0.2.8", "scipy==1.17.1"),
     "swarm": ("jax==0.10.2", "evosax==0.3.2", "pyswarms==1.3.0"),
+    "diffopt": ("diffopt==2.0.0", "jax==0.10.2", "optax==0.2.8", "jaxopt==0.8.5", "mpi4py==4.1.2", "mpich==5.0.2"),
     # its NFFT needs a C library that no wheel brings: finufft stands in, see vlbi_ehtim.py
     "ehtim": ("ehtim==1.3.2", "finufft==2.5.1", "astropy==8.0.2", "numpy==2.4.6", "scipy==1.17.1"),
 }

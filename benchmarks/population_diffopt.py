@@ -1,0 +1,95 @@
+"""diffopt's side of the population suite, with the model of its own example; runs in an environment of its own."""
+
+import resource
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.duel import serve
+
+
+def prepare(asked: dict) -> tuple[Callable, Callable]:
+    """Return what is timed, compiled where the package compiles, and what it says."""
+    call = {"lossgrad": _lossgrad, "adam": _adam, "kde": _kde, "swarm": _swarm}[asked["kind"]](asked)
+    last = {"loss": call()}
+
+    def timed():
+        last["loss"] = call()
+
+    return timed, lambda: {"loss": float(last["loss"]), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+
+
+def _model(n):
+    import jax.numpy as jnp
+    from diffopt.multigrad.tests.smf_example import smf_grad_descent as example
+
+    target = [2.30178721e-02, 1.69728529e-02, 1.16054425e-02, 7.10532581e-03, 3.77187086e-03]
+    target += [1.69136131e-03, 6.28149020e-04, 1.90466686e-04, 4.66692982e-05, 9.17260695e-06]
+    data = {
+        "log_halo_masses": jnp.log10(example.load_halo_masses(n)),
+        "smf_bin_edges": jnp.linspace(9, 10, 11),
+        "volume": 10.0 * n,
+        "target_sumstats": jnp.array(target),
+    }
+    return example.MySMFModel(aux_data=data), example.ParamTuple
+
+
+def _lossgrad(asked):
+    import jax
+
+    model, point = _model(asked["n"])
+
+    def call():
+        for _ in range(asked["repeats"]):
+            loss, gradient = model.calc_loss_and_grad_from_params(point(-1.9, 0.25))
+        jax.block_until_ready(gradient)
+        return loss
+
+    return call
+
+
+def _adam(asked):
+    model, point = _model(asked["n"])
+    return lambda: model.run_adam(point(-1.0, 0.5), nsteps=100, learning_rate=0.01, progress=False)[1][-1]
+
+
+def _kde(asked):
+    import jax
+    import jax.numpy as jnp
+    from diffopt import kdescent
+
+    points = np.random.default_rng(0).normal(size=(asked["n"], 2)).astype(np.float32)
+    trained = kdescent.KPretrainer.from_training_data(
+        jnp.asarray(points[:10_000]), num_eval_kernels=20, num_eval_fourier_positions=20, seed=0
+    )
+    places, sample, key = kdescent.KCalc(trained), jnp.asarray(points), jax.random.key(1)
+    both = jax.jit(jax.value_and_grad(lambda shift, x: places.reduced_chisq_loss(key, x + shift)))
+
+    def call():
+        for _ in range(asked["repeats"]):
+            loss, gradient = both(jnp.array([0.1, -0.1]), sample)
+        jax.block_until_ready(gradient)
+        return loss
+
+    return call
+
+
+def _swarm(asked):
+    import jax
+    import jax.numpy as jnp
+    from diffopt.multiswarm import ParticleSwarm
+
+    @jax.jit
+    def ackley(x):
+        distance = jnp.sqrt(0.5 * jnp.sum(x * x))
+        return 20 + jnp.e - 20 * jnp.exp(-0.2 * distance) - jnp.exp(0.5 * jnp.sum(jnp.cos(2 * jnp.pi * x)))
+
+    def call():
+        swarm = ParticleSwarm(asked["n"], 4, [-5.0] * 4, [5.0] * 4, seed=0)
+        return np.min(swarm.run_pso(ackley, nsteps=100, progress=False)["swarm_loss_history"])
+
+    return call
+
+
+if __name__ == "__main__":
+    serve(prepare)

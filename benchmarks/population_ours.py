@@ -1,0 +1,83 @@
+"""Our side of the population suite."""
+
+import resource
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.duel import serve
+
+POINT = {"efficiency": -1.9, "scatter": 0.25}
+
+
+def prepare(asked: dict) -> tuple[Callable, Callable]:
+    """Return what is timed, compiled, and what it says."""
+    call = {"lossgrad": _lossgrad, "adam": _adam, "kde": _kde, "swarm": _swarm}[asked["kind"]](asked)
+    last = {"loss": call()}
+
+    def timed():
+        last["loss"] = call()
+
+    return timed, lambda: {"loss": float(last["loss"]), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+
+
+def _repeated(objective, params, repeats, key=None):
+    import jax
+
+    placed = objective.place()
+
+    def call():
+        for _ in range(repeats):
+            value, gradient = placed.value_and_grad(params, key)
+        jax.block_until_ready(gradient)
+        return value
+
+    return call
+
+
+def _lossgrad(asked):
+    from shardfit.domains.population import smf
+
+    problem = smf.problem("B", asked["n"], precision="float32")
+    return _repeated(problem.objective, {k: np.float32(v) for k, v in POINT.items()}, asked["repeats"])
+
+
+def _adam(asked):
+    import shardfit as sf
+    from shardfit.domains.population import smf
+
+    problem = smf.problem("B", asked["n"], precision="float32")
+    options = {"learning_rate": 0.01, "maxiter": 100, "gtol": 0.0, "certify": False, "progress": False}
+    return lambda: sf.fit(problem, "adam", **options).value
+
+
+def shifted(params, rows, key):
+    """Return the sample moved by the parameters."""
+    return rows["x"] + params
+
+
+def _kde(asked):
+    import jax
+
+    import shardfit as sf
+    from shardfit.stats.bank import make_bank
+    from shardfit.stats.compare import chi2, comparison_term
+
+    points = np.random.default_rng(0).normal(size=(asked["n"], 2)).astype(np.float32)
+    bank = make_bank(points[:10_000], seed=0, kernels=20, positions=20)
+    term = comparison_term(shifted, {"x": points}, bank, misfit=chi2)
+    problem = sf.Problem(sf.Objective({"kde": term}), np.float32([0.1, -0.1]), precision="float32")
+    return _repeated(problem.objective, problem.x0, asked["repeats"], jax.random.key(1))
+
+
+def _swarm(asked):
+    import shardfit as sf
+    from shardfit.domains.population import ackley
+
+    problem = ackley.problem(precision="float32")
+    options = {"particles": asked["n"], "maxiter": 100, "certify": False, "progress": False}
+    return lambda: sf.fit(problem, "swarm", **options).value
+
+
+if __name__ == "__main__":
+    serve(prepare)
