@@ -46,7 +46,11 @@ def machine() -> str:
 
 def table(figures: dict[str, dict]) -> str:
     """Return an aligned Markdown table of the numbers all cases share."""
-    shared = [key for key in next(iter(figures.values())) if all(key in found for found in figures.values())]
+    shared = [
+        key
+        for key, value in next(iter(figures.values())).items()
+        if not isinstance(value, dict) and all(key in found for found in figures.values())
+    ]
     columns = [key for key in FIRST if key in shared] + [key for key in shared if key not in FIRST]
     rows = [["case", *columns], *([case, *(_short(found[key]) for key in columns)] for case, found in figures.items())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

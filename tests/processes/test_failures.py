@@ -12,7 +12,6 @@ from shardfit.cli.supervisor import culprits
 
 pytestmark = pytest.mark.processes
 SECONDS = 30
-FOUR = [pytest.param(4, marks=pytest.mark.slow)]
 
 
 def alive(folder):
@@ -22,7 +21,7 @@ def alive(folder):
     return [file.stem for file in folder.glob("*.pid") if file.read_text() in running]
 
 
-@pytest.mark.parametrize("n", [2, *FOUR])
+@pytest.mark.parametrize("n", [2, 4])
 @pytest.mark.parametrize(
     ("how", "rank", "named"),
     [

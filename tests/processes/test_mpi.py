@@ -12,7 +12,7 @@ import pytest
 from tests.processes import decay
 from tests.processes.conftest import HERE, run_command
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = pytest.mark.processes
 BESIDE = Path(sys.executable).parent / "mpiexec"  # of the package mpich, in this environment
 ROOT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -40,6 +40,7 @@ def test_two_ranks_give_the_answer_of_one(mpiexec, tmp_path):
     assert first["value"] == pytest.approx(float(value), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["raise", "hang"])
 def test_a_failing_rank_is_named(mpiexec, tmp_path, how):
     done = mpiexec("shardfit", "rank", "--", HERE / "failing.py", how, 1, tmp_path)
@@ -47,6 +48,7 @@ def test_a_failing_rank_is_named(mpiexec, tmp_path, how):
     assert "rank 1 failed" in done.stderr or "rank 1 ended or hangs" in done.stderr
 
 
+@pytest.mark.slow
 def test_mpi_pool_runs_tasks(mpiexec):
     pytest.importorskip("mpi4py")
     done = mpiexec("mpi4py.futures", HERE / "tasks.py")

@@ -43,8 +43,10 @@ def converged(problem):
     return sf.fit(problem, "lbfgs", ftol=0, gtol=1e-10, maxiter=2000, progress=False, certify=False).params
 
 
-@pytest.mark.parametrize("transform", [None, "log"])
-@pytest.mark.parametrize("scale", [1.0, 2.5])
+@pytest.mark.parametrize(
+    ("transform", "scale"),
+    [("log", 2.5), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((None, 1.0), (None, 2.5), ("log", 1.0)))],
+)
 def test_equals_dense_hessian(transform, scale):
     problem = smooth_problem(np.random.default_rng(1), transform)
     params = converged(problem)
@@ -57,6 +59,7 @@ def test_equals_dense_hessian(transform, scale):
     assert found.uncertainty < 0.03
 
 
+@pytest.mark.slow
 def test_full_rank_is_exact():
     problem = smooth_problem(np.random.default_rng(2))
     params = converged(problem)
@@ -81,6 +84,7 @@ def test_devices_do_not_matter():
     np.testing.assert_allclose(many.sd["signal"], one.sd["signal"], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_probes_are_unbiased():
     problem = smooth_problem(np.random.default_rng(5))
     params = converged(problem)

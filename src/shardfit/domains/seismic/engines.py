@@ -1,0 +1,99 @@
+"""Which engine runs: the compiled kernel where it can be built and is found right, JAX elsewhere, and why."""
+
+from functools import lru_cache
+from pathlib import Path
+from threading import Thread
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.errors import suggestion
+from shardfit.domains.seismic import native, wave
+from shardfit.domains.seismic.build import BuildError, library_path
+from shardfit.domains.seismic.geometry import acquisition
+from shardfit.domains.seismic.loops import record
+from shardfit.domains.seismic.memory import Full
+from shardfit.domains.seismic.native import Native
+from shardfit.domains.seismic.simulation import Simulation
+
+ENGINES = ("auto", "jax", "native")
+
+
+def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, str]:
+    """Return 'jax' or Native settings, and a sentence that says why.
+
+    'auto' is native where it can be built and agrees with JAX on a small case; 'native' raises where it cannot.
+    """
+    if engine == "jax":
+        return "jax", "jax: as asked"
+    if isinstance(engine, Native) or engine == "native":
+        _check_native(sim.order)
+        return engine if isinstance(engine, Native) else Native(), "native: as asked"
+    if engine != "auto":
+        raise ValueError(f"unknown engine {engine!r}.{suggestion(str(engine), ENGINES)}")
+    if jax.default_backend() != "cpu":
+        return "jax", f"jax: the compiled kernel is for CPUs, and this is {jax.default_backend()}"
+    try:
+        _check_native(sim.order)
+    except BuildError as error:
+        return "jax", f"jax: {error}"
+    return Native(), "native: compiled kernel, checked against JAX on a small case"
+
+
+@lru_cache
+def _check_native(order: int) -> None:
+    """Compare a small case with the JAX engine, once for each compiled kernel; raise if they differ.
+
+    It runs on a thread of its own, for the caller may be inside a trace.
+    """
+    native.register(order // 2)
+    mark = _mark(order)
+    if mark.exists():
+        return
+    found: list = []
+
+    def compare():
+        try:
+            with jax.enable_x64(True):
+                found.append(_difference(order))
+        except Exception as error:
+            found.append(error)
+
+    thread = Thread(target=compare)
+    thread.start()
+    thread.join()
+    if isinstance(found[0], Exception):
+        raise BuildError(f"the native kernel does not run with this jax ({found[0]}).") from found[0]
+    if not found[0] < 1e-9:
+        raise BuildError(f"the native kernel differs from JAX by {found[0]:.1e} on this machine. Use engine='jax'.")
+    mark.touch()
+
+
+def _mark(order: int) -> Path:
+    """Return the file that says that a kernel was found right."""
+    return library_path(order // 2).with_suffix(".checked")
+
+
+def _difference(order: int) -> float:
+    n = 2 * order + 3
+    sim = Simulation((n, n + 2), 10.0, 1e-3, 40, 2500.0, 40.0, order, widths=(0, 3, 5, 0), free_surface=True)
+    rng = np.random.default_rng(0)
+    velocity, signature = jnp.asarray(rng.uniform(1500, 2500, sim.shape)), jnp.asarray(rng.normal(size=(1, 1, 40)))
+    shots = jax.tree.map(jnp.asarray, acquisition(sim, [(2, 3)], [(n - 2, 1), (4, n)]))
+    bars = jnp.asarray(rng.normal(size=(1, 2, 40)))
+    first = jax.tree.map(lambda leaf: leaf[0], shots)
+
+    def by_jax(velocity):
+        medium = wave.Medium(wave.padded_kappa(sim, velocity), *first)
+        return record(sim, Full(), medium, signature[0])[None]
+
+    def by_kernel(velocity):
+        return native.traces(sim, Native(1, 3), wave.padded_kappa(sim, velocity), signature, shots)
+
+    def both(run):
+        traces, pull = jax.vjp(run, velocity)
+        return traces, pull(bars)[0]
+
+    pairs = zip(jax.jit(lambda: both(by_jax))(), jax.jit(lambda: both(by_kernel))(), strict=True)
+    return float(max(jnp.abs(a - b).max() / jnp.abs(b).max() for a, b in pairs))

@@ -1,0 +1,116 @@
+"""Where sources and receivers are: positions (z, x) in cells become grid cells and weights, once, on the host.
+
+A whole-number position is one cell of weight 1. A fractional one is spread over 8 x 8 cells by a Kaiser-windowed sinc;
+cells above a free surface fold back with a minus sign. Shots with fewer points than others are padded with weight 0.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from shardfit.domains.seismic.simulation import AXES, Simulation
+
+HALF_WIDTH, SHAPE = 4, 4.14  # of the Kaiser window, in cells; the shape is for sources of any direction
+
+
+class Points(NamedTuple):
+    """Points of every shot. cells: (shots, points, k) index into the flattened padded grid; weights: the same shape."""
+
+    cells: Any
+    weights: Any
+
+
+class Shots(NamedTuple):
+    """Sources and receivers; every leaf has the shots as leading axis, so this is a set of rows."""
+
+    sources: Points
+    receivers: Points
+
+
+def acquisition(sim: Simulation, sources: Any, receivers: Any) -> Shots:
+    """Return the shots of a survey.
+
+    sources: (shots, 2), or (shots, n, 2) for several at once; receivers: (n, 2) used by every shot, or (shots, n, 2).
+    Either may be a list with one (n, 2) array per shot. Positions are (z, x) in cells, whole or fractional, inside the
+    model.
+
+    Example: `acquisition(sim, [(2, 10), (2, 50)], [(3, x) for x in range(100)])`.
+    """
+    sources = _per_shot("sources", sources)
+    if isinstance(sources, np.ndarray) and sources.ndim == 2:
+        sources = sources[:, None]
+    receivers = _per_shot("receivers", receivers)
+    if isinstance(receivers, np.ndarray) and receivers.ndim == 2:
+        receivers = np.broadcast_to(receivers, (len(sources), *receivers.shape))
+    if len(sources) != len(receivers):
+        raise ValueError(f"{len(sources)} shots have sources, {len(receivers)} receivers. Give each shot both.")
+    return Shots(_points(sim, "sources", sources), _points(sim, "receivers", receivers))
+
+
+def select(shots: Shots, index: Any) -> Shots:
+    """Return some of the shots. index: a slice, mask or list of shot numbers."""
+    return jax.tree.map(lambda leaf: leaf[index], shots)
+
+
+def _per_shot(name: str, given: Any) -> np.ndarray | list[np.ndarray]:
+    if not len(given):
+        raise ValueError(f"{name}: there are none. Give at least one position (z, x).")
+    try:
+        found = np.asarray(given, float)
+    except ValueError:  # shots with different numbers of points
+        found = [np.asarray(one, float) for one in given]
+    pieces = [found] if isinstance(found, np.ndarray) else found
+    if any(piece.ndim not in (2, 3) or piece.shape[-1] != 2 for piece in pieces):
+        raise ValueError(f"{name}: positions are pairs (z, x); got shape {pieces[0].shape}.")
+    return found
+
+
+def _points(sim: Simulation, name: str, positions: Any) -> Points:
+    for shot, points in enumerate(positions):
+        _check_range(sim, name, shot, points)
+    fractional = any((np.asarray(points) % 1).any() for points in positions)
+    most, taps = max(len(points) for points in positions), (2 * HALF_WIDTH) ** 2 if fractional else 1
+    cells = np.zeros((len(positions), most, taps), np.int32)
+    weights = np.zeros((len(positions), most, taps))
+    for shot, points in enumerate(positions):
+        cells[shot, : len(points)], weights[shot, : len(points)] = _spread(sim, points, fractional)
+    return Points(cells, weights)
+
+
+def _check_range(sim: Simulation, name: str, shot: int, points: np.ndarray) -> None:
+    for axis, n in enumerate(sim.shape):
+        bad = ~((points[:, axis] >= 0) & (points[:, axis] <= n - 1))
+        if bad.any():
+            index = int(np.argmax(bad))
+            raise ValueError(
+                f"{name}: shot {shot}, index {index}, axis {AXES[axis]}: {points[index, axis]:g} is outside the model, "
+                f"which has cells 0 to {n - 1}. Positions are (z, x) in cells, not metres."
+            )
+
+
+def _spread(sim: Simulation, points: np.ndarray, fractional: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return cells and weights (n, k) of points (n, 2)."""
+    rows, row_weights = _taps(points[:, 0], fractional)
+    columns, column_weights = _taps(points[:, 1], fractional)
+    if sim.free_surface:
+        rows, row_weights = np.abs(rows), np.where(rows < 0, -row_weights, row_weights)
+    rows, columns = rows + sim.widths[0], columns + sim.widths[2]
+    nz, nx = sim.padded
+    # the field is zero beyond the last cells, so nothing is lost there
+    row_weights = np.where((rows >= 0) & (rows < nz), row_weights, 0.0)
+    column_weights = np.where((columns >= 0) & (columns < nx), column_weights, 0.0)
+    cells = rows.clip(0, nz - 1)[:, :, None] * nx + columns.clip(0, nx - 1)[:, None, :]
+    weights = row_weights[:, :, None] * column_weights[:, None, :]
+    return cells.reshape(len(points), -1), weights.reshape(len(points), -1)
+
+
+def _taps(position: np.ndarray, fractional: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return cells and weights along one axis, (n, 8) or (n, 1)."""
+    if not fractional:
+        return position.astype(np.int64)[:, None], np.ones((len(position), 1))
+    cells = np.floor(position).astype(np.int64)[:, None] + np.arange(1 - HALF_WIDTH, HALF_WIDTH + 1)
+    d = position[:, None] - cells
+    window = np.i0(SHAPE * np.sqrt(1 - (d / HALF_WIDTH) ** 2)) / np.i0(SHAPE)
+    weights = np.where(position[:, None] % 1 == 0, d == 0, np.sinc(d) * window)
+    return cells, weights

@@ -1,0 +1,73 @@
+"""Shot gathers from a velocity model: the one entrance to both engines.
+
+- 'native': compiled time loops on the CPU, reverse mode only. Built on first use where a compiler is there.
+- 'jax': everywhere, and differentiable forward as well (Gauss-Newton products), with a choice of memory strategies.
+
+`engines.choose_engine` resolves 'auto' and says why. Both give the same numbers to rounding.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.domains.seismic import native, wave
+from shardfit.domains.seismic.engines import choose_engine
+from shardfit.domains.seismic.geometry import Shots
+from shardfit.domains.seismic.loops import record
+from shardfit.domains.seismic.memory import Strategy, as_strategy
+from shardfit.domains.seismic.native import Native
+from shardfit.domains.seismic.simulation import Simulation, check_velocity
+
+CACHE = 1 << 21  # bytes of fields of the shots that share a loop: more fall out of a CPU core's cache
+
+
+def propagate(
+    sim: Simulation,
+    velocity: Any,
+    wavelet: Any,
+    shots: Shots,
+    engine: str | Native = "auto",
+    memory: str | Strategy = "auto",
+) -> jax.Array:
+    """Return traces (shots, receivers, nt); sample n is the pressure at time n dt.
+
+    velocity: (nz, nx) m/s, whose type (float32, float64) is the type of everything. wavelet: (nt,) for all, (shots, nt)
+    or (shots, sources, nt). shots: from `acquisition`. engine: 'auto', 'native', 'jax' or Native(...). memory: strategy
+    of the JAX engine, see memory.py; the native one keeps states by its own rule. Propagators that inject into u[n+1]
+    and record it give this with raw scaling, one sample earlier.
+
+    Example: `propagate(sim, jnp.full(sim.shape, 2000.0), ricker(10.0, sim.dt, sim.nt), shots)`.
+    """
+    velocity = jnp.asarray(velocity)
+    check_velocity(sim, velocity)
+    n_shots, n_sources = shots.sources.cells.shape[:2]
+    signature = _signatures(sim, jnp.asarray(wavelet, velocity.dtype), n_shots, n_sources)
+    kappa = wave.padded_kappa(sim, velocity)
+    shots = jax.tree.map(lambda x: jnp.asarray(x, np.int32 if x.dtype.kind == "i" else velocity.dtype), shots)
+    chosen, _ = choose_engine(engine, sim)
+    if isinstance(chosen, Native):
+        return native.traces(sim, chosen, kappa, signature, shots)
+    strategy, _ = as_strategy(memory, sim, n_shots, velocity.dtype.itemsize)
+
+    def one(shot):
+        points, signature = shot
+        return record(sim, strategy, wave.Medium(kappa, *points), signature)
+
+    together = n_shots
+    if jax.default_backend() == "cpu":
+        together = max(1, min(n_shots, CACHE // (4 * math.prod(sim.padded) * velocity.dtype.itemsize)))
+    return jax.lax.map(one, (shots, signature), batch_size=together)
+
+
+def _signatures(sim: Simulation, wavelet: jax.Array, n_shots: int, n_sources: int) -> jax.Array:
+    if wavelet.ndim not in (1, 2, 3) or wavelet.shape[-1] != sim.nt:
+        raise ValueError(
+            f"wavelet has shape {wavelet.shape}; give (nt,), (shots, nt) or (shots, sources, nt) with nt={sim.nt}."
+        )
+    shape = wavelet.shape[:-1] + (1,) * (wavelet.ndim == 2)
+    if wavelet.ndim > 1 and (shape[0] != n_shots or shape[1] not in (1, n_sources)):
+        raise ValueError(f"wavelet has shape {wavelet.shape} for {n_shots} shots of {n_sources} sources.")
+    return jnp.broadcast_to(wavelet.reshape(*shape, sim.nt), (n_shots, n_sources, sim.nt))

@@ -1,0 +1,163 @@
+"""Bad input is refused by name, before anything is compiled; engines are chosen aloud."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from shardfit.domains.seismic import (
+    Native,
+    Simulation,
+    acquisition,
+    build,
+    choose_engine,
+    engines,
+    largest_dt,
+    propagate,
+    ricker,
+)
+from shardfit.domains.seismic.engines import _check_native
+from tests.domains.seismic.cases import needs_compiler
+
+SIM = Simulation((20, 30), 10.0, 1e-3, 50, 2500.0, 25.0)
+SHOTS = acquisition(SIM, [(2, 3)], [(2, 10)])
+WAVELET = ricker(25.0, SIM.dt, SIM.nt)
+
+
+@pytest.mark.parametrize("order", [2, 4, 6, 8])
+def test_stability_limit(order):
+    sim = replace(SIM, order=order)
+    expected = {2: 0.7071, 4: 0.6124, 6: 0.5752, 8: 0.5546}[order]
+    assert sim.v_max * largest_dt(sim) / 10 == pytest.approx(expected, abs=2e-4)
+    replace(sim, dt=0.999 * largest_dt(sim))
+    with pytest.raises(ValueError, match=r"unstable at v_max=2500.*largest stable dt is 0\.00[0-9]+ s"):
+        replace(sim, dt=1.001 * largest_dt(sim))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"order": 5}, "order=5"),
+        ({"shape": (8, 30)}, "8 cells along z; order 4 needs over 8"),
+        ({"dt": float("nan")}, "dt=nan"),
+        ({"nt": 0}, "nt=0"),
+        ({"dh": -10.0}, "must be positive"),
+        ({"widths": (1, 2, 3)}, "one per edge"),
+        ({"widths": (0, 5, -1, 5)}, "left edge is negative"),
+        ({"free_surface": True, "widths": (5, 5, 5, 5)}, "no absorbing layer above"),
+        ({"scaling": "none"}, "'physical' or 'raw'"),
+    ],
+)
+def test_simulation_refuses(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SIM, **change)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.nan, r"not finite at cell \(3, 4\)"),
+        (-1.0, r"not positive at cell \(3, 4\)"),
+        (0.0, "not positive"),
+        (2600.0, "reaches 2600 m/s, above v_max=2500"),
+    ],
+)
+def test_velocity_is_checked(value, message):
+    velocity = np.full(SIM.shape, 2000.0)
+    velocity[3, 4] = value
+    with pytest.raises(ValueError, match=message):
+        propagate(SIM, velocity, WAVELET, SHOTS)
+
+
+def test_shapes_are_checked():
+    with pytest.raises(ValueError, match="velocity has shape"):
+        propagate(SIM, np.full((30, 20), 2000.0), WAVELET, SHOTS)
+    for wrong in (WAVELET[:-1], np.zeros((2, 50)), np.zeros((1, 3, 50))):
+        with pytest.raises(ValueError, match="wavelet has shape"):
+            propagate(SIM, np.full(SIM.shape, 2000.0), wrong, SHOTS)
+
+
+def test_dispersion_warns():
+    with pytest.warns(UserWarning, match=r"4 cells per wavelength at 25 Hz.*dh below 6\.67 m"):
+        propagate(SIM, np.full(SIM.shape, 1000.0), WAVELET, SHOTS, engine="jax")
+
+
+@pytest.mark.parametrize(
+    ("sources", "receivers", "message"),
+    [
+        ([(2, 3), (2, 30)], [(1, 1)], "sources: shot 1, index 0, axis x: 30 is outside the model.*0 to 29"),
+        ([(2, 3)], [(1, 1), (19.5, 2)], "receivers: shot 0, index 1, axis z: 19.5"),
+        ([(2, 3)], [(float("nan"), 1)], "receivers: shot 0, index 0, axis z: nan"),
+        ([(2, 3)], [[(1, 1)], [(2, 2)]], "1 shots have sources, 2 receivers"),
+        ([(2, 3, 4)], [(1, 1)], r"pairs \(z, x\)"),
+        ([], [(1, 1)], "sources: there are none"),
+    ],
+)
+def test_positions_are_checked(sources, receivers, message):
+    with pytest.raises(ValueError, match=message):
+        acquisition(SIM, sources, receivers)
+
+
+def test_ricker_is_checked():
+    assert len(ricker(10.0, 0.1 / 3, 3, 0.15)) == 3
+    with pytest.raises(ValueError, match="cuts off"):
+        ricker(10.0, 1e-3, 100, t0=0.05)
+    with pytest.raises(ValueError, match="must be positive"):
+        ricker(0.0, 1e-3, 100)
+
+
+def test_engines_are_chosen_aloud(monkeypatch):
+    assert choose_engine("jax", SIM) == ("jax", "jax: as asked")
+    with pytest.raises(ValueError, match="unknown engine 'nativ'.*native"):
+        choose_engine("nativ", SIM)
+    with pytest.raises(ValueError, match="automatic"):
+        Native(threads=-1)
+    _check_native.cache_clear()
+    monkeypatch.setattr(build, "compiler", lambda: None)
+    monkeypatch.setattr("shardfit.domains.seismic.native.register", lambda half: build.library_path(half))
+    chosen, why = choose_engine("auto", SIM)
+    assert chosen == "jax"
+    assert "no C++ compiler" in why
+    with pytest.raises(build.BuildError, match="no C\\+\\+ compiler"):
+        choose_engine("native", SIM)
+
+
+@needs_compiler
+def test_native_is_preferred_and_checked_inside_a_trace(monkeypatch, tmp_path):
+    _check_native.cache_clear()
+    monkeypatch.setattr(engines, "_mark", lambda order: tmp_path / "checked")
+    traces = jax.jit(lambda v: propagate(SIM, v, WAVELET, SHOTS, engine="native"))(np.full(SIM.shape, 2000.0))
+    assert np.isfinite(traces).all()
+    chosen, why = choose_engine("auto", SIM)
+    assert isinstance(chosen, Native)
+    assert "checked against JAX" in why
+    assert (tmp_path / "checked").exists()
+
+
+@pytest.mark.slow
+@needs_compiler
+@pytest.mark.parametrize("order", [2, 4, 6, 8])
+def test_kernel_of_every_order_is_right(order):
+    choose_engine("native", replace(SIM, order=order))
+    with jax.enable_x64(True):
+        assert engines._difference(order) < 1e-11
+
+
+@needs_compiler
+def test_wrong_kernel_is_refused(monkeypatch, tmp_path):
+    _check_native.cache_clear()
+    monkeypatch.setattr(engines, "_mark", lambda order: tmp_path / "checked")
+    monkeypatch.setattr(engines, "_difference", lambda order: 1e-3)
+    with pytest.raises(build.BuildError, match="differs from JAX by 1.0e-03"):
+        choose_engine("native", SIM)
+    assert choose_engine("auto", SIM)[0] == "jax"
+    _check_native.cache_clear()
+
+
+def test_compiler_errors_are_shown(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", "false")
+    with pytest.raises(build.BuildError, match="failed to compile"):
+        build.library_path(2)
+    assert not list(tmp_path.rglob("*.so"))
