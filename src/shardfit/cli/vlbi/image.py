@@ -1,4 +1,4 @@
-"""`shardfit vlbi image`: from a uvfits file to an image and its report."""
+"""`shardfit vlbi image`: from a uvfits file, or several of different frequencies, to an image and its report."""
 
 import argparse
 import time
@@ -26,7 +26,7 @@ FIELDS = {
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the preset and what may differ from it."""
-    parser.add_argument("file", metavar="FILE", help="uvfits file")
+    parser.add_argument("file", metavar="FILE", nargs="+", help="uvfits file; several with --spectral-index")
     parser.add_argument("--out", metavar="DIR", default="vlbi-out", help="run directory to write (vlbi-out)")
     parser.add_argument("--preset", metavar="NAME", default="default", help="default, or m87: the released pipeline")
     parser.add_argument("--npix", metavar="N", type=int, help="pixels a side (64)")
@@ -43,7 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--restarts", metavar="N", type=int, help="fits from the blurred image in every round (3)")
     parser.add_argument("--devices", metavar="N", type=int, help="devices to split the data over (1)")
     parser.add_argument("--errors", action="store_true", help="also map the standard deviation of every pixel")
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the parity check and of --errors (0)")
+    parser.add_argument("--pol", action="store_true", help="then fit linear polarisation, if the file has Q and U")
+    parser.add_argument(
+        "--spectral-index", action="store_true", help="fit one image and its spectral index to all files"
+    )
+    parser.add_argument(
+        "--fluxes", metavar="JY,JY", help="compact flux of each file, with --spectral-index (estimated)"
+    )
+    parser.add_argument(
+        "--seed", metavar="S", type=int, default=0, help="seed of the parity check, of --errors and of --pol (0)"
+    )
     parser.add_argument(
         "--resume",
         choices=("auto", "must", "never"),
@@ -56,51 +65,101 @@ def run(args: argparse.Namespace) -> int:
     """Make the image; return 0, or 130 if it was interrupted."""
     began = time.perf_counter()
     require_seed(args.seed)
+    _require_files(args)
     out = Path(args.out)
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out}: a file of this name exists. Name a directory.")
     devices = request_devices(args.devices)
 
-    from shardfit import Status, mesh
-    from shardfit.cli.vlbi.image_report import write_run
-    from shardfit.domains.vlbi.recipes import error_map, image
+    from shardfit import mesh
     from shardfit.report.values import seconds
 
-    obs = read_observation(args.file)
-    name = Path(args.file).name
-    print(f"{name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities", flush=True)
     options = {field: getattr(args, option) for option, field in FIELDS.items() if getattr(args, option) is not None}
     split = mesh(rows=devices) if devices > 1 else None
-    found = image(
-        obs,
-        preset=args.preset,
-        solver=args.solver,
-        mesh=split,
-        seed=args.seed,
-        run_dir=out,
-        resume=args.resume,
-        on_fit=_progress(),
-        **options,
-    )
-    if found.result.status is Status.INTERRUPTED:
-        print(f"interrupted in fit {len(found.fits)}; the same command goes on from there")
+    settings = {"solver": args.solver, "mesh": split, "seed": args.seed, "resume": args.resume}
+    report = (_spectral if args.spectral_index else _total)(args, out, settings, options)
+    if report is None:
         return STOPPED
+    print(f"image: {out / 'image.fits'}\nreport: {report}  ({seconds(time.perf_counter() - began)} in all)")
+    return 0
+
+
+def _require_files(args: argparse.Namespace) -> None:
+    """Raise for options that do not go together."""
+    if not args.spectral_index:
+        if len(args.file) > 1:
+            raise ValueError(f"{len(args.file)} files: give one, or --spectral-index to fit them together.")
+        if args.fluxes is not None:
+            raise ValueError("--fluxes goes with --spectral-index. Give --flux for one file.")
+        return
+    wrong = {"--pol": args.pol, "--errors": args.errors, "--flux": args.flux is not None}
+    wrong["--preset"] = args.preset != "default"
+    for name, given in wrong.items():
+        if given:
+            more = " Give --fluxes, one number for each file." if name == "--flux" else " Leave one of them out."
+            raise ValueError(f"{name} does not go with --spectral-index.{more}")
+
+
+def _spectral(args: argparse.Namespace, out: Path, settings: dict[str, Any], options: dict[str, Any]) -> Path | None:
+    """Fit several frequencies; return the report's path, None if interrupted."""
+    from shardfit import Status
+    from shardfit.cli.vlbi.spectral import fit_spectrum, write_spectrum
+
+    found = fit_spectrum(args.file, args.fluxes, out, {**settings, **options})
+    if found.result.status is Status.INTERRUPTED:
+        return _interrupted("the spectral fit")
+    if args.fluxes is None:
+        print(f"  compact fluxes estimated as {', '.join(f'{f:.3f}' for f in found.fluxes)} Jy; give --fluxes if known")
+    print(f"  spectral index {found.mean_alpha:.3f}, mean over the brightness")
+    return write_spectrum(out, found, args.file)
+
+
+def _total(args: argparse.Namespace, out: Path, settings: dict[str, Any], options: dict[str, Any]) -> Path | None:
+    """Make a Stokes I image, and what is asked for beside it; return the report's path, None if interrupted."""
+    from shardfit import Status
+    from shardfit.cli.vlbi.image_report import write_run
+    from shardfit.cli.vlbi.polarised import fit_polarisation
+    from shardfit.domains.vlbi.recipes import image
+    from shardfit.domains.vlbi.recipes.polarised import require_stokes
+
+    obs = read_observation(args.file[0])
+    name = Path(args.file[0]).name
+    print(f"{name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities", flush=True)
+    if args.pol:
+        require_stokes(obs)
+    found = image(obs, preset=args.preset, run_dir=out, on_fit=_progress(), **settings, **options)
+    if found.result.status is Status.INTERRUPTED:
+        return _interrupted(f"fit {len(found.fits)}")
     estimated = found.options.flux is None
     if estimated:
         print(f"  compact flux estimated as {found.flux:.3f} Jy; give --flux if it is known")
-    errors = None
-    if args.errors:
-        print("  error bars: fitting on to the minimum, then its curvature", flush=True)
-        errors = error_map(found, seed=args.seed, mesh=split)
-        flux_sd = errors.laplace.sd_of(lambda params: params["I"].sum())
-        print(
-            f"  flux {errors.image.flux:.4f} ± {flux_sd:.4f} Jy; deviations known to {100 * errors.uncertainty:.1f} %"
-        )
-    report, table = write_run(out, found, name, estimated, errors)
+    errors = _errors(found, settings) if args.errors else None
+    polarised = None
+    if args.pol:
+        short = {field: options[field] for field in ("restarts", "maxiter", "stop", "operator") if field in options}
+        # the first stage may be older than this one, which then has nothing to resume
+        resume = "never" if args.resume == "never" else "auto"
+        polarised = fit_polarisation(found, out, {**settings, **short, "resume": resume})
+        if polarised.result.status is Status.INTERRUPTED:
+            return _interrupted("the fit of polarisation")
+    report, table = write_run(out, found, name, estimated, errors, polarised)
     for product, (count, *values) in table.items():
         print(f"  χ² {product:<8} {count:>5} measurements  " + "  ".join(f"{kind} {v}" for kind, v in values))
-    print(f"image: {out / 'image.fits'}\nreport: {report}  ({seconds(time.perf_counter() - began)} in all)")
-    return 0
+    return report
+
+
+def _interrupted(where: str) -> None:
+    print(f"interrupted in {where}; the same command goes on from there")
+
+
+def _errors(found: Any, settings: dict[str, Any]) -> Any:
+    from shardfit.domains.vlbi.recipes import error_map
+
+    print("  error bars: fitting on to the minimum, then its curvature", flush=True)
+    errors = error_map(found, seed=settings["seed"], mesh=settings["mesh"])
+    flux_sd = errors.laplace.sd_of(lambda params: params["I"].sum())
+    print(f"  flux {errors.image.flux:.4f} ± {flux_sd:.4f} Jy; deviations known to {100 * errors.uncertainty:.1f} %")
+    return errors
 
 
 def _progress() -> Callable[[Any, int, int], None]:

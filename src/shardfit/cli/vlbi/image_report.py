@@ -13,11 +13,14 @@ SUBTITLE = (
 Cells = dict[str, tuple[Any, ...]]
 
 
-def write_run(out: Path, found: Any, file: str, estimated: bool, errors: Any = None) -> tuple[Path, Cells]:
-    """Write everything, the error map too if there is one.
+def write_run(
+    out: Path, found: Any, file: str, estimated: bool, errors: Any = None, polarised: Any = None
+) -> tuple[Path, Cells]:
+    """Write everything, error map and polarisation too if there are any.
 
     Return the path of the report and the table of χ²: product → count, (kind, value)s.
     """
+    from shardfit.cli.vlbi.polarised import write_polarisation
     from shardfit.domains.vlbi.fits_image import write_image
     from shardfit.domains.vlbi.uvfits import write_uvfits
     from shardfit.io.files import write_atomic
@@ -40,6 +43,7 @@ def write_run(out: Path, found: Any, file: str, estimated: bool, errors: Any = N
     pictures = _figures(out, found)
     blocks = [
         {"title": "Image", "blocks": [*pictures[:1], _chi2_block(table)]},
+        *([] if polarised is None else [write_polarisation(out, polarised)]),
         *([] if errors is None else [{"title": "Error bars", "blocks": [_errors_figure(out, errors)]}]),
         {"title": "Data and image", "blocks": pictures[1:]},
         {"title": "Fits", "blocks": [_fits_block(found)]},

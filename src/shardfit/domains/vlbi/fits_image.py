@@ -55,8 +55,11 @@ def _read(path: Path, pulse: str) -> Image:
     )
 
 
-def write_image(image: Image, path: Any, *, overwrite: bool = False) -> None:
-    """Write an image as FITS, 64-bit; with polarised planes as a cube with frequency and Stokes axes."""
+def write_image(image: Image, path: Any, *, overwrite: bool = False, unit: str = "JY/PIXEL") -> None:
+    """Write an image as FITS, 64-bit; with polarised planes as a cube with frequency and Stokes axes.
+
+    unit: of the values; empty for a map of numbers, which `read_image` refuses.
+    """
     from astropy.io import fits
 
     missing = [name for name in STOKES[: len(image.values)] if name not in image.values]
@@ -84,7 +87,7 @@ def write_image(image: Image, path: Any, *, overwrite: bool = False) -> None:
         "OBJECT": image.source[:68],
         "MJD": float(image.mjd),
         "DATE-OBS": day.isoformat(),
-        "BUNIT": "JY/PIXEL",
+        "BUNIT": unit,
         "STOKES": "I",
     }
     hdu.header.update(about)

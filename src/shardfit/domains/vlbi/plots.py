@@ -36,12 +36,54 @@ def sky(image: Image, *, beam_rad: float | None = None, title: str = "") -> Any:
     axes.text(right + 0.5 * length, low + 0.015 * height, f"{length:g} µas", **label)
     axes.set_xlim(extent[0], extent[1])
     axes.set_ylim(extent[2], extent[3])
-    bar = figure.colorbar(shown, ax=axes, shrink=0.86, pad=0.02)
-    bar.set_label("brightness  (mJy/µas²)", fontsize=style.LABEL, color=style.INK)
-    bar.ax.tick_params(labelsize=style.TICK, labelcolor=style.INK, color=style.FAINT)
-    bar.outline.set_visible(False)
+    _bar(figure, shown, axes, "brightness  (mJy/µas²)")
     if title:
         axes.set_title(title, fontsize=style.LABEL, color=style.INK, loc="left")
+    return figure
+
+
+def polarisation(image: Image, *, beam_rad: float | None = None, across: int = 20) -> Any:
+    """Draw an image with ticks along the electric vector, at most `across` in a row.
+
+    Their length is |P|, their colour the linear fraction; none where I is below 5 % or |P| below 10 % of its peak.
+    """
+    from matplotlib.collections import LineCollection
+
+    if not {"Q", "U"} <= set(image.values):
+        raise ValueError(f"polarisation: the image has {', '.join(image.values)}. It needs Q and U.")
+    figure = sky(image, beam_rad=beam_rad)
+    figure.set_size_inches(7.0, 5.0)  # room for a second bar
+    step = -(-max(image.shape) // across)
+    every = (slice(step // 2, None, step),) * 2
+    x, y = (a[every] / UAS for a in np.meshgrid(image.x, image.y))
+    total, linear = image.values["I"], image.values["Q"] + 1j * image.values["U"]
+    size = np.abs(linear)
+    shown = ((total > 0.05 * total.max()) & (size > 0.1 * size.max()))[every]
+    half = 0.6 * step * image.pixel_rad / UAS * size[every][shown] / size.max()
+    angle = 0.5 * np.angle(linear[every][shown])  # from north to east
+    reach = np.stack([half * np.sin(angle), half * np.cos(angle)], -1)
+    centre = np.stack([x[shown], y[shown]], -1)
+    fraction = size[every][shown] / total[every][shown]
+    ticks = LineCollection(list(np.stack([centre - reach, centre + reach], 1)), cmap="cool", linewidths=1.6)
+    ticks.set_array(fraction)
+    ticks.set_clim(0, max(float(fraction.max(initial=0.0)), 1e-3))
+    figure.axes[0].add_collection(ticks)
+    _bar(figure, ticks, figure.axes[0], "linear polarised fraction")
+    return figure
+
+
+def spectral_index(image: Image, alpha: np.ndarray) -> Any:
+    """Draw a map of the spectral index where the image exceeds 5 % of its peak, with contours of its brightness."""
+    total = image.values["I"]
+    figure = style.new_figure(5.8, 5.0)
+    axes = figure.subplots()
+    shown = np.where(total > 0.05 * total.max(), alpha, np.nan)
+    drawn = axes.imshow(shown, cmap="viridis", extent=_extent(image), origin="upper")
+    levels = total.max() * np.array([0.1, 0.25, 0.5, 0.75])
+    axes.contour(image.x / UAS, image.y / UAS, total, levels=levels, colors=style.INK, linewidths=0.8)
+    style.finish(axes, "relative right ascension  (µas)", "relative declination  (µas)")
+    axes.grid(False)
+    _bar(figure, drawn, axes, "spectral index α")
     return figure
 
 
@@ -57,10 +99,7 @@ def errors(image: Image, sd: Image) -> Any:
         drawn = axes.imshow(shown, cmap=colours, extent=_extent(image), vmin=0, origin="upper")
         style.finish(axes, "relative right ascension  (µas)", "relative declination  (µas)")
         axes.grid(False)
-        bar = figure.colorbar(drawn, ax=axes, shrink=0.86, pad=0.02)
-        bar.set_label(label, fontsize=style.LABEL, color=style.INK)
-        bar.ax.tick_params(labelsize=style.TICK, labelcolor=style.INK, color=style.FAINT)
-        bar.outline.set_visible(False)
+        _bar(figure, drawn, axes, label)
     return figure
 
 
@@ -120,10 +159,7 @@ def uv_coverage(obs: Observation) -> Any:
     axes.set_ylim(-reach, reach)
     axes.set_aspect("equal")
     style.finish(axes, "u  (Gλ)", "v  (Gλ)")
-    bar = figure.colorbar(dots, ax=axes, shrink=0.86, pad=0.02)
-    bar.set_label("log₁₀ signal-to-noise ratio", fontsize=style.LABEL, color=style.INK)
-    bar.ax.tick_params(labelsize=style.TICK, labelcolor=style.INK, color=style.FAINT)
-    bar.outline.set_visible(False)
+    _bar(figure, dots, axes, "log₁₀ signal-to-noise ratio")
     return figure
 
 
@@ -180,6 +216,13 @@ def _extent(image: Image) -> tuple[float, float, float, float]:
     half = 0.5 * image.pixel_rad / UAS
     x, y = image.x / UAS, image.y / UAS
     return x[0] + half, x[-1] - half, y[-1] - half, y[0] + half
+
+
+def _bar(figure: Any, drawn: Any, axes: Any, label: str) -> None:
+    bar = figure.colorbar(drawn, ax=axes, shrink=0.86, pad=0.02)
+    bar.set_label(label, fontsize=style.LABEL, color=style.INK)
+    bar.ax.tick_params(labelsize=style.TICK, labelcolor=style.INK, color=style.FAINT)
+    bar.outline.set_visible(False)
 
 
 def _two_panels(residuals: bool) -> tuple[Any, Any, Any]:

@@ -4,8 +4,10 @@ from shardfit.domains.vlbi.recipes.errors import ErrorMap, error_map, posterior_
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, Fit, ImagingResult, image, measurements
 from shardfit.domains.vlbi.recipes.measure import chi2, cross_correlation
 from shardfit.domains.vlbi.recipes.options import Options, PreCal, Round, SelfCal
+from shardfit.domains.vlbi.recipes.polarised import PolarisedOptions, PolarisedResult, polarimetric_image
 from shardfit.domains.vlbi.recipes.prepare import EHT2017_TOLERANCE, ZERO_BASELINE, compact_flux, prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe, simulated_ring
+from shardfit.domains.vlbi.recipes.spectral import SpectralResult, spectral_image
 
 __all__ = [
     "EHT2017_TOLERANCE",
@@ -15,9 +17,12 @@ __all__ = [
     "Fit",
     "ImagingResult",
     "Options",
+    "PolarisedOptions",
+    "PolarisedResult",
     "PreCal",
     "Round",
     "SelfCal",
+    "SpectralResult",
     "chi2",
     "compact_flux",
     "cross_correlation",
@@ -26,7 +31,9 @@ __all__ = [
     "known_image",
     "measurements",
     "observe",
+    "polarimetric_image",
     "posterior_scale",
     "prepare",
     "simulated_ring",
+    "spectral_image",
 ]

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.errors import CheckpointError
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
@@ -21,14 +20,13 @@ from shardfit.domains.vlbi.image import Image, blank, gaussian, prior
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import taper
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem
+from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_folder, fit_settings
 from shardfit.domains.vlbi.recipes.m87 import M87
 from shardfit.domains.vlbi.recipes.options import Options, Round, options_from
 from shardfit.domains.vlbi.recipes.prepare import compact_flux, prepare
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, self_calibrate, solve_gains
 from shardfit.domains.vlbi.tables import DataSet, data_set
 from shardfit.fit import fit
-from shardfit.io.run_dir import RESUME
-from shardfit.solve.registry import CLASSES
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"default": {}, "m87": M87})
 
@@ -111,14 +109,13 @@ def image(
     flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
     about = {"systematic": chosen.systematic, "average": chosen.average}
     initial = prepare(obs, flux, **about, taper_uas=chosen.taper_uas)
-    start = _prior(initial, flux, chosen)
-    settings = {"mesh": mesh, "seed": seed, "progress": progress, **_solver_options(solver, chosen)}
-    settings |= {"solver": solver, "resume": "auto" if resume == "must" else resume}
-    done = _rounds(initial, start, chosen, settings, _folder(run_dir, resume), on_fit)
+    start = prior_image(initial, flux, chosen)
+    settings = fit_settings(solver, chosen, resume, mesh=mesh, seed=seed, progress=progress)
+    done = _rounds(initial, start, chosen, settings, fit_folder(run_dir, "fits", resume), on_fit)
     width = chosen.taper_uas * UAS
     return ImagingResult(
         image=done.fits[-1].image.blur(width),
-        result=_as_planned(done.result, len(done.fits)),
+        result=as_planned(done.result, len(done.fits)),
         chi2=done.fits[-1].chi2,
         fits=tuple(done.fits),
         data=taper(initial, width),
@@ -175,16 +172,8 @@ def measurements(ready: Observation, options: Options, number: int = -1) -> Data
     return data_set(ready, one.data, count=options.count, cp_uv_min=options.cp_uv_min, systematic=one.tolerance)
 
 
-def _folder(run_dir: str | Path | None, resume: str) -> Path | None:
-    if resume not in RESUME:
-        raise ValueError(f"image: resume={resume!r} must be one of {', '.join(map(repr, RESUME))}.")
-    folder = None if run_dir is None else Path(run_dir) / "fits"
-    if resume == "must" and (folder is None or not (folder / "01" / "config.json").exists()):
-        raise CheckpointError(f"image: {run_dir} holds no run to resume. Check the path, or use resume='auto'.")
-    return folder
-
-
-def _prior(ready: Observation, flux: float, options: Options) -> Image:
+def prior_image(ready: Observation, flux: float, options: Options) -> Image:
+    """Return the Gaussian of this flux, Jy, that is prior and start, at the position and frequency of the data."""
     about = {name: getattr(ready, name) for name in ("ra_hours", "dec_deg", "freq_hz", "mjd", "source")}
     empty = blank(options.npix, options.fov_uas * UAS, **about)
     return prior(empty, flux, options.prior_fwhm_uas * UAS).normalise(flux)
@@ -231,21 +220,8 @@ def _problem(
     )
 
 
-def _solver_options(solver: Any, options: Options) -> dict[str, Any]:
-    if not (solver is None or isinstance(solver, str)):
-        return {}
-    chosen = {"maxiter": options.maxiter, "gtol": options.stop}
-    if solver is not None and solver not in CLASSES:
-        return chosen  # for first-order methods a small change of the value is no sign of convergence
-    chosen["ftol"] = options.stop
-    many = solver is None or hasattr(CLASSES[solver], "memory")
-    # a longer memory than usual pays: an evaluation costs more than the products with the stored pairs
-    return {**chosen, "memory": 50} if many else chosen
-
-
 def _fit_record(problem: Problem, result: Result, grid: Image, number: int, restart: int) -> Fit:
     found = grid.replace(values={"I": image_maps(problem, result.params)["I"]})
-    chi2 = {name.removeprefix("data."): part for name, part in result.parts.items() if name.startswith("data.")}
     return Fit(
         round=number,
         restart=restart,
@@ -255,14 +231,6 @@ def _fit_record(problem: Problem, result: Result, grid: Image, number: int, rest
         seconds=result.timings["total"],
         converged=result.success,
         message=result.status.message,
-        chi2=MappingProxyType(chi2),
+        chi2=MappingProxyType(data_chi2(result)),
         image=found,
     )
-
-
-def _as_planned(result: Result, n_fits: int) -> Result:
-    """Return the last fit's result; that it took all its steps is what the schedule asked for, not a failure."""
-    if result.status is not Status.MAX_STEPS:
-        return result
-    note = f"This was the last of {n_fits} fits, ended after {result.steps} steps; the tolerance was not yet met."
-    return replace(result, status=Status.COMPLETED, note=" ".join(filter(None, (result.note, note))))

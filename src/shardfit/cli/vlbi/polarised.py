@@ -1,0 +1,43 @@
+"""Second stage of `shardfit vlbi image --pol`: linear polarisation, its FITS file and its part of the report."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def fit_polarisation(found: Any, out: Path, settings: Mapping[str, Any]) -> Any:
+    """Fit linear polarisation to a finished Stokes I image and print what was found; settings: of the fits."""
+    from shardfit.domains.vlbi.recipes import polarimetric_image
+
+    print("  linear polarisation, with Stokes I fixed", flush=True)
+    polarised = polarimetric_image(found, run_dir=out, **settings)
+    values = "  ".join(f"{name} {value:.3f}" for name, value in polarised.chi2.items())
+    print(f"  χ² {values}; {_fractions(polarised)}")
+    return polarised
+
+
+def write_polarisation(out: Path, polarised: Any) -> dict[str, Any]:
+    """Write polarisation.fits and its picture; return the section of the report."""
+    from shardfit.domains.vlbi import plots
+    from shardfit.domains.vlbi.fits_image import write_image
+    from shardfit.report.run import save_figure
+
+    write_image(polarised.image, out / "polarisation.fits", overwrite=True)
+    beam = polarised.data.nominal_resolution
+    save_figure(plots.polarisation(polarised.image, beam_rad=beam), out, "polarisation")
+    caption = (
+        "Ticks lie along the electric vector, as long as |P| is large, coloured by the linear fraction. In all: "
+        f"{_fractions(polarised)}. Leakage and the offset between hands are not fitted."
+    )
+    rows = [(name, f"{value:.3f}") for name, value in polarised.chi2.items()]
+    weights = {**polarised.options.data, **polarised.options.regularisers}
+    table = {
+        "header": ["data product", "χ² per measurement"],
+        "rows": rows,
+        "caption": "Weights: " + ", ".join(f"{name} {weight:g}" for name, weight in weights.items()) + ".",
+    }
+    return {"title": "Polarisation", "blocks": [{"picture": "polarisation", "caption": caption}, table]}
+
+
+def _fractions(polarised: Any) -> str:
+    return f"linear fraction {polarised.mean_fraction:.3f} resolved, {polarised.net_fraction:.3f} net"

@@ -1,0 +1,72 @@
+"""`shardfit vlbi image FILE FILE … --spectral-index`: one image of several frequencies and its spectral index."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shardfit.cli.vlbi.files import read_observation
+
+SUBTITLE = "Image at the reference frequency and map of its spectral index, fitted to all files together."
+
+
+def fit_spectrum(files: Sequence[str], fluxes: str | None, out: Path, settings: Mapping[str, Any]) -> Any:
+    """Fit all files together; fluxes: Jy of each with commas between, None to estimate them; settings: of the fits."""
+    from shardfit.domains.vlbi.recipes import spectral_image
+
+    channels = [read_observation(file) for file in files]
+    for file, one in zip(files, channels, strict=True):
+        name = one.source or "unnamed source"
+        print(f"{Path(file).name}: {name}, {one.freq_hz / 1e9:.6g} GHz, {len(one):,} visibilities", flush=True)
+    return spectral_image(channels, fluxes=_numbers(fluxes), run_dir=out, **settings)
+
+
+def _numbers(text: str | None) -> list[float] | None:
+    try:
+        return None if text is None else [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--fluxes {text}: give numbers in Jy with commas between, one for each file.") from None
+
+
+def write_spectrum(out: Path, found: Any, files: Sequence[str]) -> Path:
+    """Write image.fits, alpha.fits, result, figures and report; return the path of the report."""
+    from shardfit.domains.vlbi import plots
+    from shardfit.domains.vlbi.fits_image import write_image
+    from shardfit.io.files import write_atomic
+    from shardfit.io.results import save_result
+    from shardfit.io.run_dir import environment
+    from shardfit.report.run import report_run, save_extra, save_figure
+
+    write_image(found.image, out / "image.fits", overwrite=True)
+    write_image(found.image.replace(values={"I": found.alpha}), out / "alpha.fits", overwrite=True, unit="")
+    derived = {"spectral index, mean over brightness": found.mean_alpha, "flux of the image (Jy)": found.image.flux}
+    save_result(replace(found.result, derived=derived), out)
+    text = json.dumps(environment(), indent=1)
+    write_atomic(out / "env.json", lambda file: file.write(text.encode()))
+    beam = min(one.nominal_resolution for one in found.data)
+    save_figure(plots.sky(found.image, beam_rad=beam), out, "image")
+    save_figure(plots.spectral_index(found.image, found.alpha), out, "spectral_index")
+    pictures = [
+        {"picture": "image", "caption": f"The image at {found.image.freq_hz / 1e9:.6g} GHz."},
+        {
+            "picture": "spectral_index",
+            "caption": "Spectral index α, I ~ ν^α, where the image exceeds 5 % of its peak. Its mean over the "
+            f"brightness, {found.mean_alpha:.3f}, rests on the fluxes of the files, its structure on the data.",
+        },
+    ]
+    sections = [
+        {"title": "Image", "blocks": pictures},
+        {"title": "Files", "blocks": [_channels(found, files)]},
+    ]
+    save_extra(out, f"{found.image.source or 'Image'} at {len(files)} frequencies", SUBTITLE, sections)
+    return report_run(out)
+
+
+def _channels(found: Any, files: Sequence[str]) -> dict[str, Any]:
+    rows = []
+    for k, (file, one) in enumerate(zip(files, found.data, strict=True)):
+        values = [f"{value[k]:.3f}" for value in found.chi2.values()]
+        rows.append((Path(file).name, f"{one.freq_hz / 1e9:.6g}", f"{found.fluxes[k]:.4f}", *values))
+    header = ["file", "GHz", "compact flux (Jy)", *(f"χ² {name}" for name in found.chi2)]
+    return {"header": header, "rows": rows, "caption": "χ² per measurement, station tolerances included."}

@@ -1,0 +1,166 @@
+"""Spectral images: one image for several frequencies, with a map of how its brightness changes with frequency.
+
+I(ν) = I exp(α l + β l²) with l = ln(ν/ν_ref). Closure quantities know no flux, and amplitudes are only as good as their
+calibration: the mean of α rests on the fluxes of the channels, its structure on the data.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.problem import Problem
+from shardfit.core.result import Result
+from shardfit.domains.vlbi.image import Image
+from shardfit.domains.vlbi.observation import Observation
+from shardfit.domains.vlbi.problem import channel_chi2, image_maps, imaging_problem
+from shardfit.domains.vlbi.recipes.fitting import fit_again, fit_folder, fit_settings, options_of
+from shardfit.domains.vlbi.recipes.imaging import prior_image
+from shardfit.domains.vlbi.recipes.options import Options
+from shardfit.domains.vlbi.recipes.prepare import compact_flux, prepare
+from shardfit.domains.vlbi.tables import data_set
+
+MAPS = ("alpha", "beta")
+CLOSE = 0.2  # ln of a ratio of frequencies below which estimated fluxes, 5 % off or more, say little about α
+POSITION = 1e-3  # degrees: pointings further apart are of different sources
+# those of `image`, its flux term replaced; data and spectral maps: chosen on simulated rings, see docs/vlbi.md
+DATA = {"amp": 2.0, "cphase": 10.0, "logcamp": 10.0}
+REGULARISATION = {"simple": 100.0, "tv": 1.0, "tv2": 1.0, "flux_mf": 1e4}
+SMOOTHING = {"l2": 10.0, "tv": 10.0}
+ELSEWHERE = {"flux": "fluxes=", "taper_uas": "data without taper", "precal": "calibrated data", "rounds": "restarts="}
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralResult:
+    """A spectral image.
+
+    image: at the reference frequency; alpha, beta: (ny, nx), beta None for order 1, both at their prior where nothing
+    shines; chi2: χ² per measurement by product, (n_channels,); fluxes: Jy of every channel, as fitted to; result: of
+    the last fit; data: prepared, one per channel; options, problem: as used.
+    """
+
+    image: Image
+    alpha: np.ndarray
+    beta: np.ndarray | None
+    chi2: Mapping[str, np.ndarray]
+    fluxes: tuple[float, ...]
+    result: Result
+    data: tuple[Observation, ...]
+    options: Options
+    problem: Problem
+
+    @property
+    def mean_alpha(self) -> float:
+        """α weighted with the brightness."""
+        return float((self.alpha * self.image.values["I"]).sum() / self.image.flux)
+
+    def at(self, freq_hz: float) -> Image:
+        """Return the image at another frequency."""
+        log_ratio = np.log(freq_hz / self.image.freq_hz)
+        growth = self.alpha * log_ratio + (0.0 if self.beta is None else self.beta * log_ratio**2)
+        return self.image.replace(values={"I": self.image.values["I"] * np.exp(growth)}, freq_hz=freq_hz)
+
+
+def spectral_image(
+    observations: Sequence[Observation],
+    *,
+    order: int = 1,
+    ref_hz: float | None = None,
+    fluxes: Sequence[float] | None = None,
+    solver: Any = "lbfgs",
+    mesh: Any = None,
+    seed: int = 0,
+    run_dir: str | Path | None = None,
+    resume: str = "auto",
+    progress: bool | None = None,
+    **options: Any,
+) -> SpectralResult:
+    """Make one image of observations at several frequencies, with maps of the spectral index.
+
+    order: 1 fits α, 2 also β, which needs three frequencies. ref_hz: frequency of the image, None for the geometric
+    mean. fluxes: Jy of the compact source in every observation, None to estimate each (`compact_flux`), which is
+    refused for frequencies close together. The spectrum of the fluxes is start and prior of the maps. options: fields
+    of `Options` but flux, taper_uas, precal and rounds; the others as for `image`.
+
+    Example: `spectral_image([obs_230, obs_345], fluxes=(0.6, 0.5)).mean_alpha`.
+    """
+    channels = list(observations)
+    _check(channels, order, fluxes, options)
+    spectral = MAPS[:order]
+    smooth = {f"{kind}_{name}": weight for name in spectral for kind, weight in SMOOTHING.items()}
+    defaults = {"data": DATA, "regularisers": REGULARISATION | smooth}
+    chosen = options_of(Options, "spectral_image", defaults | options)
+    folder = fit_folder(run_dir, "fits", resume)
+    known = tuple(compact_flux(one) for one in channels) if fluxes is None else tuple(map(float, fluxes))
+    reference = float(np.exp(np.mean([np.log(one.freq_hz) for one in channels]))) if ref_hz is None else float(ref_hz)
+    ready = _prepared(channels, known, chosen)
+    about = {"count": chosen.count, "cp_uv_min": chosen.cp_uv_min, "systematic": chosen.tolerance}
+    measured = [data_set(one, chosen.data, ref_hz=reference, **about) for one in ready]
+    spectrum = np.polyfit([one.log_ratio for one in measured], np.log(known), order)[::-1]
+    first = prior_image(ready[0], float(np.exp(spectrum[0])), chosen).replace(freq_hz=reference)
+    flat = {name: np.full(first.shape, slope) for name, slope in zip(spectral, spectrum[1:], strict=True)}
+    prior = {"I": first.values["I"], **flat}
+    beam = min(one.nominal_resolution for one in ready)
+
+    def make(start: Mapping[str, np.ndarray]) -> Problem:
+        return imaging_problem(
+            measured,
+            first.grid,
+            prior,
+            init=start,
+            data_weights=chosen.data,
+            reg_weights=chosen.regularisers,
+            flux=first.flux,
+            beam=beam,
+            spectral=spectral,
+            mf_flux=known,
+            epsilon_tv=chosen.epsilon_tv,
+            operator=chosen.operator,
+            name=f"{first.source or 'image'}, spectral",
+        )
+
+    def blurred(problem: Problem, result: Result) -> dict[str, np.ndarray]:
+        maps = image_maps(problem, result.params)
+        return {**maps, "I": first.replace(values={"I": maps["I"]}).blur(chosen.blur * beam).values["I"]}
+
+    settings = fit_settings(solver, chosen, resume, mesh=mesh, seed=seed, progress=progress)
+    problem, result = fit_again(prior, make, blurred, chosen.restarts, settings, folder)
+    maps = image_maps(problem, result.params)
+    chi2 = channel_chi2(problem, result.params)
+    found = first.replace(values={"I": maps["I"]})
+    more = (known, result, tuple(ready), chosen, problem)
+    return SpectralResult(found, maps["alpha"], maps.get("beta"), chi2, *more)
+
+
+def _prepared(channels: Sequence[Observation], fluxes: Sequence[float], options: Options) -> list[Observation]:
+    how = {"systematic": options.systematic, "average": options.average}
+    return [prepare(one, flux, **how) for one, flux in zip(channels, fluxes, strict=True)]
+
+
+def _check(channels: Sequence[Observation], order: int, fluxes: Any, options: Mapping[str, Any]) -> None:
+    for name, instead in ELSEWHERE.items():
+        if name in options:
+            raise TypeError(f"spectral_image has no option {name!r}. Give {instead} instead.")
+    if order not in (1, 2):
+        raise ValueError(f"spectral_image: order={order!r} must be 1 (α) or 2 (α and β).")
+    frequencies = sorted({one.freq_hz for one in channels})
+    if len(frequencies) <= order:
+        raise ValueError(
+            f"spectral_image: order {order} needs {order + 1} frequencies, the observations have "
+            f"{', '.join(f'{hz / 1e9:.6g} GHz' for hz in frequencies) or 'none'}. Add observations"
+            + (", or use order=1." if order == 2 and len(frequencies) == 2 else ".")
+        )
+    places = np.array([(15 * one.ra_hours, one.dec_deg) for one in channels])
+    if np.ptp(places, axis=0).max() > POSITION:
+        raise ValueError("spectral_image: the observations point at different positions. Give those of one source.")
+    if fluxes is None and np.log(frequencies[-1] / frequencies[0]) < CLOSE:
+        raise ValueError(
+            f"spectral_image: {frequencies[0] / 1e9:.6g} and {frequencies[-1] / 1e9:.6g} GHz are too close for "
+            "estimated fluxes to tell a spectral index. Give fluxes=, the flux of each observation in Jy."
+        )
+    if fluxes is not None and len(fluxes) != len(channels):
+        raise ValueError(f"spectral_image: {len(fluxes)} fluxes for {len(channels)} observations. Give one for each.")
+    if fluxes is not None and not (np.isfinite(fluxes).all() and min(fluxes) > 0):
+        raise ValueError(f"spectral_image: fluxes={tuple(fluxes)} must be positive, in Jy.")

@@ -1,0 +1,93 @@
+"""`shardfit vlbi image` with --pol and with --spectral-index."""
+
+import numpy as np
+import pytest
+
+from shardfit.cli import main
+
+pytest.importorskip("astropy")
+pytest.importorskip("matplotlib")
+SHORT = ("--npix", 32, "--maxiter", 40, "--restarts", 0)
+
+
+def run(capsys, *argv):
+    code = main([str(word) for word in argv])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A polarised ring at 227.1 GHz, and a fainter one without polarisation at 345 GHz."""
+    from shardfit.domains.vlbi import known_image, observe, write_uvfits
+
+    folder = tmp_path_factory.mktemp("stages")
+    total = known_image("ring", 32)
+    linear = {"Q": 0.2 * total.values["I"], "U": 0.1 * total.values["I"]}
+    images = total.replace(values={**total.values, **linear}), total.normalise(0.45).replace(freq_hz=345e9)
+    paths = [folder / name for name in ("polarised.uvfits", "high.uvfits")]
+    for image, path in zip(images, paths, strict=True):
+        write_uvfits(observe(image, cadence_s=1200.0), path)
+    return paths
+
+
+@pytest.mark.slow
+def test_polarisation(capsys, files, tmp_path):
+    from shardfit.domains.vlbi import read_image
+
+    out = tmp_path / "out"
+    code, text, err = run(capsys, "vlbi", "image", files[0], "--pol", "--flux", 0.6, "--out", out, *SHORT)
+    assert code == 0, err
+    assert "linear fraction 0.2" in text
+    image, total = read_image(out / "polarisation.fits"), read_image(out / "image.fits")
+    assert np.allclose(image.values["I"], total.values["I"], rtol=1e-9, atol=0)
+    angle = 0.5 * np.angle(image.values["Q"].sum() + 1j * image.values["U"].sum())
+    assert np.rad2deg(angle) == pytest.approx(13.28, abs=3)  # half of atan(0.1/0.2)
+    assert (out / "figures" / "polarisation.png").stat().st_size > 5000
+    report = (out / "report.html").read_text()
+    assert "Ticks lie along the electric vector" in report
+    stored = (out / "polarisation" / "01" / "result.json").stat().st_mtime_ns
+    code, again, _ = run(capsys, "vlbi", "image", files[0], "--pol", "--flux", 0.6, "--out", out, *SHORT)
+    assert code == 0
+    assert (out / "polarisation" / "01" / "result.json").stat().st_mtime_ns == stored
+
+
+@pytest.mark.slow
+def test_spectral_index(capsys, files, tmp_path):
+    from astropy.io import fits
+
+    out = tmp_path / "out"
+    flags = ("--spectral-index", "--fluxes", "0.6,0.45", "--out", out)
+    code, text, err = run(capsys, "vlbi", "image", *files, *flags, *SHORT)
+    assert code == 0, err
+    index = np.log(0.45 / 0.6) / np.log(345 / 227.1)
+    found = float(text.partition("spectral index ")[2].split(",")[0])
+    assert found == pytest.approx(index, abs=0.15)
+    header = fits.getheader(out / "alpha.fits")
+    assert (header["NAXIS1"], header["NAXIS2"], header["BUNIT"]) == (32, 32, "")
+    for name in ("image", "spectral_index"):
+        assert (out / "figures" / f"{name}.png").stat().st_size > 5000
+    report = (out / "report.html").read_text()
+    assert "high.uvfits" in report
+    assert "RING at 2 frequencies" in report
+
+
+@pytest.mark.parametrize(
+    ("which", "flags", "expected"),
+    [
+        ((1,), ("--pol",), "needs Stokes Q, U, but these data have I only"),
+        ((0, 1), (), "--spectral-index to fit them together"),
+        ((0, 1), ("--spectral-index", "--pol"), "--pol does not go with"),
+        ((0, 1), ("--spectral-index", "--flux", 0.6), "Give --fluxes"),
+        ((0, 1), ("--spectral-index", "--fluxes", "0.6;0.5"), "commas between"),
+        ((0, 1), ("--spectral-index", "--fluxes", "0.6"), "1 fluxes for 2"),
+        ((0,), ("--spectral-index",), "needs 2 frequencies"),
+        ((0,), ("--fluxes", "0.6"), "goes with --spectral-index"),
+    ],
+)
+def test_what_does_not_go_together(capsys, files, tmp_path, which, flags, expected):
+    chosen = [files[k] for k in which]
+    code, _, err = run(capsys, "vlbi", "image", *chosen, *flags, "--out", tmp_path / "out")
+    assert code == 2
+    assert expected in err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,149 @@
+"""Polarised images of a simulated ring whose polarisation is known."""
+
+import numpy as np
+import pytest
+
+from shardfit.domains import vlbi
+from shardfit.domains.vlbi import recipes
+from shardfit.domains.vlbi.fits_image import read_image, write_image
+
+SHORT = {"maxiter": 60, "restarts": 1, "progress": False}
+FRACTION = 0.3
+
+
+def polarised_ring(npix=32, twist=0.5):
+    """Ring of 30 % linear polarisation whose electric vector turns once around it."""
+    total = recipes.known_image("ring", npix)
+    x, y = np.meshgrid(total.x, total.y)
+    linear = FRACTION * total.values["I"] * np.exp(2j * (np.arctan2(x, y) + twist))
+    return total.replace(values={"I": total.values["I"], "Q": linear.real, "U": linear.imag})
+
+
+def linear(image):
+    return image.values["Q"] + 1j * image.values["U"]
+
+
+def agreement(found, truth):
+    """Complex correlation of two images of P: 1 for equal patterns, half its angle is a rotation of all ticks."""
+    a, b = linear(found), linear(truth)
+    return np.vdot(b, a) / np.sqrt(np.vdot(a, a).real * np.vdot(b, b).real)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return polarised_ring()
+
+
+@pytest.fixture(scope="module")
+def obs(truth):
+    return recipes.observe(truth, seed=0, cadence_s=1200.0)
+
+
+@pytest.fixture(scope="module")
+def total(truth):
+    return truth.replace(values={"I": truth.values["I"]})
+
+
+@pytest.fixture(scope="module")
+def found(obs, total):
+    return vlbi.polarimetric_image(obs, total, **SHORT)
+
+
+def test_pattern_is_recovered(found, truth):
+    match = agreement(found.image, truth)
+    assert abs(match) > 0.95
+    assert abs(np.rad2deg(np.angle(match)) / 2) < 2
+    assert found.mean_fraction == pytest.approx(FRACTION, abs=0.03)
+    assert found.net_fraction < 0.02  # ticks of all directions cancel
+    assert all(value < 1.2 for value in found.chi2.values())
+
+
+def test_electric_vector_angle_on_the_ring(found, truth):
+    bright = truth.values["I"] > 0.3 * truth.values["I"].max()
+    off = np.angle(np.exp(2j * found.evpa) / np.exp(1j * np.angle(linear(truth))))[bright] / 2
+    assert np.median(np.abs(np.rad2deg(off))) < 5
+    assert found.fraction[bright].mean() == pytest.approx(FRACTION, abs=0.05)
+
+
+def test_stokes_i_stays(found, total):
+    assert np.allclose(found.image.values["I"], total.values["I"], rtol=1e-12, atol=0)
+    assert list(found.image.values) == ["I", "Q", "U"]
+
+
+def test_seed_fixes_the_start(obs, total, found):
+    again, other = (vlbi.polarimetric_image(obs, total, seed=seed, **SHORT) for seed in (0, 1))
+    assert np.array_equal(linear(again.image), linear(found.image))
+    assert not np.array_equal(linear(other.image), linear(found.image))
+    assert abs(agreement(other.image, found.image)) > 0.97
+
+
+def test_from_an_imaging_result(obs, truth):
+    stage = recipes.image(obs, npix=32, maxiter=60, restarts=1, flux=0.6, progress=False)
+    found = vlbi.polarimetric_image(stage, **SHORT)
+    assert np.allclose(found.image.values["I"], stage.image.values["I"], rtol=1e-12, atol=0)
+    assert found.mean_fraction == pytest.approx(FRACTION, abs=0.06)
+    assert found.data is not stage.data  # calibrated to the image, since the stage was not
+    with pytest.raises(TypeError, match="own image"):
+        vlbi.polarimetric_image(stage, stage.image)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["IP", "IPV"])
+def test_other_modes(truth, mode):
+    circular = truth.replace(values={**truth.values, "V": 0.1 * truth.values["I"]})
+    obs = recipes.observe(circular, seed=0, cadence_s=1800.0)
+    start = truth.replace(values={"I": truth.values["I"]})
+    found = vlbi.polarimetric_image(obs, start, mode=mode, maxiter=300, restarts=0, progress=False)
+    assert abs(agreement(found.image, truth)) > 0.9
+    assert not np.array_equal(found.image.values["I"], start.values["I"])
+    if mode == "IPV":
+        assert found.image.values["V"].sum() == pytest.approx(0.06, rel=0.2)
+
+
+def test_written_planes_read_back(found, tmp_path):
+    pytest.importorskip("astropy")
+    write_image(found.image, tmp_path / "p.fits")
+    back = read_image(tmp_path / "p.fits")
+    assert all(np.array_equal(back.values[k], found.image.values[k]) for k in "IQU")
+    write_image(found.image.replace(values={"I": found.fraction}), tmp_path / "m.fits", unit="")
+    with pytest.raises(ValueError, match="JY/PIXEL"):
+        read_image(tmp_path / "m.fits")
+
+
+def test_ticks_follow_the_electric_vector(truth):
+    pytest.importorskip("matplotlib")
+    from shardfit.domains.vlbi import plots
+
+    north = truth.replace(values={"I": truth.values["I"], "Q": 0.2 * truth.values["I"], "U": 0 * truth.values["I"]})
+    ticks = plots.polarisation(north).axes[0].collections[-1]
+    lines = np.array(ticks.get_segments())
+    assert len(lines) > 20
+    assert np.allclose(lines[:, 0, 0], lines[:, 1, 0])
+    assert (lines[:, 1, 1] > lines[:, 0, 1]).all()
+    assert np.allclose(ticks.get_array(), 0.2)
+    with pytest.raises(ValueError, match="needs Q and U"):
+        plots.polarisation(truth.replace(values={"I": truth.values["I"]}))
+
+
+def test_data_without_polarisation(total):
+    plain = recipes.observe(total, seed=0, cadence_s=3600.0)
+    with pytest.raises(ValueError, match=r"needs Stokes Q, U, but these data have I only"):
+        vlbi.polarimetric_image(plain, total)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "expected"),
+    [
+        ({"mode": "I"}, ValueError, "must be one of P, IP"),
+        ({"mode": "IPV"}, ValueError, "needs Stokes Q, U, V, but these data have I, Q, U only"),
+        ({"data": {"pviz": 1.0}}, ValueError, "Did you mean 'pvis'"),
+        ({"regularisers": {}}, ValueError, "regularisers is empty"),
+        ({"restarts": -1}, ValueError, "must not be negative"),
+        ({"resume": "maybe"}, ValueError, "'never'"),
+        ({"regularizers": {"hw": 1.0}}, TypeError, "Did you mean 'regularisers'"),
+        ({"stokes_i": None}, TypeError, "needs stokes_i"),
+    ],
+)
+def test_bad_options(obs, total, options, error, expected):
+    with pytest.raises(error, match=expected):
+        vlbi.polarimetric_image(obs, **{"stokes_i": total, **options})
