@@ -6,6 +6,7 @@ is timed, `describe()` returns figures that are not times (values reached, sizes
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -60,6 +61,16 @@ class _Side:
     def end(self) -> None:
         self.process.kill()
         self.process.communicate()
+
+
+def keeping_value(call: Callable[[], Any]) -> tuple[Callable, Callable]:
+    """Return the pair `serve` needs for a call that returns a loss: it, compiled, and its last loss and peak memory."""
+    last = {"loss": call()}
+
+    def timed():
+        last["loss"] = call()
+
+    return timed, lambda: {"loss": float(last["loss"]), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
 
 
 def serve(prepare: Callable[[Any], tuple[Callable, Callable]]) -> None:

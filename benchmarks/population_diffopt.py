@@ -1,22 +1,16 @@
 """diffopt's side of the population suite, with the model of its own example; runs in an environment of its own."""
 
-import resource
 from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.duel import serve
+from benchmarks.duel import keeping_value, serve
 
 
 def prepare(asked: dict) -> tuple[Callable, Callable]:
     """Return what is timed, compiled where the package compiles, and what it says."""
-    call = {"lossgrad": _lossgrad, "adam": _adam, "kde": _kde, "swarm": _swarm}[asked["kind"]](asked)
-    last = {"loss": call()}
-
-    def timed():
-        last["loss"] = call()
-
-    return timed, lambda: {"loss": float(last["loss"]), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+    kinds = {"lossgrad": _lossgrad, "adam": _adam, "kde": _kde, "swarm": _swarm}
+    return keeping_value(kinds[asked["kind"]](asked))
 
 
 def _model(n):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from shardfit.cli.processes import request_devices
+from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.registry import UsageError
 from shardfit.core.errors import suggestion
 
@@ -128,10 +128,10 @@ def _study(args: argparse.Namespace, swarm: bool) -> int:
         problem = problem.replace(bounds=study.box(options))
     print(f"{study.title}: {_rows(problem)}, solver {solver.get('name', 'lbfgsb')}", flush=True)
     split = mesh(rows=devices) if devices > 1 else None
-    result = fit(
-        problem, solver.pop("name", None), mesh=split, run_dir=args.out, seed=config.seed, progress=False, **solver
-    )
+    result = fit(problem, solver.pop("name", None), mesh=split, run_dir=args.out, seed=config.seed, **solver)
     print(result)
+    if not writes_files():
+        return 0
     report = _write(Path(args.out), study, problem, result, config, options)
     print(f"report: {report}  ({seconds(time.perf_counter() - began)} in all)")
     return 0

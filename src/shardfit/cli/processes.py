@@ -1,4 +1,7 @@
-"""Devices of this process: the command line owns it and may ask JAX for virtual CPU devices before the first array."""
+"""Devices and place of this process, which the command line owns.
+
+It may ask JAX for virtual CPU devices before the first array; of many processes, one writes files and prints.
+"""
 
 import contextlib
 
@@ -28,3 +31,10 @@ def request_devices(count: int | None, default: int = 1) -> int:
             "JAX_PLATFORMS=cpu to use virtual CPU devices."
         )
     return min(wanted, seen)
+
+
+def writes_files() -> bool:
+    """Return whether this process is the one that writes a command's files: the first of many, or the only one."""
+    import jax
+
+    return jax.process_index() == 0

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from shardfit.cli.processes import writes_files
+
 EXAMPLES = "script.py [ARGS], -m module [ARGS], or a shardfit command"
 
 
@@ -29,6 +31,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         join()
         sys.argv = [name, *rest]
+        if name == "shardfit" and not writes_files():
+            # one voice is enough; errors still go to standard error
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (open as long as the process lives)
         if kind == "script":
             sys.path[0] = str(Path(name).resolve().parent)
             runpy.run_path(name, run_name="__main__")

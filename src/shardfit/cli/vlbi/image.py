@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardfit.cli.processes import request_devices
+from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.vlbi.files import read_observation, require_seed
 
 STOPPED = 130  # exit code of an interrupted command
@@ -111,7 +111,7 @@ def _spectral(args: argparse.Namespace, out: Path, settings: dict[str, Any], opt
     if args.fluxes is None:
         print(f"  compact fluxes estimated as {', '.join(f'{f:.3f}' for f in found.fluxes)} Jy; give --fluxes if known")
     print(f"  spectral index {found.mean_alpha:.3f}, mean over the brightness")
-    return write_spectrum(out, found, args.file)
+    return write_spectrum(out, found, args.file) if writes_files() else out
 
 
 def _total(args: argparse.Namespace, out: Path, settings: dict[str, Any], options: dict[str, Any]) -> Path | None:
@@ -142,6 +142,8 @@ def _total(args: argparse.Namespace, out: Path, settings: dict[str, Any], option
         polarised = fit_polarisation(found, out, {**settings, **short, "resume": resume})
         if polarised.result.status is Status.INTERRUPTED:
             return _interrupted("the fit of polarisation")
+    if not writes_files():
+        return out
     report, table = write_run(out, found, name, estimated, errors, polarised)
     for product, (count, *values) in table.items():
         print(f"  χ² {product:<8} {count:>5} measurements  " + "  ".join(f"{kind} {v}" for kind, v in values))
