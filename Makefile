@@ -1,6 +1,6 @@
 # Everything runs from a fresh clone with Python >= 3.11 and make: the first target builds .venv.
 PYTHON ?= python3
-BENCH  ?= nist mgh core memory
+BENCH  ?= nist mgh core memory vlbi population processes swarm_quality
 PYTEST_ARGS ?=
 
 BIN  := .venv/bin
