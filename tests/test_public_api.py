@@ -3,7 +3,9 @@
 import shardfit as sf
 
 PUBLIC = {
+    "Above",
     "BacktrackingLBFGS",
+    "Below",
     "Certificate",
     "CheckpointError",
     "Custom",
@@ -28,6 +30,7 @@ PUBLIC = {
     "Softplus",
     "Status",
     "Swarm",
+    "TanInterval",
     "fit",
     "join",
     "least_squares",
@@ -41,6 +44,7 @@ PUBLIC = {
     "save_result",
     "statistic_term",
     "total",
+    "within",
 }
 
 

@@ -7,7 +7,7 @@ from shardfit.core.certificate import Certificate
 from shardfit.core.errors import CheckpointError, NonFiniteError, ParityError
 from shardfit.core.mesh import mesh
 from shardfit.core.objective import Objective
-from shardfit.core.params import Identity, Interval, Log, Simplex, Softplus
+from shardfit.core.params import Above, Below, Identity, Interval, Log, Simplex, Softplus, TanInterval, within
 from shardfit.core.problem import Problem
 from shardfit.core.processes import join
 from shardfit.core.reduce import Gram
@@ -29,16 +29,18 @@ from shardfit.solve.optimistix_adapter import Optimistix
 from shardfit.solve.swarm import Swarm
 
 __all__ = [
-    "LBFGS",
-    "LBFGSB",
-    "LM",
+    "Above",
     "BacktrackingLBFGS",
+    "Below",
     "Certificate",
     "CheckpointError",
     "Custom",
     "Gram",
     "Identity",
     "Interval",
+    "LBFGS",
+    "LBFGSB",
+    "LM",
     "Log",
     "NonFiniteError",
     "Objective",
@@ -54,6 +56,7 @@ __all__ = [
     "Softplus",
     "Status",
     "Swarm",
+    "TanInterval",
     "fit",
     "join",
     "least_squares",
@@ -67,4 +70,5 @@ __all__ = [
     "save_result",
     "statistic_term",
     "total",
+    "within",
 ]
