@@ -24,7 +24,7 @@ from shardfit.core import reduce
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
-from shardfit.core.params import Space
+from shardfit.core.params import Identity, Space
 from shardfit.core.precision import jit, problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty
@@ -123,15 +123,7 @@ def laplace(
 
 def _like(space: Space, z: jax.Array) -> Any:
     """Return coordinates in the structure of the parameters, without transforms."""
-    return replace(space, transforms=tuple(_SAME for _ in space.transforms)).unpack(z)
-
-
-class _Same:
-    def forward(self, z):
-        return z
-
-
-_SAME = _Same()
+    return replace(space, transforms=(Identity(),) * len(space.transforms)).unpack(z)
 
 
 def _check(found: dict) -> None:
