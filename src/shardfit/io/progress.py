@@ -7,26 +7,54 @@ from typing import Any
 PLAIN_SECONDS = 10.0  # between plain lines; a run shorter than this prints none
 
 
+class Line:
+    """A line of text that is kept up to date: live on a terminal, elsewhere printed now and then."""
+
+    def __init__(self, title: str, stream: Any = None):
+        self.title, self.stream = title, stream or sys.stderr
+        self.live = bool(getattr(self.stream, "isatty", lambda: False)())
+        self.shown = time.monotonic()
+        self.display = None
+
+    def show(self, text: str) -> None:
+        """Show a text after the title."""
+        if self.live:
+            self._live(text)
+        elif time.monotonic() - self.shown >= PLAIN_SECONDS:
+            self.shown = time.monotonic()
+            print(f"{self.title}: {text}", file=self.stream, flush=True)
+
+    def _live(self, text):
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        if self.display is None:
+            console = Console(file=self.stream)
+            self.display = Live(console=console, refresh_per_second=8, transient=True)
+            self.display.start()
+        self.display.update(Text.assemble((self.title, "bold"), "  ", text))
+
+    def close(self) -> None:
+        """Remove the live line."""
+        if self.display is not None:
+            self.display.stop()
+            self.display = None
+
+
 class Progress:
     """Shows step, value, gradient, rate, and the time left to the step limit: convergence ends a run earlier."""
 
     def __init__(self, title: str, limit: int, stream: Any = None):
-        self.title, self.limit = title, limit
-        self.stream = stream or sys.stderr
-        self.live = bool(getattr(self.stream, "isatty", lambda: False)())
-        self.began = self.shown = time.monotonic()
+        self.line, self.limit = Line(title, stream), limit
+        self.began = time.monotonic()
         self.first_step: int | None = None
-        self.display = None
 
     def update(self, shot: Any) -> None:
         """Show a snapshot (step, evaluations, value, gradient)."""
         if self.first_step is None:
             self.first_step = shot.step
-        if self.live:
-            self._live(shot)
-        elif time.monotonic() - self.shown >= PLAIN_SECONDS:
-            self.shown = time.monotonic()
-            print(f"{self.title}: {self._text(shot)}", file=self.stream, flush=True)
+        self.line.show(self._text(shot))
 
     def _text(self, shot):
         elapsed = time.monotonic() - self.began
@@ -38,23 +66,9 @@ class Progress:
             f"gradient {shot.gradient:.1e}, {rate:.3g} steps/s{left}"
         )
 
-    def _live(self, shot):
-        from rich.console import Console
-        from rich.live import Live
-
-        if self.display is None:
-            console = Console(file=self.stream)
-            self.display = Live(console=console, refresh_per_second=8, transient=True)
-            self.display.start()
-        from rich.text import Text
-
-        self.display.update(Text.assemble((self.title, "bold"), "  ", self._text(shot)))
-
     def close(self) -> None:
         """Remove the live line."""
-        if self.display is not None:
-            self.display.stop()
-            self.display = None
+        self.line.close()
 
 
 def duration(seconds: float) -> str:

@@ -96,7 +96,7 @@ def plan(
     """
     solver = as_solver(solver, **options)
     _check(problem, mesh, solver, memory)
-    needs, state_bytes = solver.needs, _state_bytes(problem, solver)
+    needs, state_bytes = solver.needs, state_bytes(problem, solver)
     layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, state_bytes)
     traced, compiled, held = compile_layout(layout)
     devices = working_devices(mesh)
@@ -124,7 +124,7 @@ def plan(
     )
 
 
-def _state_bytes(problem, solver) -> int:
+def state_bytes(problem, solver) -> int:
     """Return what a device solver keeps; a host solver's vectors are on the host."""
     if not isinstance(solver, StepSolver):
         return 0

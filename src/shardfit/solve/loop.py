@@ -63,6 +63,26 @@ def start(solver: StepSolver, space: Any, z0: jax.Array, lower: Any, upper: Any)
     return Run(solver.init(z0, lower, upper), z0, jnp.full((), jnp.inf, z0.dtype), count)
 
 
+def tick_once(solver: StepSolver, space: Any, objective: Any, run: Run, key: Any) -> Run:
+    """Return the run after one evaluation."""
+    state = solver.step(lambda z: solver.evaluate(space, objective, z, key), run.state)
+    better = jnp.isfinite(state.value) & (state.value < run.best_value)
+    best_z = jnp.where(better, state.x, run.best_z)
+    return Run(state, best_z, jnp.where(better, state.value, run.best_value), run.ticks + 1)
+
+
+def answer(run: Run, noisy: bool) -> jax.Array:
+    """Return the point that a run has found.
+
+    The last point stands if it is as good as the best to rounding (a solver near convergence judges by gradients), or
+    if values are noisy and say little about a single point.
+    """
+    value, best = run.state.value, run.best_value
+    as_good = value - best <= jnp.finfo(run.best_z.dtype).eps ** (2 / 3) * jnp.abs(best)
+    last_is_good = jnp.isfinite(value) & jnp.all(jnp.isfinite(run.state.x))
+    return jnp.where(last_is_good & (noisy | as_good), run.state.x, run.best_z)
+
+
 @partial(jit, static_argnums=(0, 1))
 def advance(
     solver: StepSolver, space: Any, objective: Any, run: Run, key: Any, max_ticks: Any, stop_step: Any
@@ -77,14 +97,11 @@ def advance(
 
     def tick(carry):
         i, run, record = carry
-        step_key = key_of(run.ticks)
-        state = solver.step(lambda z: solver.evaluate(space, objective, z, step_key), run.state)
-        better = jnp.isfinite(state.value) & (state.value < run.best_value)
+        run = tick_once(solver, space, objective, run, key_of(run.ticks))
+        state = run.state
         entry = Record(state.value, _largest(state.gradient), state.steps, solver.record(state))
         record = jax.tree.map(lambda column, new: column.at[i].set(new), record, entry)
-        best_z = jnp.where(better, state.x, run.best_z)
-        best_value = jnp.where(better, state.value, run.best_value)
-        return i + 1, Run(state, best_z, best_value, run.ticks + 1), record
+        return i + 1, run, record
 
     dtype = run.best_value.dtype
     more = jax.tree.map(lambda leaf: jnp.zeros((SEGMENT, *leaf.shape), leaf.dtype), solver.record(run.state))
@@ -163,20 +180,17 @@ def _thinned(record: Record, keep: int) -> dict[str, np.ndarray]:
 
 def _snapshot(solver, space, run, noisy, trace: Trace) -> Snapshot:
     z = run.state.x if noisy else run.best_z
-    gradient, evaluations = float(_largest(run.state.gradient)), int(run.ticks) * solver.points
-    return Snapshot(int(run.state.steps), evaluations, float(run.state.value), gradient, trace.seconds(), z, space)
+    state, evaluations = run.state, int(run.ticks) * solver.points
+    largest = float(_largest(state.gradient))
+    found = (int(state.steps), evaluations, float(state.value), largest, trace.seconds(), z, space)
+    return Snapshot(*found, slope=state.gradient)
 
 
 def _finish(run, solver, stopped, noisy, compile_seconds):
     status = Status.of(run.state.status)
     if status is Status.RUNNING:
         status = stopped or Status.MAX_STEPS
-    # the last point stands if it is as good as the best to rounding (a solver near convergence judges by gradients),
-    # or if values are noisy and say little about a single point
-    value, best = float(run.state.value), float(run.best_value)
-    as_good = value - best <= np.finfo(run.best_z.dtype).eps ** (2 / 3) * abs(best)
-    last_is_good = np.isfinite(value) and bool(jnp.all(jnp.isfinite(run.state.x)))
-    z = run.state.x if last_is_good and (noisy or as_good) else run.best_z
+    z = answer(run, noisy)
     steps, evaluations = int(run.state.steps), int(run.ticks) * solver.points
     note, leaves = solver.note(run.state), solver.leave(run.state)
     return Finish(np.asarray(z), status, steps, evaluations, compile_seconds, note, leaves)

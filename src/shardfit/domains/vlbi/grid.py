@@ -97,4 +97,5 @@ def embed(grid: Grid, values: jax.Array, index: jax.Array | None, outside: jax.A
     if index is not None:
         blank = jnp.full((*values.shape[:-1], grid.n_pixels), outside, values.dtype)
         values = blank.at[..., index].set(values, indices_are_sorted=True, unique_indices=True)
-    return values.reshape(*values.shape[:-1], *grid.shape)
+    # the barrier keeps loops over rows and columns apart from those over pixels: joined, they are not vectorised
+    return jax.lax.optimization_barrier(values.reshape(*values.shape[:-1], *grid.shape))

@@ -61,16 +61,40 @@ def safe_sqrt(square: jax.Array) -> jax.Array:
     return jnp.where(real, jnp.sqrt(jnp.where(real, square, 1.0)), 0.0)
 
 
+def differences(image: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Differences to the next row and to the next column, each (ny, nx); beyond the edge the image is zero."""
+    beyond = jnp.pad(image, ((0, 1), (0, 1)))
+    return beyond[1:, :-1] - image, beyond[:-1, 1:] - image
+
+
 def squared_differences(image: jax.Array) -> jax.Array:
-    """Sum of squared differences to the next row and column, (ny, nx); beyond the edge the image is zero."""
-    below = jnp.concatenate([image[1:], jnp.zeros_like(image[:1])])
-    right = jnp.concatenate([image[:, 1:], jnp.zeros_like(image[:, :1])], 1)
-    return (below - image) ** 2 + (right - image) ** 2
+    """Sum of squared differences to the next row and column, (ny, nx)."""
+    below, right = differences(image)
+    return below**2 + right**2
 
 
+@jax.custom_vjp
 def variation(image: jax.Array, epsilon: Any) -> jax.Array:
-    """Total variation of an image (ny, nx)."""
-    return jnp.sum(safe_sqrt(squared_differences(image) + epsilon))
+    """Total variation of an image (ny, nx); its derivative is zero where the image is flat and epsilon zero."""
+    return _variation(image, epsilon)[0]
+
+
+def _variation(image, epsilon):
+    below, right = differences(image)
+    square = below**2 + right**2 + epsilon
+    real = square > 0
+    inverse = jnp.where(real, jax.lax.rsqrt(jnp.where(real, square, 1.0)), 0.0)
+    return jnp.sum(square * inverse), (below * inverse, right * inverse, inverse)
+
+
+def _variation_back(unit, bar):
+    # by hand, for one root serves value and derivative: less than half the time of the automatic one
+    below, right, inverse = unit
+    above, left = jnp.pad(below, ((1, 0), (0, 0)))[:-1], jnp.pad(right, ((0, 0), (1, 0)))[:, :-1]
+    return bar * (above - below + left - right), bar * 0.5 * jnp.sum(inverse)
+
+
+variation.defvjp(_variation, _variation_back)
 
 
 def flux(image, s):

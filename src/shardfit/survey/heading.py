@@ -1,0 +1,85 @@
+"""What the columns of a survey's ledger mean, kept in the ledger itself so that it can be read on its own."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A survey in words and shapes.
+
+    name; total: points of the design; axes: name → unit; parts: names of the objective's parts; params: label → shape
+    of the fitted parameters, in the order they are stored; dtype: their type; picture: label of the parameter that is
+    the picture, or '' where the picture is stored by itself; shape: (ny, nx) of the picture, or None; extent: of the
+    picture in `extent_unit`, left right bottom top; asked: what must be equal for a survey to be the same survey.
+    """
+
+    name: str
+    total: int
+    axes: Mapping[str, str]
+    parts: tuple[str, ...]
+    params: Mapping[str, tuple[int, ...]]
+    dtype: str = "float64"
+    picture: str | None = None
+    shape: tuple[int, int] | None = None
+    extent: tuple[float, float, float, float] | None = None
+    extent_unit: str = ""
+    picture_unit: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the heading as text."""
+        return json.dumps({"format": FORMAT, **asdict(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Heading":
+        """Read a heading back; raise ValueError for one of another format."""
+        content = json.loads(text)
+        if content.pop("format", None) != FORMAT:
+            raise ValueError(f"this ledger has another format than {FORMAT}; read it with its own version.")
+        for name in ("parts", "shape", "extent"):
+            content[name] = None if content[name] is None else tuple(content[name])
+        content["params"] = {k: tuple(s) for k, s in content["params"].items()}
+        return cls(**content)
+
+    def columns(self) -> dict[str, str]:
+        """Return SQL name → declaration of all columns of the table of points, in order."""
+        fixed = {"id": "INTEGER PRIMARY KEY", "status": "TEXT NOT NULL", "failed": "INTEGER NOT NULL", "value": "REAL"}
+        rest = {
+            "steps": "INTEGER",
+            "evaluations": "INTEGER",
+            "seconds": "REAL",
+            "attempt": "INTEGER",
+            "rung": "INTEGER",
+        }
+        ends = {"finished": "REAL", "reason": "TEXT NOT NULL"}
+        axes, parts = {axis_column(n): "" for n in self.axes}, {part_column(n): "REAL" for n in self.parts}
+        return fixed | axes | parts | rest | ends
+
+    def unpack(self, blob: bytes) -> dict[str, np.ndarray]:
+        """Return the parameters of one point by label from their stored bytes."""
+        flat = np.frombuffer(blob, self.dtype)
+        sizes = [int(np.prod(s)) for s in self.params.values()]
+        pieces = np.split(flat, np.cumsum(sizes)[:-1])
+        return {k: p.reshape(s) for (k, s), p in zip(self.params.items(), pieces, strict=True)}
+
+
+def axis_column(name: str) -> str:
+    """Return the SQL column of an axis."""
+    return f"axis.{name}"
+
+
+def part_column(name: str) -> str:
+    """Return the SQL column of a part of the objective."""
+    return f"part.{name}"
+
+
+def quoted(name: str) -> str:
+    """Return an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,129 @@
+"""Points of a survey as leaves: which arrays of the objective differ between points, and their values at each point.
+
+Only these leaves are kept once per slot; all others are shared by the whole batch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from shardfit.core.mesh import n_shards
+from shardfit.core.objective import Objective, replace_terms
+from shardfit.core.precision import PRECISIONS, cast, problem_scope
+from shardfit.core.problem import Problem
+from shardfit.core.rows import place_rows
+from shardfit.core.terms import RowTerm
+from shardfit.survey.axes import Axis, Start, apply, check_axes
+
+
+@dataclass(frozen=True, eq=False)
+class Variants:
+    """A problem and its axes, ready to give the leaves of any point.
+
+    varied: positions of the leaves that differ between points; home: for each of them the order of its rows on the
+    mesh, None where it has no rows or they are not split.
+    """
+
+    problem: Problem
+    axes: Mapping[str, Axis]
+    varied: tuple[int, ...]
+    home: tuple[np.ndarray | None, ...]
+
+    def leaves_of(self, point: Mapping[str, Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Return the varied leaves and the start z (n,) of one point."""
+        start = self._start(point)
+        leaves = jax.tree.leaves(start.objective)
+        base = jax.tree.leaves(self.problem.objective)
+        changed = [i for i, (a, b) in enumerate(zip(leaves, base, strict=True)) if a is not b]
+        for i in set(changed) - set(self.varied):
+            if not np.array_equal(leaves[i], base[i]):
+                raise ValueError(
+                    f"survey: at {dict(point)} the axes change an array that none of them changes by itself. Let each "
+                    "axis change its own part of the objective."
+                )
+        found = []
+        for i, order in zip(self.varied, self.home, strict=True):
+            leaf = np.asarray(leaves[i], np.asarray(base[i]).dtype)
+            found.append(leaf if order is None else leaf[order])
+        return tuple(found), self._z(start.params)
+
+    def _start(self, point: Mapping[str, Any]) -> Start:
+        problem = self.problem
+        start = apply(Start(problem.objective, problem.x0), self.axes, point)
+        if jax.tree.structure(start.objective) != jax.tree.structure(problem.objective):
+            raise ValueError(
+                f"survey: at {dict(point)} the objective has other terms or functions than the problem's. Axes change "
+                "values only; make one survey for each such choice."
+            )
+        return start
+
+    def _z(self, params: Any) -> np.ndarray:
+        if params is self.problem.x0:
+            return self.problem.z0()
+        with problem_scope(self.problem.precision):
+            return np.asarray(self.problem.space.pack(cast(params, self.problem.precision)))
+
+
+def bind(objective: Objective, varied: tuple[int, ...], leaves: Sequence[Any]) -> Objective:
+    """Return a placed objective with these leaves at the varied positions."""
+    all_leaves, tree = jax.tree.flatten(objective)
+    for i, leaf in zip(varied, leaves, strict=True):
+        all_leaves[i] = leaf
+    return jax.tree.unflatten(tree, all_leaves)
+
+
+def variants(problem: Problem, axes: Mapping[str, Axis], mesh: Mesh | None = None) -> Variants:
+    """Return the variants of a problem along its axes; raise for an axis that changes a shape, or nothing at all."""
+    check_axes(problem, axes)
+    bare = Variants(problem, axes, (), ())
+    base = jax.tree.leaves(problem.objective)
+    varied: set[int] = set()
+    for name, axis in axes.items():
+        moves = False
+        for value in axis.values:
+            start = bare._start({name: value})
+            changed = _changed(name, value, base, jax.tree.leaves(start.objective))
+            varied |= changed
+            moves = moves or bool(changed) or start.params is not problem.x0
+        if not moves:
+            raise ValueError(f"survey: axis {name!r} changes nothing: all its points would be the same. Leave it out.")
+    chosen = tuple(sorted(varied))
+    return Variants(problem, axes, chosen, _homes(problem.objective, chosen, mesh))
+
+
+def _changed(name: str, value: Any, base: list, leaves: list) -> set[int]:
+    changed = set()
+    for i, (new, old) in enumerate(zip(leaves, base, strict=True)):
+        if new is old:
+            continue
+        if np.shape(new) != np.shape(old):
+            raise ValueError(
+                f"survey: axis {name!r} = {value!r} changes the shape of an array from {np.shape(old)} to "
+                f"{np.shape(new)}. Points of one batch need equal shapes: make one survey for each shape."
+            )
+        if not np.all(np.isfinite(np.asarray(new, PRECISIONS["float64"] if np.isrealobj(new) else None))):
+            raise ValueError(f"survey: axis {name!r} = {value!r} puts NaN or infinity into the objective.")
+        if not np.array_equal(new, old):
+            changed.add(i)
+    return changed
+
+
+def _homes(objective: Objective, varied: tuple[int, ...], mesh: Mesh | None) -> tuple[np.ndarray | None, ...]:
+    """Return for every varied leaf which row of the host's array each placed row is."""
+    if n_shards(mesh) == 1:
+        return (None,) * len(varied)
+    marks = []
+    for i, term in enumerate(objective.terms):
+        nothing = jax.tree.map(lambda _: -1, term)
+        has_rows = isinstance(term, RowTerm)
+        marks.append(replace(nothing, rows=jax.tree.map(lambda _, i=i: i, term.rows)) if has_rows else nothing)
+    owner = jax.tree.leaves(replace_terms(objective, marks))
+    orders = {}
+    for i in {owner[k] for k in varied} - {-1}:
+        numbers = np.arange(objective.terms[i].n_rows)
+        orders[i] = np.asarray(place_rows(numbers, None, mesh)[0])  # type: ignore[arg-type]
+    return tuple(orders.get(owner[k]) for k in varied)
