@@ -7,6 +7,7 @@ problem.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,10 +45,11 @@ class Span:
 
 
 class Start(NamedTuple):
-    """Where a fit starts: an objective and parameters."""
+    """Where a fit starts: an objective and parameters; point: the values of all axes at this point."""
 
     objective: Objective
     params: Any
+    point: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +121,7 @@ def apply(start: Start, axes: Mapping[str, Axis], point: Mapping[str, Any]) -> S
     for name in point:
         if name not in axes:
             raise ValueError(f"survey: no axis {name!r}.{suggestion(name, axes)}")
+    start = start._replace(point=point)
     for name, axis in axes.items():
         if name in point:
             start = axis.change(start, point[name])

@@ -24,7 +24,7 @@ from shardfit.survey.designs import Design, grid
 from shardfit.survey.engine import Engine, Finished, Point, Tally
 from shardfit.survey.halving import Halving
 from shardfit.survey.heading import Heading
-from shardfit.survey.ledger import LEDGER, STOPPED, Ledger, Record
+from shardfit.survey.ledger import STOPPED, Ledger, Record
 from shardfit.survey.picture import Picture
 from shardfit.survey.progress import SurveyProgress
 from shardfit.survey.sizing import choose_slots, measure_slots

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective, replace_terms
-from shardfit.core.precision import PRECISIONS, cast, problem_scope
+from shardfit.core.precision import cast, problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.rows import place_rows
 from shardfit.core.terms import RowTerm
@@ -24,14 +24,15 @@ from shardfit.survey.axes import Axis, Start, apply, check_axes
 class Variants:
     """A problem and its axes, ready to give the leaves of any point.
 
-    varied: positions of the leaves that differ between points; home: for each of them the order of its rows on the
-    mesh, None where it has no rows or they are not split.
+    varied: positions of the leaves that differ between points; dtypes: what they are kept as; home: for each of them
+    the order of its rows on the mesh, None where it has no rows or they are not split.
     """
 
     problem: Problem
     axes: Mapping[str, Axis]
-    varied: tuple[int, ...]
-    home: tuple[np.ndarray | None, ...]
+    varied: tuple[int, ...] = ()
+    dtypes: tuple[np.dtype, ...] = ()
+    home: tuple[np.ndarray | None, ...] = ()
 
     def leaves_of(self, point: Mapping[str, Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Return the varied leaves and the start z (n,) of one point."""
@@ -46,10 +47,16 @@ class Variants:
                     "axis change its own part of the objective."
                 )
         found = []
-        for i, order in zip(self.varied, self.home, strict=True):
-            leaf = np.asarray(leaves[i], np.asarray(base[i]).dtype)
+        for i, dtype, order in zip(self.varied, self.dtypes, self.home, strict=True):
+            leaf = np.asarray(leaves[i], dtype)
+            if leaf.shape != np.shape(base[i]):
+                raise ValueError(_other_shape(str(dict(point)), base[i], leaf))
             found.append(leaf if order is None else leaf[order])
         return tuple(found), self._z(start.params)
+
+    def unplaced(self) -> "Variants":
+        """Return these variants with rows in the host's order, which is the same for every mesh."""
+        return replace(self, home=(None,) * len(self.varied))
 
     def _start(self, point: Mapping[str, Any]) -> Start:
         problem = self.problem
@@ -64,8 +71,14 @@ class Variants:
     def _z(self, params: Any) -> np.ndarray:
         if params is self.problem.x0:
             return self.problem.z0()
-        with problem_scope(self.problem.precision):
-            return np.asarray(self.problem.space.pack(cast(params, self.problem.precision)))
+        problem = self.problem
+        if jax.tree.map(np.shape, params) != jax.tree.map(np.shape, problem.x0):
+            raise ValueError("survey: a start has other parameters or shapes than the problem's x0.")
+        with problem_scope(problem.precision):
+            z = np.asarray(problem.space.pack(cast(params, problem.precision)))
+        if not np.isfinite(z).all():
+            raise ValueError("survey: a start is not finite, or outside its transform's range. Start strictly inside.")
+        return z if problem.box is None else np.clip(z, *problem.box).astype(z.dtype)
 
 
 def bind(objective: Objective, varied: tuple[int, ...], leaves: Sequence[Any]) -> Objective:
@@ -79,37 +92,45 @@ def bind(objective: Objective, varied: tuple[int, ...], leaves: Sequence[Any]) -
 def variants(problem: Problem, axes: Mapping[str, Axis], mesh: Mesh | None = None) -> Variants:
     """Return the variants of a problem along its axes; raise for an axis that changes a shape, or nothing at all."""
     check_axes(problem, axes)
-    bare = Variants(problem, axes, (), ())
-    base = jax.tree.leaves(problem.objective)
-    varied: set[int] = set()
+    bare = Variants(problem, axes)
+    base, z0 = jax.tree.leaves(problem.objective), problem.z0()
+    kept: dict[int, np.dtype] = {}
     for name, axis in axes.items():
         moves = False
         for value in axis.values:
             start = bare._start({name: value})
-            changed = _changed(name, value, base, jax.tree.leaves(start.objective))
-            varied |= changed
-            moves = moves or bool(changed) or start.params is not problem.x0
+            changed = _changed(f"axis {name!r} = {value!r}", problem, base, jax.tree.leaves(start.objective))
+            for i, dtype in changed.items():  # a whole number in the problem may be a fraction at some point
+                kept[i] = dtype if np.issubdtype(dtype, np.inexact) else kept.get(i, dtype)
+            moves = moves or bool(changed) or not np.array_equal(bare._z(start.params), z0)
         if not moves:
             raise ValueError(f"survey: axis {name!r} changes nothing: all its points would be the same. Leave it out.")
-    chosen = tuple(sorted(varied))
-    return Variants(problem, axes, chosen, _homes(problem.objective, chosen, mesh))
+    varied = tuple(sorted(kept))
+    dtypes = tuple(kept[i] for i in varied)
+    return Variants(problem, axes, varied, dtypes, _homes(problem.objective, varied, mesh))
 
 
-def _changed(name: str, value: Any, base: list, leaves: list) -> set[int]:
-    changed = set()
+def _changed(where: str, problem: Problem, base: list, leaves: list) -> dict[int, np.dtype]:
+    """Return the positions of leaves with other values than the problem's, and the types that hold those."""
+    changed = {}
     for i, (new, old) in enumerate(zip(leaves, base, strict=True)):
         if new is old:
             continue
         if np.shape(new) != np.shape(old):
-            raise ValueError(
-                f"survey: axis {name!r} = {value!r} changes the shape of an array from {np.shape(old)} to "
-                f"{np.shape(new)}. Points of one batch need equal shapes: make one survey for each shape."
-            )
-        if not np.all(np.isfinite(np.asarray(new, PRECISIONS["float64"] if np.isrealobj(new) else None))):
-            raise ValueError(f"survey: axis {name!r} = {value!r} puts NaN or infinity into the objective.")
+            raise ValueError(_other_shape(where, old, new))
+        new, old = cast(np.asarray(new), problem.precision), np.asarray(old)
+        if not np.all(np.isfinite(new)):
+            raise ValueError(f"survey: {where} puts NaN or infinity into the objective.")
         if not np.array_equal(new, old):
-            changed.add(i)
+            changed[i] = old.dtype if np.issubdtype(old.dtype, np.inexact) else new.dtype
     return changed
+
+
+def _other_shape(where: str, old: Any, new: Any) -> str:
+    return (
+        f"survey: {where} changes the shape of an array from {np.shape(old)} to {np.shape(new)}. Points of one batch "
+        "need equal shapes: make one survey for each shape."
+    )
 
 
 def _homes(objective: Objective, varied: tuple[int, ...], mesh: Mesh | None) -> tuple[np.ndarray | None, ...]:

@@ -104,7 +104,7 @@ def simulate(
 
     # gains before noise: data with and without noise then share their gains
     rng = np.random.default_rng(seed)
-    g = _gains(rng, gains or Gains(), len(times), len(array))
+    g = draw_gains(rng, gains or Gains(), len(times), len(array))
     hand = np.sqrt(array.sefd[ant1] * array.sefd[ant2] / (2 * bandwidth_hz * tint_s)) / QUANTIZATION
     sigma = hand / np.sqrt(2)
     vis = {}
@@ -131,7 +131,7 @@ def simulate(
     )
 
 
-def _gains(rng: np.random.Generator, gains: Gains, n_times: int, n_stations: int) -> np.ndarray:
+def draw_gains(rng: np.random.Generator, gains: Gains, n_times: int, n_stations: int) -> np.ndarray:
     """Return complex gains (times, stations)."""
     log_gain = gains.offset * rng.normal(size=n_stations) + gains.scatter * rng.normal(size=(n_times, n_stations))
     phase = rng.uniform(-np.pi, np.pi, (n_times, n_stations))

@@ -1,0 +1,19 @@
+"""`shardfit survey`: run many fits at once, look at them while they run, go on after a crash."""
+
+from collections.abc import Sequence
+
+from shardfit.cli.registry import Command, Parser, add_commands
+
+COMMANDS = (
+    Command("run", "run a survey as a configuration file says", "shardfit.cli.survey.run"),
+    Command("resume", "go on with a survey that was stopped", "shardfit.cli.survey.resume"),
+    Command("retry", "run the failed points of a survey again", "shardfit.cli.survey.retry"),
+    Command("status", "print how far a survey is, and what failed", "shardfit.cli.survey.status"),
+    Command("top", "print the best points, or those below limits", "shardfit.cli.survey.top"),
+    Command("export", "write the table as CSV, Parquet or netCDF", "shardfit.cli.survey.export"),
+)
+
+
+def add_arguments(parser: Parser, argv: Sequence[str]) -> None:
+    """Add the commands."""
+    add_commands(parser, COMMANDS, argv)

@@ -1,0 +1,27 @@
+"""`shardfit survey resume`: go on where a survey stopped, wherever it ran before."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from shardfit.cli.survey.config import SAVED, read_config
+from shardfit.cli.survey.run import add_places, run_config
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the run directory."""
+    parser.add_argument("run_dir", metavar="RUN", help="run directory of a survey")
+    add_places(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the points that are missing."""
+    return go_on(args)
+
+
+def go_on(args: argparse.Namespace, retry: bool = False) -> int:
+    """Run what is missing, and with retry what failed."""
+    path = Path(args.run_dir) / SAVED
+    if not path.is_file():
+        raise FileNotFoundError(f"{args.run_dir} holds no survey of the command line: {SAVED} is missing.")
+    return run_config(read_config(path), path.read_text(encoding="utf-8"), Path(args.run_dir), args, retry)

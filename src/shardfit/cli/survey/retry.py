@@ -1,0 +1,12 @@
+"""`shardfit survey retry`: run the failed points of a survey again."""
+
+import argparse
+
+from shardfit.cli.survey.resume import add_arguments, go_on
+
+__all__ = ["add_arguments", "run"]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run failed and missing points."""
+    return go_on(args, retry=True)

@@ -1,0 +1,119 @@
+"""`shardfit survey run`: from a configuration file to a ledger full of fits."""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shardfit.cli.processes import request_devices
+from shardfit.cli.survey.config import SAVED, Config, make, read_config
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the file and where to run."""
+    parser.add_argument("config", metavar="CONFIG", help="TOML file; `shardfit init survey CONFIG` writes one")
+    parser.add_argument("--out", metavar="RUN", help="run directory (default: `out` of the file)")
+    add_places(parser)
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Add options that say where and how long, not what."""
+    parser.add_argument("--slots", metavar="N", help="fits that share a batch, or `measure`")
+    parser.add_argument("--devices", type=int, metavar="N", help="devices that share the slots")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that share the points")
+    parser.add_argument("--limit", type=int, metavar="N", help="stop after this many points")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the survey."""
+    config = read_config(args.config)
+    out = Path(args.out or config.out)
+    out.mkdir(parents=True, exist_ok=True)
+    return run_config(config, Path(args.config).read_text(encoding="utf-8"), out, args)
+
+
+def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, retry: bool = False) -> int:
+    """Run, resume or retry what a configuration describes; print a line at the end."""
+    import tomllib
+
+    place = {
+        **config.run,
+        **{k: v for k in ("slots", "devices", "workers", "limit") if (v := getattr(args, k)) is not None},
+    }
+    slots = _slots(place.get("slots"))
+    request_devices(place.get("devices"))
+    began = time.perf_counter()
+    content = json.dumps(tomllib.loads(text))
+    mesh = _mesh(place)
+    print(f"shardfit serve {out}    # to look at it while it runs")
+    if place.get("workers", 1) > 1:
+        from shardfit.survey.parts import survey_parts
+
+        options = {"slots": slots, "retry": retry}
+        found = survey_parts(
+            make, (content, config.path), run_dir=out, parts=place["workers"], workers=place["workers"], **options
+        )
+    else:
+        from shardfit.survey.run import survey
+
+        problem, axes, options = make(content, config.path)
+        save(out, text)
+        more: dict[str, Any] = {"slots": slots, "mesh": mesh, "retry": retry, "limit": place.get("limit")}
+        found = survey(problem, axes, run_dir=out, progress=True, **more, **options)
+    save(out, text)
+    print(summary(found, time.perf_counter() - began))
+    return 0 if found.complete and not found.ledger.ids(failed=True) else 1
+
+
+def save(out: Path, text: str) -> None:
+    """Keep the configuration with the survey, for `resume`."""
+    from shardfit.io.files import write_atomic
+
+    write_atomic(out / SAVED, lambda file: file.write(text.encode()))
+
+
+def summary(survey: Any, seconds: float | None = None) -> str:
+    """Return what a survey has come to, in a few lines."""
+    from shardfit.io.progress import duration
+
+    failed = len(survey.ledger.ids(failed=True))
+    lines = [
+        f"{survey.heading.name}: {len(survey):,} of {survey.heading.total:,} points"
+        + (f", {failed} failed" if failed else "")
+    ]
+    lines += [f"  {count:>7,}  {name.lower().replace('_', ' ')}" for name, count in sorted(survey.status().items())]
+    if slots := survey.ledger.told("slots"):
+        lines.append(f"  {slots}")
+    last = survey.last_run
+    if last.get("seconds"):
+        useful = last["useful"] / max(1, last["total"])
+        lines.append(
+            f"  last run: {duration(last['seconds'])} after {duration(last['compile_seconds'])} of compiling, "
+            f"{last['total'] / last['seconds']:,.0f} evaluations/s, {useful:.0%} of them useful"
+        )
+    if seconds is not None:
+        lines.append(f"  {duration(seconds)} in all, {survey.run_dir}")
+    return "\n".join(lines)
+
+
+def _slots(asked: Any) -> int | str | None:
+    if asked is None or asked == "measure" or isinstance(asked, int):
+        return asked
+    try:
+        return int(asked)
+    except ValueError:
+        raise ValueError(f"--slots {asked}: give a number or `measure`.") from None
+
+
+def _mesh(place: dict[str, Any]) -> Any:
+    devices = place.get("devices")
+    if devices is None or devices == 1:
+        return None
+    from shardfit.core.mesh import mesh
+
+    rows = int(place.get("rows", 1))
+    if devices % rows:
+        raise ValueError(f"{devices} devices cannot be split into {rows} row shards. Use a divisor.")
+    return mesh(rows, devices // rows)

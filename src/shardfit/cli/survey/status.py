@@ -1,0 +1,28 @@
+"""`shardfit survey status`: how far a survey is, and what failed."""
+
+import argparse
+from collections.abc import Sequence
+
+from shardfit.cli.survey.run import summary
+
+SHOWN = 10
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the run directory."""
+    parser.add_argument("run_dir", metavar="RUN", help="run directory of a survey")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the state."""
+    from shardfit.survey.table import Survey
+
+    with Survey(args.run_dir) as survey:
+        print(summary(survey))
+        failures = survey.failures()
+        for row in failures[:SHOWN]:
+            point = ", ".join(f"{name}={row[f'axis.{name}']}" for name in survey.heading.axes)
+            print(f"  failed: point {row['id']} ({point}), attempt {row['attempt']}: {row['reason']}")
+        if len(failures) > SHOWN:
+            print(f"  ... and {len(failures) - SHOWN} more; `shardfit survey export` has all")
+    return 0

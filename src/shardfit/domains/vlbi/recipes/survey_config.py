@@ -1,0 +1,38 @@
+"""A survey of images from the plain values of a configuration file."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardfit.domains.vlbi.models import MODELS
+from shardfit.domains.vlbi.observation import Observation
+from shardfit.domains.vlbi.recipes.simulated import known_image, observe
+from shardfit.domains.vlbi.recipes.surveys import ImagingSurvey, imaging_survey, training_data
+
+
+def make(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> ImagingSurvey:
+    """Return a survey of images. settings: data, a uvfits file or the name of a known image, and options of imaging.
+
+    An axis 'data' may name known images: they are seen with the baselines of the data.
+    """
+    given = dict(settings)
+    if "data" not in given:
+        raise ValueError(
+            "[vlbi] data is missing: a uvfits file, or one of " + ", ".join(MODELS) + " for simulated data."
+        )
+    obs = _observation(str(given.pop("data")), int(given.pop("data_seed", 0)))
+    if "data_weights" in given:  # `data` names the file here
+        given["data"] = given.pop("data_weights")
+    wanted = [name for name in axes.get("data", ()) if name in MODELS]
+    others = {}
+    if wanted:
+        about = {k: v for k, v in given.items() if k in ("flux", "npix", "fov_uas", "average")}
+        others = {name: seen for name, (seen, _) in training_data(obs, wanted, **about).items()}
+    return imaging_survey(obs, axes, others=others, **given)
+
+
+def _observation(data: str, seed: int) -> Observation:
+    if data in MODELS:
+        return observe(known_image(data), seed=seed)
+    from shardfit.domains.vlbi.uvfits import read_uvfits
+
+    return read_uvfits(data, channels="average")

@@ -1,0 +1,246 @@
+"""Surveys of imaging: every choice an imager makes, as an axis.
+
+| axis | what it is |
+| --- | --- |
+| flux | compact flux, Jy: prior, start, zero baselines and flux constraint |
+| prior_fwhm_uas | size of the Gaussian that is prior and start, µas |
+| systematic | fraction of abs(V) added to all errors; closure errors follow |
+| data | which of several observations of one coverage, by name: synthetic truths for training |
+| bootstrap | seed: scans drawn with repetition; seed -1 is the data as they are |
+| epsilon_tv | Jy², rounds off the total variation |
+| a regulariser, a product | its weight, such as tv, simple, cphase |
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.errors import suggestion
+from shardfit.core.problem import Problem
+from shardfit.domains.vlbi.constants import UAS
+from shardfit.domains.vlbi.image import Image, prior, visibilities
+from shardfit.domains.vlbi.models import MODELS, model_image
+from shardfit.domains.vlbi.observation import Observation
+from shardfit.domains.vlbi.operations import add_fractional_noise, rescale_zero_baselines
+from shardfit.domains.vlbi.packing import pack
+from shardfit.domains.vlbi.problem import REGULARISERS, imaging_problem, with_data_weights
+from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_image
+from shardfit.domains.vlbi.recipes.measure import cross_correlation
+from shardfit.domains.vlbi.recipes.options import Options, options_from
+from shardfit.domains.vlbi.recipes.prepare import ZERO_BASELINE, compact_flux, prepare
+from shardfit.domains.vlbi.simulate import Gains, draw_gains
+from shardfit.domains.vlbi.tables import DataSet
+from shardfit.survey.axes import Axis, Span, Start, weight_axis
+from shardfit.survey.picture import Picture
+from shardfit.survey.ranking import below, points_at, trained
+from shardfit.survey.table import Survey
+
+OBSERVED = "observed"
+OWN_AXES = ("flux", "prior_fwhm_uas", "systematic", "data", "bootstrap", "epsilon_tv")
+WEIGHTS = (0, 1, 10, 100, 1000)
+PAPER_IV: Mapping[str, Sequence[Any]] = {  # the eht-imaging grid of the 2019 M87 papers, without the flux
+    "prior_fwhm_uas": (40, 50, 60),
+    "systematic": (0.0, 0.01, 0.02, 0.05),
+    "simple": WEIGHTS,
+    "tv": WEIGHTS,
+    "tv2": WEIGHTS,
+    "l1": WEIGHTS,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ImagingSurvey:
+    """What `survey` needs to image one observation in many ways; resolution: nominal, rad."""
+
+    problem: Problem
+    axes: Mapping[str, Axis]
+    picture: Picture
+    prior: Image
+    resolution: float
+
+    def image(self, picture: np.ndarray) -> Image:
+        """Return a picture of the survey as an Image."""
+        return self.prior.replace(values={"I": np.asarray(picture, float)})
+
+
+def imaging_survey(
+    obs: Observation,
+    axes: Mapping[str, Sequence[Any] | Span] = PAPER_IV,
+    *,
+    others: Mapping[str, Observation] | None = None,
+    precision: str = "float32",
+    **options: Any,
+) -> ImagingSurvey:
+    """Prepare a survey of images of an observation.
+
+    axes: values by name, see above; others: further observations at the same times and baselines, named by the axis
+    'data' (the observation itself is 'observed'). options: fields of `Options` that differ from the default; what is no
+    axis is taken from there.
+
+    Example: `made = imaging_survey(obs, PAPER_IV, flux=0.6); survey(made.problem, made.axes, run_dir="runs/m87")`.
+    """
+    chosen = options_from("default", PRESETS, {"operator": "dense", **options})
+    extra = {name: 1.0 for name in axes if name in REGULARISERS}
+    chosen = replace(chosen, regularisers={**extra, **chosen.regularisers})
+    flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
+    ready = prepare(obs, flux, systematic=0.0, average=chosen.average)
+    observations = {OBSERVED: ready, **(others or {})}
+    _check_axes(axes, chosen, observations)
+    start = prior_image(ready, flux, chosen)
+    source = _Source(observations, chosen, start)
+    problem = imaging_problem(
+        source.measured(OBSERVED, flux, chosen.systematic),
+        start.grid,
+        start.values["I"],
+        data_weights=chosen.data,
+        reg_weights=chosen.regularisers,
+        flux=flux,
+        beam=ready.nominal_resolution,
+        operator=chosen.operator,
+        epsilon_tv=chosen.epsilon_tv,
+        precision=precision,
+        name=start.source or "image",
+    )
+    half = 0.5 * start.pixel_rad / UAS
+    x, y = start.x / UAS, start.y / UAS
+    extent = (x[0] + half, x[-1] - half, y[-1] - half, y[0] + half)
+    picture = Picture(start.shape, leaf="I", extent=extent, extent_unit="µas", unit="Jy/pixel")
+    made = {name: _axis(name, values, source) for name, values in axes.items()}
+    return ImagingSurvey(problem, made, picture, start, ready.nominal_resolution)
+
+
+def training_data(obs: Observation, names: Sequence[str] = tuple(MODELS), *, seed: int = 0, **options: Any) -> dict:
+    """Return {name: (observation, truth)}: known images seen by the array at the times of an observation.
+
+    Thermal noise of the data, gain errors of 5 %, random phases. The observations are prepared as imaging_survey's own,
+    and are given to it as others={name: observation}.
+    """
+    chosen = options_from("default", PRESETS, options)
+    flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
+    ready = prepare(obs, flux, systematic=0.0, average=chosen.average)
+    grid = prior_image(ready, flux, chosen)
+    found = {}
+    for number, name in enumerate(names):
+        truth = model_image(name, grid, flux)
+        found[name] = (as_seen(ready, truth, seed=[seed, number]), truth)
+    return found
+
+
+def as_seen(obs: Observation, truth: Image, *, seed: Any = 0, gains: float = 0.05) -> Observation:
+    """Return the observation as it would be of another sky: same baselines, times and errors, new noise and gains."""
+    rng = np.random.default_rng(seed)
+    times, at = np.unique(obs.time, return_inverse=True)
+    g = draw_gains(rng, Gains(0.6 * gains, 0.8 * gains, random_phase=True), len(times), len(obs.stations))
+    factor = g[at, obs.ant1] * g[at, obs.ant2].conj()
+    model = visibilities(truth, obs.u, obs.v)["I"]
+    noise = obs.sigma["I"] * (rng.normal(size=len(at)) + 1j * rng.normal(size=len(at)))
+    return obs.replace(vis={"I": factor * model + noise}, sigma={"I": obs.sigma["I"]})
+
+
+class _Source:
+    """What axes change in the objective, for any combination of their values; each is made once."""
+
+    def __init__(self, observations: Mapping[str, Observation], options: Options, start: Image):
+        self.observations, self.options, self.start = observations, options, start
+        self.rows = lru_cache(maxsize=None)(self._rows)
+        self.prior = lru_cache(maxsize=None)(self._prior)
+
+    def measured(self, name: str, flux: float, systematic: float) -> DataSet:
+        """Return the data products of one of the observations."""
+        ready = rescale_zero_baselines(self.observations[name], flux, uv_max=ZERO_BASELINE)
+        return measurements(add_fractional_noise(ready, systematic), self.options)
+
+    def _rows(self, name: str, flux: float, systematic: float, seed: int) -> dict:
+        # without the operator: it depends on the baselines alone, which are those of the problem
+        packed = pack(self.measured(name, flux, systematic), self.start.grid, "separable")
+        rows = {product: packed[product] for product in self.options.data}
+        if seed < 0:
+            return rows
+        n = len(packed["channel"])
+        share = np.sqrt(np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n)))
+        return {product: _weighted(one, share) for product, one in rows.items()}
+
+    def _prior(self, flux: float, fwhm_uas: float) -> np.ndarray:
+        return prior(self.start, flux, fwhm_uas * UAS).normalise(flux).values["I"].ravel()
+
+    def data(self, start: Start, value: Any) -> Start:
+        """Change the rows to those of this point."""
+        at = start.point
+        flux, systematic = at.get("flux", self.start.flux), at.get("systematic", self.options.systematic)
+        new = self.rows(at.get("data", OBSERVED), float(flux), float(systematic), int(at.get("bootstrap", -1)))
+        old: Any = dict(start.objective.items())["data"]
+        return start._replace(objective=start.objective.with_rows(data={**old.rows, **new}))
+
+    def sky(self, start: Start, value: Any) -> Start:
+        """Change prior, start and flux to those of this point."""
+        at = start.point
+        flux, fwhm = (at.get("flux", self.start.flux), at.get("prior_fwhm_uas", self.options.prior_fwhm_uas))
+        values = self.prior(float(flux), float(fwhm))
+        reg: Any = dict(start.objective.items())["reg"]
+        kept, scales, extra = reg.args
+        scales = replace(scales, flux=np.asarray(flux, scales.prior.dtype), prior=values.astype(scales.prior.dtype))
+        return start._replace(objective=start.objective.with_args(reg=(kept, scales, extra)), params={"I": values})
+
+    def epsilon(self, start: Start, value: float) -> Start:
+        """Change what rounds off the total variation."""
+        reg: Any = dict(start.objective.items())["reg"]
+        kept, scales, extra = reg.args
+        scales = replace(scales, epsilon_tv=np.asarray(value, scales.prior.dtype))
+        return start._replace(objective=start.objective.with_args(reg=(kept, scales, extra)))
+
+
+def _weighted(rows: Mapping[str, np.ndarray], share: np.ndarray) -> dict[str, np.ndarray]:
+    """Return rows whose weights are multiplied by one number each."""
+    return {k: a * share.reshape(-1, *[1] * (a.ndim - 1)) if k in ("weight", "whiten") else a for k, a in rows.items()}
+
+
+def _axis(name: str, values: Any, source: _Source) -> Axis:
+    if name == "flux":
+        return Axis(values, lambda start, v: source.sky(source.data(start, v), v), "Jy")
+    if name == "prior_fwhm_uas":
+        return Axis(values, source.sky, "µas")
+    if name in ("systematic", "data", "bootstrap"):
+        return Axis(values, source.data)
+    if name == "epsilon_tv":
+        return Axis(values, source.epsilon, "Jy²")
+    if name in source.options.data:
+        return Axis(values, lambda start, v: start._replace(objective=with_data_weights(start.objective, **{name: v})))
+    return weight_axis(f"reg.{name}", values)
+
+
+def _check_axes(axes: Mapping[str, Any], options: Options, observations: Mapping[str, Any]) -> None:
+    known = (*OWN_AXES, *options.data, *REGULARISERS)
+    for name, values in axes.items():
+        if name not in known:
+            raise ValueError(f"imaging_survey: unknown axis {name!r}.{suggestion(name, known)}")
+        if name == "data":
+            for value in values:
+                if value not in observations:
+                    raise ValueError(
+                        f"imaging_survey: no observation is named {value!r}.{suggestion(str(value), observations)}"
+                    )
+            continue
+        lowest = 0.0 if name not in ("flux", "prior_fwhm_uas") else None
+        for value in values:
+            if not np.isfinite(value) or (value <= 0 if lowest is None else value < 0 and name != "bootstrap"):
+                raise ValueError(
+                    f"imaging_survey: {name}={value!r} must be {'positive' if lowest is None else 'zero or more'}."
+                )
+
+
+def top_set(
+    training: Survey, real: Survey, made: ImagingSurvey, truths: Mapping[str, Image], limits: Mapping[str, float]
+) -> list[int]:
+    """Return the points of a survey of real data whose choices bring known images back and that fit the data.
+
+    training: a survey over the same axes and 'data', the name of the truth; truths: the known images; limits: largest
+    χ² by product, such as {"data.cphase": 2.0}. A truth counts as brought back if the picture correlates with it at
+    least as well as the truth blurred to the nominal resolution does: better than the array's beam could.
+    """
+    least = {name: cross_correlation(truth, truth.blur(made.resolution)) for name, truth in truths.items()}
+    kept = trained(training, "data", lambda name, p: cross_correlation(made.image(p), truths[name]), least)
+    good = set(points_at(real, kept))
+    return [point for point in below(real, limits) if point in good]
