@@ -153,6 +153,6 @@ def _maker(config: Config) -> Any:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
-            f"{config.path}: problem = {address!r} cannot be loaded ({error}). Write 'module:function', with the module "
-            "on PYTHONPATH or in the present folder."
+            f"{config.path}: problem = {address!r} cannot be loaded ({error}). Write 'module:function', with the "
+            "module on PYTHONPATH or in the present folder."
         ) from None
