@@ -27,15 +27,18 @@ from shardfit.solve.monitor import Snapshot
 from shardfit.solve.optax_loop import OptaxLoop
 from shardfit.solve.optimistix_adapter import Optimistix
 from shardfit.solve.swarm import Swarm
+from shardfit.survey import Axis, Halving, Picture, Span, Survey, seed_axis, start_axis, survey, weight_axis
 
 __all__ = [
     "Above",
+    "Axis",
     "BacktrackingLBFGS",
     "Below",
     "Certificate",
     "CheckpointError",
     "Custom",
     "Gram",
+    "Halving",
     "Identity",
     "Interval",
     "LBFGS",
@@ -47,6 +50,7 @@ __all__ = [
     "OptaxLoop",
     "Optimistix",
     "ParityError",
+    "Picture",
     "Plan",
     "Problem",
     "Result",
@@ -54,7 +58,9 @@ __all__ = [
     "Simplex",
     "Snapshot",
     "Softplus",
+    "Span",
     "Status",
+    "Survey",
     "Swarm",
     "TanInterval",
     "fit",
@@ -68,7 +74,11 @@ __all__ = [
     "residual_penalty",
     "residual_term",
     "save_result",
+    "seed_axis",
+    "start_axis",
     "statistic_term",
+    "survey",
     "total",
+    "weight_axis",
     "within",
 ]

@@ -39,6 +39,9 @@ class Span:
             return float(self.low * (self.high / self.low) ** u)
         return float(self.low + (self.high - self.low) * u)
 
+    def __contains__(self, value: Any) -> bool:
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
     def __iter__(self) -> Iterator[float]:
         """Some values that stand for all: the ends and one between."""
         return iter((self.at(0.0), self.at(0.5), self.at(1.0)))
@@ -75,6 +78,8 @@ class Axis:
         for value in values:
             if not isinstance(value, PLAIN):
                 raise TypeError(f"axis value {value!r} must be a number or a text: it is a cell of the table.")
+            if value != value or (isinstance(value, int) and abs(value) >= 1 << 63):
+                raise ValueError(f"axis value {value!r}: a table cannot hold it. Use a finite number, or a text.")
         object.__setattr__(self, "values", values)
 
 

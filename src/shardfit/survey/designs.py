@@ -48,7 +48,7 @@ def sobol(axes: Mapping[str, Axis], n: int, seed: int = 0) -> Design:
     from scipy.stats import qmc
 
     _check_number(n)
-    sequence = qmc.Sobol(len(axes), seed=np.random.default_rng(seed))
+    sequence = qmc.Sobol(len(axes), seed=np.random.default_rng(seed))  # type: ignore[call-arg] (rng= in newer SciPy)
     return _spread(axes, sequence.random_base2(max(0, math.ceil(math.log2(n))))[:n])
 
 
@@ -62,6 +62,9 @@ def table(axes: Mapping[str, Axis], points: Sequence[Mapping[str, Any]]) -> Desi
         missing = [name for name in axes if name not in point]
         if missing:
             raise ValueError(f"point {i} of the table has no value for {', '.join(map(repr, missing))}.")
+        for name, axis in axes.items():
+            if point[name] not in axis.values:
+                raise ValueError(f"point {i} of the table has {name} = {point[name]!r}, which its axis does not have.")
         rows.append(tuple(point[name] for name in axes))
     _check_number(len(rows))
     return Design(tuple(axes), tuple(rows))

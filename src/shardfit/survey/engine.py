@@ -4,7 +4,7 @@ While the device works on the next ticks the host writes what the last ones gave
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -81,8 +81,8 @@ class Engine:
     seed: int = 0
     tally: Tally = field(default_factory=Tally)
 
-    def run(self, points: Iterable[Point]) -> Iterator[list[Finished]]:
-        """Yield what has ended, list by list, in the order in which it ends."""
+    def run(self, points: Iterable[Point]) -> Generator[list[Finished], None, None]:
+        """Yield what has ended, list by list, in the order in which it ends. Close it if it is left early."""
         with problem_scope(self.variants.problem.precision):
             yield from self._run(iter(points))
 
@@ -92,7 +92,8 @@ class Engine:
         slots = work.fill(queue)
         slots, _ = jax.block_until_ready(work.advance(slots, 0))  # no ticks: this call only compiles
         started = time.perf_counter()
-        self.tally.slots, self.tally.compile_seconds = self.slots, started - began
+        self.tally.slots, self.tally.compile_seconds = self.slots, self.tally.compile_seconds + started - began
+        earlier = self.tally.seconds
         work.loaded_at[:] = started
         ticks, finished = 1, []
         while work.busy:
@@ -108,7 +109,7 @@ class Engine:
                 finished += work.take(slots, some)
                 slots = work.load(slots, some, queue)
             self.tally.useful += sum(one.evaluations for one in finished)
-            self.tally.seconds = time.perf_counter() - started
+            self.tally.seconds = earlier + time.perf_counter() - started
         if finished:
             yield finished
 
@@ -174,14 +175,14 @@ class _Work:
             finished.append(
                 Finished(
                     point=int(one.point),
-                    z=one.found.z,
+                    z=np.asarray(one.found.z),
                     params=one.params,
                     parts={name: float(v) for name, v in one.parts.items()},
                     value=float(one.value),
                     status=Status.of(int(one.found.status)),
                     steps=int(one.found.steps),
                     evaluations=int(one.found.evaluations),
-                    seconds=(now - self.loaded_at[each]) / self.slots,
+                    seconds=float(now - self.loaded_at[each]) / self.slots,
                 )
             )
         return finished

@@ -24,16 +24,18 @@ class Halving:
     def rungs(self, maxiter: int) -> list[int]:
         """Return the steps taken on every rung; together they are maxiter."""
         steps, at = [], self.first
-        while at * self.factor < maxiter:
+        while at * self.factor <= maxiter:
             steps.append(math.ceil(at) - sum(steps))
             at *= self.factor
         return [*steps, maxiter - sum(steps)]
 
     def survivors(self, scores: Mapping[int, float]) -> set[int]:
         """Return the points that go on; equal scores are told apart by number, so that every run decides alike."""
-        keep = max(1, math.ceil(len(scores) / self.factor))
-        ranked = sorted(scores, key=lambda i: (math.inf if math.isnan(scores[i]) else scores[i], i))
-        return set(ranked[:keep])
+        return set(self.ranked(scores)[: math.ceil(len(scores) / self.factor)])
+
+    def ranked(self, scores: Mapping[int, float]) -> list[int]:
+        """Return the points from best to worst."""
+        return sorted(scores, key=lambda i: (math.inf if math.isnan(scores[i]) else scores[i], i))
 
     def score_of(self, value: float, parts: Mapping[str, float]) -> float:
         """Return the number that ranks a point."""

@@ -33,6 +33,13 @@ class Heading:
     picture_unit: str = ""
     asked: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self):
+        seen: dict[str, str] = {}
+        for name in self.columns():
+            other = seen.setdefault(name.lower(), name)
+            if other != name:
+                raise ValueError(f"columns {other!r} and {name!r} differ in case only, which SQL ignores. Rename one.")
+
     def to_json(self) -> str:
         """Return the heading as text."""
         return json.dumps({"format": FORMAT, **asdict(self)})

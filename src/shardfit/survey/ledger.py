@@ -1,15 +1,16 @@
 """The ledger of a survey: one SQLite file, one row for every finished point, written once, in order of completion.
 
-SQLite's write-ahead log makes every write all or nothing: after a crash at any instant the ledger holds the points that
-were finished, whole. A survey that several workers share has one ledger for each (`parts/*.sqlite`), gathered into the
-first whenever someone looks.
+Every write is all or nothing: after a crash at any instant the ledger holds the points that were finished, whole. A
+survey that several workers share has one ledger for each (`parts/*.sqlite`), gathered into the first whenever someone
+looks.
 """
 
 import contextlib
 import json
+import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,14 @@ import numpy as np
 
 from shardfit.core.errors import CheckpointError
 from shardfit.core.status import Status
+from shardfit.survey.database import connect, explained, is_blank, writing
 from shardfit.survey.heading import Heading, axis_column, part_column, quoted
 
 LEDGER = "ledger.sqlite"
 PARTS = "parts"
-WAIT_SECONDS = 20.0  # for another writer to finish; a write takes milliseconds
 STOPPED = "STOPPED_EARLY"  # a point that successive halving gave up
-RUNG_FIELDS = ("id", "axes", "status", "value", "parts", "steps", "evaluations", "seconds", "reason", "attempt")
+RUNG_FIELDS = ("id", "axes", "status", "value", "parts", "steps", "evaluations", "seconds", "reason", "attempt", "rung")
+COMPARED = ("total", "axes", "parts", "params", "dtype", "picture", "shape")  # of headings, besides what was asked
 FAILURES = (Status.NONFINITE.name, Status.FAILED.name)
 
 
@@ -62,49 +64,37 @@ class Ledger:
         self.path, self.connection, self.heading = path, connection, heading
 
     @classmethod
-    def create(cls, folder: str | Path, heading: Heading, name: str = LEDGER) -> "Ledger":
-        """Make a ledger in a folder, or open the one that is there if it belongs to the same survey."""
+    def create(cls, folder: str | Path, heading: Heading, name: str = LEDGER, *, shared: bool = False) -> "Ledger":
+        """Make a ledger in a folder, or open the one that is there if it is whole and belongs to the same survey.
+
+        shared: other machines may read it while it is written.
+        """
         path = Path(folder) / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.stat().st_size:
-            found = cls.open(folder, name)
-            with contextlib.ExitStack() as on_error:
-                on_error.callback(found.close)
-                _require_same(path, found.heading, heading)
-                on_error.pop_all()
-            return found
-        with _explained(path):
-            connection = _connect(path)
-            columns = ", ".join(f"{quoted(n)} {kind}" for n, kind in heading.columns().items())
-            with _writing(connection):
-                connection.execute("CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
-                connection.execute(f"CREATE TABLE points ({columns})")
-                connection.execute(
-                    "CREATE TABLE found (id INTEGER PRIMARY KEY REFERENCES points(id), params BLOB, picture BLOB)"
-                )
-                connection.execute(
-                    "CREATE TABLE rungs (id INTEGER, rung INTEGER, record TEXT, params BLOB, picture BLOB, z BLOB, "
-                    "PRIMARY KEY (id, rung))"
-                )
-                connection.execute("INSERT INTO about VALUES ('heading', ?)", (heading.to_json(),))
+        with explained(path), contextlib.ExitStack() as on_error:
+            connection = connect(path, shared=shared)
+            on_error.callback(connection.close)
+            if is_blank(connection):
+                _make_tables(connection, heading)
+            elif connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+                raise sqlite3.DatabaseError("pages are damaged")
+            else:
+                _require_same(path, _heading_of(connection), heading)
+            on_error.pop_all()
         return cls(path, connection, heading)
 
     @classmethod
     def open(cls, folder: str | Path, name: str = LEDGER, *, read_only: bool = False) -> "Ledger":
-        """Open an existing ledger; raise with a remedy if it is missing or damaged."""
+        """Open an existing ledger; raise with a remedy if it is missing or cannot be read."""
         path = Path(folder) / name
         if not path.is_file():
             raise FileNotFoundError(f"{folder} holds no survey: {name} is missing. Check the path.")
-        with _explained(path):
-            connection = _connect(path, read_only)
-            try:
-                (text,) = connection.execute("SELECT value FROM about WHERE key = 'heading'").fetchone()
-                if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-                    raise sqlite3.DatabaseError("pages are damaged")
-                return cls(path, connection, Heading.from_json(text))
-            except BaseException:
-                connection.close()
-                raise
+        with explained(path), contextlib.ExitStack() as on_error:
+            connection = connect(path, read_only=read_only)
+            on_error.callback(connection.close)
+            heading = _heading_of(connection)
+            on_error.pop_all()
+        return cls(path, connection, heading)
 
     def __enter__(self) -> "Ledger":
         return self
@@ -119,20 +109,22 @@ class Ledger:
     # ---- writing ------------------------------------------------------------------------------------------------
 
     def write(self, records: Sequence[Record]) -> None:
-        """Add points, all or none; a point that is there already is refused."""
+        """Add points, all or none. A later attempt takes a failed one's place; any other point twice is refused."""
         if not records:
             return
         names = list(self.heading.columns())
         marks = ", ".join("?" * len(names))
-        with _explained(self.path), _writing(self.connection):
-            rows = [_row(record) for record in records]
+        rows = [_row(record) for record in records]
+        with explained(self.path), writing(self.connection):
+            self.connection.executemany(
+                "DELETE FROM points WHERE id = ? AND failed AND attempt < ?", [(r.id, r.attempt) for r in records]
+            )
             self.connection.executemany(
                 f"INSERT INTO points ({', '.join(map(quoted, names))}) VALUES ({marks})",
                 [[row[name] for name in names] for row in rows],
             )
             self.connection.executemany(
-                "INSERT INTO found VALUES (?, ?, ?)",
-                [(r.id, r.params, _bytes(r.picture)) for r in records],
+                "INSERT OR REPLACE INTO found VALUES (?, ?, ?)", [(r.id, r.params, _bytes(r.picture)) for r in records]
             )
 
     def write_rung(self, rung: int, waiting: Sequence[tuple[Record, np.ndarray]]) -> None:
@@ -141,67 +133,81 @@ class Ledger:
         for record, z in waiting:
             plain = {n: getattr(record, n) for n in RUNG_FIELDS}
             rows.append((record.id, rung, json.dumps(plain), record.params, _bytes(record.picture), z.tobytes()))
-        with _explained(self.path), _writing(self.connection):
+        with explained(self.path), writing(self.connection):
             self.connection.executemany("INSERT OR REPLACE INTO rungs VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def rung(self, rung: int) -> dict[int, tuple[Record, bytes]]:
         """Return the points that reached the end of a rung, with the bytes of their coordinates."""
         found = {}
-        rows = self.connection.execute("SELECT record, params, picture, z FROM rungs WHERE rung = ?", (rung,))
+        rows = self._select("SELECT record, params, picture, z FROM rungs WHERE rung = ?", (rung,))
         for text, params, picture, z in rows:
             record = Record(params=params, picture=_array(picture), **json.loads(text))
             found[record.id] = (record, z)
         return found
 
-    def forget(self, ids: Iterable[int]) -> None:
-        """Remove points, so that they are run again."""
-        rows = [(int(i),) for i in ids]
-        with _explained(self.path), _writing(self.connection):
-            self.connection.executemany("DELETE FROM found WHERE id = ?", rows)
-            self.connection.executemany("DELETE FROM points WHERE id = ?", rows)
-
     def note(self, key: str, text: str) -> None:
         """Keep a text by name: state of the run, throughput."""
-        with _explained(self.path), _writing(self.connection):
+        with explained(self.path), writing(self.connection):
             self.connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, text))
 
     def gather(self) -> int:
-        """Take over the points of all parts that are not here yet; return how many."""
-        taken = 0
-        for path in sorted((self.path.parent / PARTS).glob("*.sqlite")):
-            with Ledger.open(path.parent, path.name, read_only=True) as part:
-                _require_same(path, part.heading, self.heading)
-                here = set(self.ids())
-                new = [record for record in part.records() if record.id not in here]
-            self.write(new)
-            taken += len(new)
-        return taken
+        """Take over the points of all parts that are not here yet, or are a later attempt; return how many."""
+        return sum(self._gather(path) for path in sorted((self.path.parent / PARTS).glob("*.sqlite")))
+
+    def _gather(self, path: Path) -> int:
+        with explained(path):
+            self.connection.execute("ATTACH ? AS part", (path.resolve().as_uri() + "?mode=rw",))
+        try:
+            with explained(path):
+                if is_blank(self.connection, "part"):
+                    return 0
+                _require_same(path, _heading_of(self.connection, "part"), self.heading)
+            names = ", ".join(map(quoted, self.heading.columns()))
+            fresh = (
+                "WHERE id IN (SELECT id FROM part.points AS new WHERE NOT EXISTS (SELECT 1 FROM main.points AS old "
+                "WHERE old.id = new.id AND (NOT old.failed OR old.attempt >= new.attempt)))"
+            )
+            with explained(self.path), writing(self.connection):
+                self.connection.execute(f"INSERT OR REPLACE INTO main.found SELECT * FROM part.found {fresh}")
+                return self.connection.execute(
+                    f"INSERT OR REPLACE INTO main.points ({names}) SELECT {names} FROM part.points {fresh}"
+                ).rowcount
+        finally:
+            self.connection.execute("DETACH part")
+
+    def drop_parts(self) -> None:
+        """Remove parts after they were gathered; a worker that still writes to one ends with an error."""
+        with explained(self.path):
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # on the disk before the originals go
+        for path in (self.path.parent / PARTS).glob("*.sqlite"):
+            path.unlink()
+            path.with_suffix(".lock").unlink(missing_ok=True)
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
     def told(self, key: str) -> str:
         """Return a noted text, '' if there is none."""
-        found = self.connection.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
-        return found[0] if found else ""
+        found = self._select("SELECT value FROM about WHERE key = ?", (key,))
+        return found[0][0] if found else ""
 
     def ids(self, *, failed: bool | None = None) -> list[int]:
         """Return the numbers of finished points, in order; failed: only those, or only the others."""
         condition = {None: "", True: " WHERE failed", False: " WHERE NOT failed"}[failed]
-        return [i for (i,) in self.connection.execute(f"SELECT id FROM points{condition} ORDER BY id")]
+        return [i for (i,) in self._select(f"SELECT id FROM points{condition} ORDER BY id")]
 
     def attempts(self) -> dict[int, int]:
         """Return how often each failed point was tried."""
-        return dict(self.connection.execute("SELECT id, attempt FROM points WHERE failed"))
+        return dict(self._select("SELECT id, attempt FROM points WHERE failed"))
 
     def rows(self, sql: str = "", arguments: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Return points as dicts by column; sql: what follows FROM points, such as 'ORDER BY value LIMIT 10'."""
-        cursor = self.connection.execute(f"SELECT * FROM points {sql}", tuple(arguments))
-        names = [c[0] for c in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor]
+        names = list(self.heading.columns())
+        found = self._select(f"SELECT {', '.join(map(quoted, names))} FROM points {sql}", arguments)
+        return [dict(zip(names, row, strict=True)) for row in found]
 
     def column(self, name: str, sql: str = "") -> np.ndarray:
         """Return one column of all points in the order of their numbers; numbers become floats, NULL becomes NaN."""
-        found = [v for (v,) in self.connection.execute(f"SELECT {quoted(name)} FROM points {sql or 'ORDER BY id'}")]
+        found = [v for (v,) in self._select(f"SELECT {quoted(name)} FROM points {sql or 'ORDER BY id'}")]
         if all(v is None or isinstance(v, int | float) for v in found):
             return np.array([np.nan if v is None else v for v in found], float)
         return np.array(found)
@@ -234,10 +240,46 @@ class Ledger:
             )
 
     def _found(self, point: int) -> tuple[bytes, bytes | None]:
-        found = self.connection.execute("SELECT params, picture FROM found WHERE id = ?", (int(point),)).fetchone()
-        if found is None:
+        found = self._select("SELECT params, picture FROM found WHERE id = ?", (int(point),))
+        if not found:
             raise KeyError(f"point {point} is not finished.")
-        return found
+        return found[0]
+
+    def _select(self, sql: str, arguments: Sequence[Any] = ()) -> list[tuple]:
+        with explained(self.path):
+            return self.connection.execute(sql, tuple(arguments)).fetchall()
+
+
+def gather_parts(folder: str | Path) -> None:
+    """Gather the parts of a survey into its ledger, if there are any and the folder can be written to."""
+    if any((Path(folder) / PARTS).glob("*.sqlite")) and os.access(folder, os.W_OK):
+        with Ledger.open(folder) as ledger:
+            ledger.gather()
+
+
+def _make_tables(connection: sqlite3.Connection, heading: Heading) -> None:
+    columns = ", ".join(f"{quoted(n)} {kind}" for n, kind in heading.columns().items())
+    with writing(connection):
+        connection.execute("CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+        connection.execute(f"CREATE TABLE points ({columns})")
+        connection.execute(
+            "CREATE TABLE found (id INTEGER PRIMARY KEY REFERENCES points(id), params BLOB, picture BLOB)"
+        )
+        connection.execute(
+            "CREATE TABLE rungs (id INTEGER, rung INTEGER, record TEXT, params BLOB, picture BLOB, z BLOB, "
+            "PRIMARY KEY (id, rung))"
+        )
+        connection.execute("INSERT INTO about VALUES ('heading', ?)", (heading.to_json(),))
+
+
+def _heading_of(connection: sqlite3.Connection, schema: str = "main") -> Heading:
+    found = connection.execute(f"SELECT value FROM {schema}.about WHERE key = 'heading'").fetchone()
+    if found is None:
+        raise sqlite3.DatabaseError("it has no heading")
+    try:
+        return Heading.from_json(found[0])
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise sqlite3.DatabaseError(f"its heading cannot be read: {error}") from None
 
 
 def _bytes(picture: np.ndarray | None) -> bytes | None:
@@ -265,53 +307,9 @@ def _number(value: Any) -> float:
 
 def _require_same(path: Path, there: Heading, asked: Heading) -> None:
     differing = [n for n in asked.asked if there.asked.get(n) != asked.asked[n]]
-    differing += [n for n in ("total", "axes", "parts", "params", "dtype") if getattr(there, n) != getattr(asked, n)]
+    differing += [n for n in COMPARED if getattr(there, n) != getattr(asked, n)]
     if differing:
         raise CheckpointError(
             f"{path} belongs to another survey: {', '.join(differing)} differ(s). Use another run directory for this "
             "one, or correct what was changed."
         )
-
-
-def _connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
-    address = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
-    connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
-    if not read_only:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-    return connection
-
-
-@contextlib.contextmanager
-def _writing(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ones that say what to do."""
-    try:
-        yield
-    except sqlite3.IntegrityError as error:
-        raise CheckpointError(f"{path}: a point was finished twice ({error}). Is another run writing here?") from None
-    except sqlite3.OperationalError as error:
-        text = str(error)
-        if "locked" in text:
-            remedy = "Another program writes to it. Wait for it, or stop it, and resume."
-        elif "full" in text:
-            remedy = "Free some space and resume: all points written before are safe."
-        else:
-            remedy = "Check that the folder exists and can be written to; all points written before are safe."
-        raise CheckpointError(f"{path}: {text}. {remedy}") from None
-    except sqlite3.DatabaseError as error:
-        raise CheckpointError(
-            f"{path} is damaged ({error}). `sqlite3 {path.name} .recover` may save what is in it; or move it away and "
-            "run anew."
-        ) from None

@@ -13,19 +13,32 @@ class SurveyProgress:
 
     def __init__(self, title: str, ledger: Ledger, wanted: bool | None, stream: Any = None):
         self.total = ledger.heading.total
-        self.done = self.before = len(ledger.ids())
-        self.failed = len(ledger.ids(failed=True))
-        self.best = float("inf")
+        self._count(ledger)
+        self.before = self.done
         self.began = time.monotonic()
         stream = stream or sys.stderr
         live = bool(getattr(stream, "isatty", lambda: False)())
         self.line = Line(title, stream) if (live if wanted is None else wanted) else None
 
+    def _count(self, ledger: Ledger) -> None:
+        lowest = ledger.rows("WHERE NOT failed ORDER BY value LIMIT 1")
+        self.best = lowest[0]["value"] if lowest else float("inf")
+        self.done, self.failed = len(ledger.ids()), len(ledger.ids(failed=True))
+
     def __call__(self, records: list[Record]) -> None:
-        """Take note of new points."""
-        self.done += len(records)
-        self.failed += sum(record.failed for record in records)
+        """Take note of new points; a later attempt at a failed one is not a new one."""
+        again = sum(record.attempt > 1 for record in records)
+        self.done += len(records) - again
+        self.failed += sum(record.failed for record in records) - again
         self.best = min([self.best, *(r.value for r in records if not r.failed)])
+        self._show()
+
+    def look(self, ledger: Ledger) -> None:
+        """Take note of what others have written."""
+        self._count(ledger)
+        self._show()
+
+    def _show(self) -> None:
         if self.line is not None:
             self.line.show(self.text())
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardfit.core.exchange import spans_processes
 from shardfit.core.params import label_of
 from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
@@ -61,15 +63,17 @@ def survey(
 
     Example: `survey(problem, {"tv": weight_axis("reg.tv", (0, 1, 10))}, run_dir="runs/tv", maxiter=100)`.
     """
-    chosen = survey_solver(solver, options)
-    ready = Prepared.make(problem, axes, design, chosen, seed, mesh, picture)
+    check_slots(slots, mesh)
+    asked = {"design": design, "solver": solver, "seed": seed, "mesh": mesh, "picture": picture, "halving": halving}
+    ready = Prepared.make(problem, axes, **asked, **options)
+    if limit is not None and (limit < 1 or halving is not None):
+        raise ValueError(f"survey: limit={limit} must be at least 1, and None with halving, which ranks all points.")
     with only_writer(run_dir), Ledger.create(run_dir, ready.heading) as ledger:
         ledger.gather()
+        ledger.drop_parts()
         tried = ledger.attempts() if retry else {}
-        if tried:
-            ledger.forget(tried)
         show = SurveyProgress(problem.name, ledger, progress)
-        run_points(ready, ledger, ready.missing(ledger)[:limit], slots, halving, tried, [show, on_points])
+        run_points(ready, ledger, ready.missing(ledger, tried)[:limit], slots, tried, [show, on_points])
         show.close()
     return Survey(run_dir)
 
@@ -95,22 +99,39 @@ class Prepared:
     seed: int
     mesh: Any
     picture: Picture | None
+    halving: Halving | None
     heading: Heading
 
     @classmethod
-    def make(cls, problem, axes, design, solver, seed, mesh, picture) -> "Prepared":
-        """Check everything and return what can run."""
+    def make(
+        cls,
+        problem: Problem,
+        axes: Mapping[str, Axis],
+        *,
+        design: Design | None = None,
+        solver: Any = "lbfgs",
+        seed: int = 0,
+        mesh: Any = None,
+        picture: Picture | None = None,
+        halving: Halving | None = None,
+        **options: Any,
+    ) -> "Prepared":
+        """Check everything and return what can run; the arguments are those of `survey`."""
+        chosen = survey_solver(solver, options)
+        _check(problem, chosen, mesh)
         made = variants(problem, axes, mesh)
         design = grid(axes) if design is None else design
         if set(design.names) != set(axes):
             raise ValueError(f"survey: the design is of {design.names}, the axes are {tuple(axes)}. Make them agree.")
-        _check(problem, solver)
-        heading = _heading(made, design, solver, seed, picture)
-        return cls(made, design, solver, seed, mesh, picture, heading)
+        heading = _heading(made, design, chosen, seed, picture, halving)
+        if halving is not None:
+            halving.check(heading.parts)
+        return cls(made, design, chosen, seed, mesh, picture, halving, heading)
 
-    def missing(self, ledger: Ledger) -> list[int]:
-        """Return the numbers of the points that are not in the ledger."""
-        there = set(ledger.ids())
+    def missing(self, ledger: Ledger, tried: Mapping[int, int]) -> list[int]:
+        """Return the numbers of the points to run; tried: failed ones to run again, and how often they were tried."""
+        failed = ledger.attempts()
+        there = {i for i in ledger.ids() if i not in tried or failed.get(i, np.inf) > tried[i]}
         return [i for i in range(len(self.design)) if i not in there]
 
     def point(self, number: int, z: np.ndarray | None = None) -> Point:
@@ -146,11 +167,10 @@ def run_points(
     ledger: Ledger,
     numbers: list[int],
     slots: int | str | None,
-    halving: Halving | None,
     tried: Mapping[int, int],
     listeners: Iterable[Callable | None],
 ) -> Tally:
-    """Run these points into a ledger."""
+    """Run these points into a ledger; tried: how often some of them have failed before."""
     if not numbers:
         return Tally()
     engine = Engine(ready.variants, ready.solver, 1, ready.mesh, ready.seed)
@@ -164,52 +184,55 @@ def run_points(
             if listener is not None:
                 listener(records)
 
-    if halving is not None:
-        _run_rungs(ready, engine, ledger, numbers, halving, tried, write)
+    if ready.halving is not None:
+        _run_rungs(ready, ready.halving, engine, ledger, numbers, tried, write)
     else:
-        for finished in engine.run(ready.point(i) for i in numbers):
-            write([ready.record(done, 1 + tried.get(done.point, 0)) for done in finished])
+        with closing(engine.run(ready.point(i) for i in numbers)) as batches:
+            for finished in batches:
+                write([ready.record(done, 1 + tried.get(done.point, 0)) for done in finished])
     about = {"began": began, "seconds": engine.tally.seconds, "compile_seconds": engine.tally.compile_seconds}
     about |= {"useful": engine.tally.useful, "total": engine.tally.total, "slots": engine.slots}
     ledger.note("last run", json.dumps(about))
     return engine.tally
 
 
-def _run_rungs(ready, engine: Engine, ledger: Ledger, numbers, halving: Halving, tried, write) -> None:
-    """Run points rung by rung; those that wait at the end of one are kept with their coordinates."""
-    halving.check(ready.heading.parts)
+def _run_rungs(ready: Prepared, halving: Halving, engine: Engine, ledger: Ledger, numbers, tried, write) -> None:
+    """Run points rung by rung; those that wait at the end of one are kept with their coordinates.
+
+    Every rung is decided among all points that ever reached its end, so that a survey that was interrupted decides as
+    one that was not.
+    """
     rungs = halving.rungs(ready.solver.maxiter)
+    dtype = PRECISIONS[ready.variants.problem.precision]
     alive = set(numbers)
     for level, steps in enumerate(rungs):
         before = ledger.rung(level - 1) if level else {}
-        waiting = ledger.rung(level)
-        engine.solver = replace(ready.solver, maxiter=steps)
-        dtype = PRECISIONS[ready.variants.problem.precision]
-        todo = sorted(i for i in alive if i not in waiting)
+        todo = sorted(alive - set(ledger.rung(level)))
         points = (ready.point(i, np.frombuffer(before[i][1], dtype) if level else None) for i in todo)
-        for finished in engine.run(points):
-            ended, go_on = [], []
-            for done in finished:
-                record = ready.record(done, 1 + tried.get(done.point, 0))
-                if level:
-                    record = _summed(record, before[done.point][0])
-                record = replace(record, rung=level)
-                last = level == len(rungs) - 1 or done.status is not Status.MAX_STEPS
-                ended.append(record) if last else go_on.append((record, done.z))
-            ledger.write_rung(level, go_on)
-            write(ended)
-        waiting = {i: found for i, found in ledger.rung(level).items() if i in alive}
+        engine.solver = replace(ready.solver, maxiter=steps)
+        with closing(engine.run(points)) as batches:
+            for finished in batches:
+                ended, go_on = [], []
+                for done in finished:
+                    record = replace(ready.record(done, 1 + tried.get(done.point, 0)), rung=level)
+                    if level:
+                        record = _summed(record, before[done.point][0])
+                    last = level == len(rungs) - 1 or done.status is not Status.MAX_STEPS
+                    ended.append(record) if last else go_on.append((record, done.z))
+                ledger.write_rung(level, go_on)
+                write(ended)
+        waiting = ledger.rung(level)
         scores = {i: halving.score_of(record.value, record.parts) for i, (record, _) in waiting.items()}
-        alive = halving.survivors(scores) if scores else set()
-        rank = {i: n for n, i in enumerate(sorted(scores, key=lambda i: (scores[i], i)), start=1)}
-        there = set(ledger.ids())
+        rank = {i: n for n, i in enumerate(halving.ranked(scores), start=1)}
+        survivors, left = halving.survivors(scores), set(ready.missing(ledger, tried))
         write(
             [
                 replace(record, status=STOPPED, reason=f"rank {rank[i]} of {len(scores)} after {record.steps} steps")
                 for i, (record, _) in waiting.items()
-                if i not in alive and i not in there
+                if i in left and i not in survivors
             ]
         )
+        alive = left & survivors
 
 
 def _summed(record: Record, earlier: Record) -> Record:
@@ -222,15 +245,23 @@ def _slots(engine: Engine, asked: int | str | None, points: list[Point]) -> tupl
         return measure_slots(engine, points)
     if asked is None:
         return choose_slots(engine, len(points))
+    return int(asked), f"{asked} slots: as asked"
+
+
+def check_slots(asked: int | str | None, mesh: Any) -> None:
+    """Raise for a number of slots that cannot be."""
+    if asked is None or asked == "measure":
+        return
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
         raise ValueError(f"survey: slots={asked!r} must be a number, at least 1, 'measure', or None to choose.")
-    runs = 1 if engine.mesh is None else engine.mesh.shape.get("runs", 1)
+    runs = 1 if mesh is None else mesh.shape.get("runs", 1)
     if asked % runs:
         raise ValueError(f"survey: {asked} slots cannot be split over {runs} devices. Use a multiple of {runs}.")
-    return asked, f"{asked} slots: as asked"
 
 
-def _check(problem: Problem, solver: StepSolver) -> None:
+def _check(problem: Problem, solver: StepSolver, mesh: Any) -> None:
+    if spans_processes(mesh):
+        raise ValueError("survey: the mesh spans several processes. Give each its own points instead: survey_parts.")
     if problem.box is not None and not solver.bounded:
         raise ValueError(
             f"survey: solver {solver.name!r} does not know bounds. Use 'lm', or give the parameters a transform "
@@ -244,8 +275,8 @@ def _check(problem: Problem, solver: StepSolver) -> None:
     solver.check(problem)
 
 
-def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, picture: Picture | None) -> Heading:
-    problem = made.problem
+def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, picture, halving) -> Heading:
+    problem, made = made.problem, made.unplaced()
     parts = jax.eval_shape(lambda o, p, k: o.parts(p, k), problem.objective, problem.x0, jax.random.key(0))
     labels = [label_of(path) or "x" for path, _ in jax.tree_util.tree_flatten_with_path(problem.x0)[0]]
     shapes = [tuple(np.shape(leaf)) for leaf in jax.tree.leaves(problem.x0)]
@@ -255,6 +286,7 @@ def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, pict
     asked = fingerprint(problem, identity, seed) | {
         "design": hashlib.sha256(repr((design.names, design.points)).encode()).hexdigest(),
         "axes": {name: _axis_digest(made, name, axis) for name, axis in made.axes.items()},
+        "halving": repr(halving),
     }
     return Heading(
         name=problem.name,

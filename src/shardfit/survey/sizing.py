@@ -7,8 +7,9 @@ from itertools import cycle
 
 import numpy as np
 
+from shardfit.core.memory import available_bytes
 from shardfit.core.mesh import RUNS
-from shardfit.plan.machine import available_bytes, working_devices
+from shardfit.plan.machine import working_devices
 from shardfit.plan.memory import Layout, compile_layout
 from shardfit.plan.prediction import state_bytes
 from shardfit.plan.units import bytes_text

@@ -12,7 +12,7 @@ import numpy as np
 from shardfit.core.errors import suggestion
 from shardfit.io.files import write_atomic
 from shardfit.survey.heading import axis_column, part_column, quoted
-from shardfit.survey.ledger import Ledger
+from shardfit.survey.ledger import Ledger, gather_parts
 
 PAGE = 2048  # points read at once
 
@@ -25,6 +25,7 @@ class Survey:
 
     def __init__(self, run_dir: str | Path):
         self.run_dir = Path(run_dir)
+        gather_parts(run_dir)
         self.ledger = Ledger.open(run_dir, read_only=True)
         self.heading = self.ledger.heading
 
@@ -130,19 +131,20 @@ class Survey:
         return Path(path)
 
     def to_xarray(self, pictures: bool = True) -> Any:
-        """Return an xarray.Dataset over `point`, with the axes as coordinates, and the pictures; needs xarray."""
+        """Return an xarray.Dataset over `point`: columns by full name, axes as coordinates, pictures; needs xarray."""
         try:
             import xarray as xr
         except ImportError:
             raise ImportError("to_xarray needs xarray: pip install xarray. to_csv needs nothing.") from None
-        axes = {name: ("point", self.column(axis_column(name))) for name in self.heading.axes}
-        rest = [name for name in self.heading.columns() if not name.startswith("axis.") and name != "id"]
-        data: dict[str, Any] = {name.removeprefix("part."): ("point", self.ledger.column(name)) for name in rest}
+        axes = {axis_column(name): unit for name, unit in self.heading.axes.items()}
+        columns = {n: ("point", self.ledger.column(n)) for n in self.heading.columns() if n != "id"}
+        data: dict[str, Any] = {name: column for name, column in columns.items() if name not in axes}
         ids = self.ledger.ids()
         if pictures and self.heading.shape is not None and ids:
             data["picture"] = (("point", "y", "x"), np.stack([self.picture(i) for i in ids]))
-        found = xr.Dataset(data, coords={"point": ids, **axes}, attrs={"name": self.heading.name})
-        for name, unit in self.heading.axes.items():
+        coordinates = {"point": ids} | {name: columns[name] for name in axes}
+        found = xr.Dataset(data, coords=coordinates, attrs={"name": self.heading.name})
+        for name, unit in axes.items():
             found[name].attrs["units"] = unit
         return found
 

@@ -41,7 +41,7 @@ class Variants:
         base = jax.tree.leaves(self.problem.objective)
         changed = [i for i, (a, b) in enumerate(zip(leaves, base, strict=True)) if a is not b]
         for i in set(changed) - set(self.varied):
-            if not np.array_equal(leaves[i], base[i]):
+            if not np.array_equal(np.asarray(leaves[i], np.asarray(base[i]).dtype), base[i]):
                 raise ValueError(
                     f"survey: at {dict(point)} the axes change an array that none of them changes by itself. Let each "
                     "axis change its own part of the objective."

@@ -1,0 +1,125 @@
+"""Surveys: reconstructions of M87 with many choices of weights, ours against whole optimizers run side by side.
+
+ehtim: eht-imaging's serial fits, one process per core. backtracking, zoom: `vmap` of optax's L-BFGS with either line
+search, in batches as large as our slots. All take 100 iterations on the same objective; times are seconds per
+reconstruction, quality is the mean objective. mixed: seconds until every point of a survey of mixed difficulty is
+within 1e-4 of its converged objective; the peer is told in hindsight how many iterations each batch needs. slots-N: our
+rate by number of slots.
+"""
+
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.peers import ROOT, run_peer
+from benchmarks.survey_objective import ITERATIONS, Study
+from benchmarks.vlbi import M87
+
+SLOTS = 64
+ROUNDS = 2
+
+
+def run(quick: bool) -> dict[str, dict]:
+    """Return the figures of every case."""
+    source = Path(os.environ.get("SHARDFIT_DATA", ROOT.parent / "shared" / "data")) / M87
+    if not source.is_file():
+        print(f"no {source}: a simulated ring stands in. Set SHARDFIT_DATA.", file=sys.stderr)
+    study = Study(source if source.is_file() else None)
+    found = {}
+    points = study.points(2 * SLOTS if quick else 8 * SLOTS)
+    few = points[: SLOTS if quick else 2 * SLOTS]
+    ours, back = (study.ours(SLOTS), study.vmapped("backtracking", SLOTS))
+    found["backtracking"] = _compare(ours, back, points, points)
+    found["zoom"] = _compare(ours, study.vmapped("zoom", SLOTS), points, few[:SLOTS])
+    found["ehtim"] = _ehtim(study, found["backtracking"], 2 if quick else 4)
+    if quick:
+        return found
+    found["mixed"] = _mixed(study, few)
+    for slots in (1, 8, 16, 32, 128):
+        some = points[: max(2, 4 * slots)]
+        seconds, cpu, values = _timed(study.ours(slots), some)
+        blank = {"peer": float("nan"), "ratio": float("nan"), "quality_peer": float("nan"), "cpu_peer": float("nan")}
+        rate = {"ours": seconds, "cpu_ours": cpu, "quality_ours": float(np.mean(values)), "per_second": 1 / seconds}
+        found[f"slots-{slots}"] = rate | blank | {"useful": study.useful}
+    return found
+
+
+def _timed(method, points) -> tuple[float, float, np.ndarray]:
+    """Return wall and CPU seconds per reconstruction, best of the rounds, and the objective reached at each point."""
+    method(points[: method.batch])  # compiles
+    best = (np.inf, np.inf)
+    for _ in range(ROUNDS):
+        wall, cpu = time.perf_counter(), time.process_time()
+        values = method(points)
+        best = min(best, ((time.perf_counter() - wall) / len(points), (time.process_time() - cpu) / len(points)))
+    return *best, values
+
+
+def _compare(ours, peer, points, peer_points) -> dict:
+    seconds, cpu, values = _timed(ours, points)
+    peer_seconds, peer_cpu, peer_values = _timed(peer, peer_points)
+    n = len(peer_points)
+    return {
+        "ours": seconds,
+        "peer": peer_seconds,
+        "ratio": peer_seconds / seconds,
+        "quality_ours": float(np.mean(values[:n])),
+        "quality_peer": float(np.mean(peer_values)),
+        "cpu_ours": cpu,
+        "cpu_peer": peer_cpu,
+        "per_second": 1 / seconds,
+        "useful": ours.study.useful,
+        "lower": float(np.mean(values[:n] <= peer_values * (1 + 1e-4 * np.sign(peer_values)))),
+    }
+
+
+def _ehtim(study: Study, known: dict, each: int) -> dict:
+    """Run eht-imaging on every core at once; ours is the rate that was just measured."""
+    cores = os.cpu_count() or 1
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(cores) as pool:
+        asked = study.for_ehtim(Path(folder))
+        points = study.points(cores * each)
+        tasks = [{**asked, "points": points[k::cores]} for k in range(cores)]
+        answers = list(pool.map(lambda task: run_peer("ehtim", "benchmarks.survey_ehtim", task), tasks))
+    seconds = max(a["seconds"] for a in answers) / (cores * each)
+    reached = {k: v for a in answers for k, v in a["values"].items()}
+    ours = study.ours(SLOTS)
+    values = ours(points)
+    return {
+        "ours": known["ours"],
+        "peer": seconds,
+        "ratio": seconds / known["ours"],
+        "quality_ours": float(np.mean(values)),
+        "quality_peer": float(np.mean([reached[study.key(p)] for p in points])),
+        "cpu_ours": known["cpu_ours"],
+        "cpu_peer": sum(a["cpu"] for a in answers) / (cores * each),
+        "per_second": known["per_second"],
+        "useful": known["useful"],
+        "iterations": ITERATIONS,
+    }
+
+
+def _mixed(study: Study, points) -> dict:
+    """Bring every point within 1e-4 of its converged objective."""
+    goal = study.converged(points)
+    limit = goal + 1e-4 * np.abs(goal)
+    ours = study.ours(SLOTS, maxiter=5000, ftol=study.mixed_ftol)
+    seconds, cpu, values = _timed(ours, points)
+    peer = study.vmapped_until("backtracking", SLOTS, limit, points)
+    total, reached = peer
+    return {
+        "ours": seconds * len(points),
+        "peer": total,
+        "ratio": total / (seconds * len(points)),
+        "quality_ours": float(np.mean(values <= limit)),
+        "quality_peer": reached,
+        "cpu_ours": cpu * len(points),
+        "cpu_peer": float("nan"),
+        "per_second": 1 / seconds,
+        "useful": study.useful,
+    }

@@ -1,0 +1,48 @@
+"""eht-imaging's side of the survey suite: serial fits with other weights; runs in an environment of its own."""
+
+import json
+import sys
+import time
+import types
+
+import numpy as np
+
+from benchmarks.vlbi_ehtim import NFFT, SYSTEM
+
+
+def main() -> None:
+    """Fit every point that was asked for; say seconds and the objective reached."""
+    asked = json.loads(sys.stdin.read())
+    answers, sys.stdout = sys.stdout, sys.stderr
+    package, module = types.ModuleType("pynfft"), types.ModuleType("pynfft.nfft")
+    module.NFFT = NFFT
+    sys.modules |= {"pynfft": package, "pynfft.nfft": module}
+    import ehtim as eh
+
+    obs = eh.obsdata.load_uvfits(asked["files"][0])
+    prior = np.load(asked["prior"])
+    start = eh.image.Image(prior, asked["pixel_rad"], obs.ra, obs.dec, rf=obs.rf)
+    wall, cpu, values = time.perf_counter(), time.process_time(), {}
+    for point in asked["points"]:
+        imager = eh.imager.Imager(
+            obs,
+            start,
+            prior_im=start,
+            flux=0.6,
+            data_term=asked["data"],
+            reg_term={**point, "flux": 1e4},
+            systematic_noise=asked["tolerance"],
+            ttype="nfft",
+            maxit=asked["iterations"],
+            stop=1e-30,
+            **SYSTEM,
+        )
+        imager.make_image(pol="I", show_updates=False)
+        name = "/".join(f"{point[key]:g}" for key in asked["names"])
+        values[name] = float(imager.objfunc(imager.tmpout))
+    found = {"seconds": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "values": values}
+    print(json.dumps(found), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""The objective of the survey suite, and the ways to bring many of its points down."""
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.precision import problem_scope
+from shardfit.domains.vlbi.recipes.simulated import simulated_ring
+from shardfit.domains.vlbi.recipes.surveys import WEIGHTS, imaging_survey
+from shardfit.solve.base import evaluate
+from shardfit.solve.lbfgs import LBFGS
+from shardfit.survey.engine import Engine, Point
+from shardfit.survey.variants import bind, variants
+
+ITERATIONS = 100
+AXES = dict.fromkeys(("simple", "tv", "tv2", "l1"), WEIGHTS)
+
+
+@dataclass
+class Method:
+    """A way to fit points; batch: how many compile together."""
+
+    study: "Study"
+    batch: int
+    run: Callable
+
+    def __call__(self, points: list[dict]) -> np.ndarray:
+        """Return the objective reached at every point."""
+        return self.run(points)
+
+
+@dataclass
+class Study:
+    """M87, or a simulated ring, imaged with many weights in float32."""
+
+    source: Path | None
+    useful: float = float("nan")
+    mixed_ftol: float = 3e-7
+    made: Any = field(init=False)
+    obs: Any = field(init=False)
+
+    def __post_init__(self):
+        if self.source is None:
+            self.obs = simulated_ring()[0]
+        else:
+            from shardfit.domains.vlbi.uvfits import read_uvfits
+
+            self.obs = read_uvfits(self.source, channels="average")
+        self.made = imaging_survey(self.obs, AXES, flux=0.6, systematic=0.02)
+        self.variants = variants(self.made.problem, self.made.axes)
+
+    def points(self, n: int) -> list[dict]:
+        """Return n different points in random order, the same ones every time."""
+        every = [dict(zip(AXES, values, strict=True)) for values in itertools.product(*AXES.values())]
+        return [every[i] for i in np.random.default_rng(0).permutation(len(every))[:n]]
+
+    def key(self, point: dict) -> str:
+        """Return a name for a point."""
+        return "/".join(f"{point[name]:g}" for name in AXES)
+
+    def ours(self, slots: int, maxiter: int = ITERATIONS, ftol: float = 0.0) -> Method:
+        """Return our engine."""
+        solver = LBFGS(maxiter=maxiter, ftol=ftol, gtol=0.0)
+
+        def run(points):
+            engine = Engine(self.variants, solver, slots)
+            values = np.full(len(points), np.nan)
+            for finished in engine.run(Point(i, point) for i, point in enumerate(points)):
+                for one in finished:
+                    values[one.point] = one.value
+            self.useful = engine.tally.efficiency
+            return values
+
+        return Method(self, slots, run)
+
+    def vmapped(self, search: str, size: int) -> Method:
+        """Return `vmap` of a whole optax optimizer."""
+        steps = _optax_steps(search, self.made.problem.space, self.variants.varied)
+
+        def run(points):
+            with problem_scope("float32"):
+                objective = self.made.problem.objective.place()
+                found = []
+                for first in range(0, len(points), size):
+                    leaves, z0 = self._stacked(points[first : first + size], size)
+                    found.append(np.asarray(steps(objective, leaves, z0, ITERATIONS)[1])[:, -1])
+            return np.concatenate(found)[: len(points)]
+
+        return Method(self, size, run)
+
+    def vmapped_until(self, search: str, size: int, limit: np.ndarray, points: list[dict]) -> tuple[float, float]:
+        """Return the seconds that batches need until all points are below the limit, and the share that got there.
+
+        Every batch is told how many iterations, in steps of 50, its slowest point will need.
+        """
+        steps = _optax_steps(search, self.made.problem.space, self.variants.varied)
+        total, reached = 0.0, []
+        with problem_scope("float32"):
+            objective = self.made.problem.objective.place()
+            for first in range(0, len(points), size):
+                leaves, z0 = self._stacked(points[first : first + size], size)
+                wanted = limit[first : first + size]
+                _, history = steps(objective, leaves, z0, 2000)
+                below = np.asarray(history)[: len(wanted)] <= wanted[:, None]
+                reached.append(below.any(1))
+                needed = np.where(below.any(1), below.argmax(1) + 1, history.shape[1]).max()
+                count = int(min(2000, 50 * -(-needed // 50)))
+                jax.block_until_ready(steps(objective, leaves, z0, count))
+                began = time.perf_counter()
+                jax.block_until_ready(steps(objective, leaves, z0, count))
+                total += time.perf_counter() - began
+        return total, float(np.mean(np.concatenate(reached)))
+
+    def converged(self, points: list[dict]) -> np.ndarray:
+        """Return the objective at convergence, computed in float64 by our engine with tight tolerances."""
+        made = imaging_survey(self.obs, AXES, flux=0.6, systematic=0.02, precision="float64")
+        engine = Engine(variants(made.problem, made.axes), LBFGS(maxiter=20_000, ftol=1e-13, gtol=1e-9), 16)
+        values = np.full(len(points), np.nan)
+        for finished in engine.run(Point(i, point) for i, point in enumerate(points)):
+            for one in finished:
+                values[one.point] = one.value
+        return values
+
+    def for_ehtim(self, folder: Path) -> dict:
+        """Write data and prior for eht-imaging and return what it is to do."""
+        from shardfit.domains.vlbi.recipes import EHT2017_TOLERANCE, prepare
+        from shardfit.domains.vlbi.uvfits import write_uvfits
+
+        write_uvfits(prepare(self.obs, 0.6, systematic=0.02), folder / "data.uvfits", overwrite=True)
+        np.save(folder / "prior.npy", self.made.prior.values["I"])
+        return {
+            "files": [str(folder / "data.uvfits")],
+            "prior": str(folder / "prior.npy"),
+            "pixel_rad": self.made.prior.pixel_rad,
+            "data": {"amp": 0.2, "cphase": 1.0, "logcamp": 1.0},
+            "tolerance": dict(EHT2017_TOLERANCE),
+            "iterations": ITERATIONS,
+            "names": list(AXES),
+        }
+
+    def _stacked(self, points: list[dict], size: int):
+        starts = [self.variants.leaves_of(p) for p in [*points, *[points[-1]] * (size - len(points))]]
+        leaves = tuple(jnp.asarray(np.stack(leaf)) for leaf in zip(*(s[0] for s in starts), strict=True))
+        return leaves, jnp.asarray(np.stack([s[1] for s in starts]))
+
+
+def _optax_steps(search: str, space: Any, varied: tuple[int, ...]) -> Callable:
+    import optax
+
+    line = {
+        "backtracking": lambda: optax.scale_by_backtracking_linesearch(max_backtracking_steps=25, store_grad=True),
+        "zoom": lambda: optax.scale_by_zoom_linesearch(max_linesearch_steps=25),
+    }[search]()
+    transform = optax.lbfgs(memory_size=10, linesearch=line)
+
+    def one(objective, leaves, z0, count):
+        def value(z):
+            return evaluate("value", space, bind(objective, varied, leaves), z, None)
+
+        value_and_grad = optax.value_and_grad_from_state(value)
+
+        def step(carry, _):
+            z, state = carry
+            found, gradient = value_and_grad(z, state=state)
+            changes, state = transform.update(gradient, state, z, value=found, grad=gradient, value_fn=value)
+            z = optax.apply_updates(z, changes)
+            return (z, state), optax.tree.get(state, "value")
+
+        (z, _), history = jax.lax.scan(step, (z0, transform.init(z0)), None, length=count)
+        return z, history
+
+    return jax.jit(
+        lambda objective, leaves, z0, count: jax.vmap(lambda a, b: one(objective, a, b, count))(leaves, z0),
+        static_argnums=3,
+    )

@@ -1,0 +1,77 @@
+"""SQLite as the ledger uses it: every write all or nothing, every error with what to do about it."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from shardfit.core.errors import CheckpointError
+
+WAIT_SECONDS = 20.0  # for another writer to finish; a write takes milliseconds
+
+
+def connect(path: Path, *, read_only: bool = False, shared: bool = False) -> sqlite3.Connection:
+    """Open a database. shared: other machines may read it, which SQLite's write-ahead log does not allow for."""
+    if not read_only:
+        connection = _opened(path, "rwc")
+        connection.execute(f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+    connection = _opened(path, "ro")
+    try:
+        connection.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        if path.with_name(path.name + "-wal").exists():
+            raise
+        # the log needs a folder that can be written to; in one that cannot nobody writes, so no log is needed
+        connection = _opened(path, "ro&immutable=1")
+    return connection
+
+
+def is_blank(connection: sqlite3.Connection, schema: str = "main") -> bool:
+    """Return whether nothing was ever written: its maker was killed in its first instant, or has just begun."""
+    return connection.execute(f"SELECT count(*) FROM {schema}.sqlite_master").fetchone()[0] == 0
+
+
+@contextlib.contextmanager
+def writing(connection: sqlite3.Connection) -> Iterator[None]:
+    """Keep all that is written inside, or nothing of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ones that say what to do."""
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise CheckpointError(f"{path}: a point was finished twice ({error}). Is another run writing here?") from None
+    except sqlite3.OperationalError as error:
+        text = str(error)
+        if "locked" in text:
+            remedy = "Another program writes to it. Wait for it, or stop it, and resume."
+        elif "full" in text:
+            remedy = "Free some space and resume: all points written before are safe."
+        elif "I/O" in text:
+            remedy = "Check the disk: space, quota, limits on file size. All points written before are safe."
+        else:
+            remedy = "Check that the folder exists and can be written to; all points written before are safe."
+        raise CheckpointError(f"{path}: {text}. {remedy}") from None
+    except sqlite3.DatabaseError as error:
+        raise CheckpointError(
+            f"{path} is damaged ({error}). `sqlite3 {path.name} .recover` may save what is in it; or move it away and "
+            "run anew."
+        ) from None
+
+
+def _opened(path: Path, mode: str) -> sqlite3.Connection:
+    address = f"{path.resolve().as_uri()}?mode={mode}"
+    return sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)

@@ -1,0 +1,124 @@
+"""`shardfit survey` and `shardfit init survey`: from a configuration to a table, stopped and resumed on the way."""
+
+import csv
+
+import pytest
+
+from shardfit.cli import main
+from shardfit.survey.table import Survey
+
+CONFIG = """
+problem = "survey_of_lines:make"
+out = "{out}"
+
+[axes]
+weight = [0.0, 0.1, 1.0, 10.0]
+prior = [0.0, 1.0]
+
+[solver]
+name = "lbfgs"
+maxiter = 50
+
+[run]
+slots = 4
+"""
+MODULE = """
+import numpy as np
+from types import SimpleNamespace
+from shardfit import Axis, Objective, Problem, penalty, residual_term, weight_axis
+
+
+def residual(p, rows):
+    return p["a"] * rows["x"] + p["b"] - rows["y"]
+
+
+def distance(p, prior):
+    return (p["a"] - prior) ** 2
+
+
+def make(settings, axes):
+    x = np.linspace(0, 1, 20)
+    objective = Objective({
+        "data": residual_term(residual, {"x": x, "y": 2 * x + 1}),
+        "reg": penalty(distance, np.float64(settings.get("prior", 0.0))),
+    })
+    def prior(start, value):
+        return start._replace(objective=start.objective.with_args(reg=(np.float64(value),)))
+    made = {"weight": weight_axis("reg", axes["weight"]), "prior": Axis(axes["prior"], prior)}
+    return SimpleNamespace(problem=Problem(objective, {"a": 0.0, "b": 0.0}, name="lines"), axes=made, picture=None)
+"""
+
+
+def run(capsys, *argv):
+    code = main([str(word) for word in argv])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    (tmp_path / "survey_of_lines.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "survey.toml"
+    file.write_text(CONFIG.format(out=tmp_path / "out"))
+    return file
+
+
+def test_run_stop_resume_rank_export(capsys, config, tmp_path):
+    out = tmp_path / "out"
+    code, text, _ = run(capsys, "survey", "run", config, "--limit", 3)
+    assert code == 1 and "3 of 8 points" in text  # not complete
+    code, text, _ = run(capsys, "survey", "resume", out)
+    assert code == 0 and "8 of 8 points" in text
+    code, text, _ = run(capsys, "survey", "status", out)
+    assert code == 0 and "failed" not in text
+    code, text, _ = run(capsys, "survey", "retry", out)
+    assert code == 0
+    code, text, _ = run(capsys, "survey", "top", out, "-n", 2, "--by", "data", "--below", "reg=100")
+    assert code == 0 and "best 2" in text
+    table = tmp_path / "table.csv"
+    assert run(capsys, "survey", "export", out, table)[0] == 0
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [int(row["id"]) for row in rows] == list(range(8))
+    # without the penalty the line is found
+    with Survey(out) as found:
+        assert found.params(0)["a"] == pytest.approx(2.0, abs=1e-4)
+
+
+def test_init_writes_what_run_reads(capsys, tmp_path):
+    from shardfit.cli.survey.config import read_config
+
+    file = tmp_path / "survey.toml"
+    assert run(capsys, "init", "survey", file)[0] == 0
+    config = read_config(file)
+    assert config.science == "vlbi" and config.settings["data"] == "ring" and "tv" in config.axes
+    code, _, err = run(capsys, "init", "survey", file)
+    assert code == 2 and "--force" in err
+    assert run(capsys, "init", "survy", tmp_path / "x.toml")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("problem =", "problm ="), "either science"),
+        (("survey_of_lines:make", "survey_of_lines:mak"), "cannot be loaded"),
+        (("[run]", "[rum]"), "unknown entry 'rum'"),
+        (("slots = 4", "slot = 4"), "Did you mean 'slots'"),
+        (("slots = 4", "slots = 0"), "at least 1"),
+        (("maxiter", "maxitr"), "Did you mean 'maxiter'"),
+        (('name = "lbfgs"', 'name = "swarm"'), "cannot share a batch"),
+        (("[axes]", "[axes"), "not valid TOML"),
+    ],
+)
+def test_a_wrong_configuration_is_refused(capsys, config, tmp_path, change, message):
+    config.write_text(config.read_text().replace(*change))
+    code, _, err = run(capsys, "survey", "run", config)
+    assert code == 2 and message in err
+    assert not (tmp_path / "out" / "ledger.sqlite").exists()
+
+
+def test_another_survey_in_the_same_folder_is_refused(capsys, config):
+    run(capsys, "survey", "run", config, "--limit", 1)
+    config.write_text(config.read_text().replace("10.0]", "11.0]"))
+    code, _, err = run(capsys, "survey", "run", config)
+    assert code == 2 and "belongs to another survey" in err
