@@ -10,13 +10,13 @@ import pytest
 
 import shardfit as sf
 from benchmarks import memory as truth
+from shardfit.core.memory import host_available_bytes
 from shardfit.core.mesh import mesh as make_mesh
 from shardfit.core.objective import Objective
 from shardfit.core.precision import problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.terms import penalty, residual_term, statistic_term
 from shardfit.plan import Plan, plan
-from shardfit.plan.machine import host_available_bytes
 from shardfit.plan.shapes import placed_shapes
 from shardfit.plan.units import bytes_text, seconds_text
 

@@ -1,17 +1,22 @@
-"""`shardfit report RUN_DIR`: figures and report.html of a run directory, made anew."""
+"""`shardfit report RUN_DIR`: report.html of a run directory, made anew; of a survey, its gallery as one file."""
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the run directory."""
-    parser.add_argument("run_dir", metavar="RUN_DIR", help="folder that holds result.json and arrays.npz")
+    parser.add_argument("run_dir", metavar="RUN_DIR", help="folder of a fit (result.json) or a survey (ledger.sqlite)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the report and print where it is."""
-    from shardfit.report.run import report_run
+    from shardfit.survey.ledger import LEDGER
 
-    print(f"report: {report_run(args.run_dir)}")
+    if (Path(args.run_dir) / LEDGER).is_file():
+        from shardfit.report.gallery.offline import write_offline as write
+    else:
+        from shardfit.report.run import report_run as write
+    print(f"report: {write(args.run_dir)}")
     return 0

@@ -278,7 +278,7 @@ def box(space: Space, params: Any, bounds: Any) -> tuple[np.ndarray, np.ndarray]
             upper.append(np.full(int(np.prod(inner)), np.inf))
             continue
         lo, hi = ends_of(label, pair, np.shape(leaf))
-        if not isinstance(t, MONOTONE):
+        if not (isinstance(t, MONOTONE) or getattr(t, "increasing", False)):
             raise ValueError(f"{label}: bounds and transform {t} cannot be combined. Use one of the two.")
         _check_inside(label, np.asarray(leaf), lo, hi)
         lower.append(np.broadcast_to(_inner_bound(t, lo, -np.inf), inner).ravel())

@@ -1,11 +1,9 @@
-"""The machine at hand: how fast it computes, measured once per process, and how much memory a device has left."""
+"""The machine at hand: how fast it computes, measured once per process."""
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -117,52 +115,3 @@ def working_devices(mesh: Mesh | int | None) -> list:
     if isinstance(mesh, Mesh):
         return [d for d in mesh.devices.flat if d.process_index == jax.process_index()] or local[:1]
     return local[: mesh or 1]
-
-
-def available_bytes(devices: list) -> int:
-    """Return the free memory of one device; CPU devices share their host's."""
-    stats = devices[0].memory_stats()
-    if stats and "bytes_limit" in stats:
-        return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
-    return host_available_bytes() // len(devices)
-
-
-def host_available_bytes(root: Path = Path("/")) -> int:
-    """Return the host's available memory, or what is left of a container's limit if that is less."""
-    found = [*_cgroup_left(root)]
-    meminfo = root / "proc/meminfo"
-    if meminfo.exists():
-        lines = (line.split() for line in meminfo.read_text().splitlines())
-        found += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
-    if not found and hasattr(os, "sysconf"):
-        known = [n for n in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES") if n in os.sysconf_names]
-        found += [os.sysconf(name) * os.sysconf("SC_PAGE_SIZE") for name in known[:1]]
-    if not found:
-        raise OSError("this system does not say how much memory is free. Pass plan(..., memory=<bytes per device>).")
-    return max(0, min(found))
-
-
-def _cgroup_left(root: Path):
-    """Yield limit minus use of this process's control groups and their parents (both versions)."""
-    listing = root / "proc/self/cgroup"
-    for line in listing.read_text().splitlines() if listing.exists() else ():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            base, limit, used = "sys/fs/cgroup", "memory.max", "memory.current"
-        elif "memory" in controllers.split(","):
-            base, limit, used = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-        else:
-            continue
-        inner = Path(path.lstrip("/"))
-        for folder in (inner, *inner.parents):
-            group = root / base / folder
-            if (group / limit).exists() and (group / used).exists():
-                bound = (group / limit).read_text().strip()
-                if bound != "max":
-                    yield int(bound) - int((group / used).read_text()) + _reclaimable(group / "memory.stat")
-
-
-def _reclaimable(stat: Path) -> int:
-    """Return the file cache counted as used, which the system gives back on demand."""
-    words = (line.split() for line in stat.read_text().splitlines()) if stat.exists() else ()
-    return sum(int(w[1]) for w in words if w[0] == "inactive_file")

@@ -7,12 +7,13 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
+from shardfit.core.memory import available_bytes
 from shardfit.core.mesh import ROWS
 from shardfit.core.precision import PRECISIONS, problem_scope
 from shardfit.core.problem import Problem
 from shardfit.plan.advice import advise
 from shardfit.plan.cost import Work, work_of
-from shardfit.plan.machine import available_bytes, rates, working_devices
+from shardfit.plan.machine import rates, working_devices
 from shardfit.plan.memory import Footprint, Layout, compile_layout
 from shardfit.plan.shapes import count_shards
 from shardfit.plan.units import bytes_text, count_text, seconds_text

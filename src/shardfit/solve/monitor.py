@@ -22,6 +22,7 @@ class Snapshot:
     seconds: float
     z: Any = field(repr=False)
     space: Space = field(repr=False)
+    slope: Any = field(default=None, repr=False)  # gradient (n,) at the last evaluated coordinates, where kept
 
     @property
     def params(self) -> Any:

@@ -21,6 +21,8 @@ class State(NamedTuple):
     steps: jax.Array
     ahead: jax.Array
     inner: Any
+    lower: Any  # (n,), or None without bounds
+    upper: Any
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class OptaxLoop(StepSolver):
 
     transform: for example `optax.adam(1e-2)`. batch: rows drawn per row term and step (None: all); only these go to the
     devices. ftol is off by default, for a noisy value says nothing about convergence. keep: k keeps the coordinates of
-    every k-th step in the history as "x".
+    every k-th step in the history as "x". Bounds are kept by projection: what a step moves outside is put on the bound.
     """
 
     transform: Any = field(default=None, kw_only=True, repr=False)
@@ -39,6 +41,7 @@ class OptaxLoop(StepSolver):
     label: str = field(default="optax", kw_only=True)
     name: ClassVar[str] = "optax"
     stochastic: ClassVar[bool] = True
+    bounded: ClassVar[bool] = True
 
     def describe(self):
         """Return the transformation's name and the options."""
@@ -51,7 +54,7 @@ class OptaxLoop(StepSolver):
         """Return the state before the first evaluation."""
         nothing = jnp.zeros((), jnp.int32)
         far = jnp.full((), jnp.inf, z0.dtype)
-        return State(z0, far, jnp.zeros_like(z0), nothing, nothing, z0, self.transform.init(z0))
+        return State(z0, far, jnp.zeros_like(z0), nothing, nothing, z0, self.transform.init(z0), lower, upper)
 
     def record(self, state):
         """Return the evaluated point if it is to be kept."""
@@ -69,6 +72,13 @@ class OptaxLoop(StepSolver):
             gradient, state.inner, x, value=value, grad=gradient, value_fn=lambda z: evaluate(z).value
         )
         ahead: Any = apply_updates(x, changes)
+        free = gradient
+        if state.lower is not None:
+            ahead = jnp.clip(ahead, state.lower, state.upper)
+            changes = ahead - x
+            # a bound that the descent presses against is no reason to go on
+            held = ((x <= state.lower) & (gradient > 0)) | ((x >= state.upper) & (gradient < 0))
+            free = jnp.where(held, 0, gradient)
         finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
         size = jnp.maximum(jnp.abs(value), jnp.abs(state.value))
         known = jnp.isfinite(state.value)  # not at the first step
@@ -80,7 +90,7 @@ class OptaxLoop(StepSolver):
             ~finite,
             Status.NONFINITE.code,
             jnp.where(
-                whole & (jnp.max(jnp.abs(gradient)) <= self.gtol),
+                whole & (jnp.max(jnp.abs(free)) <= self.gtol),
                 Status.CONVERGED_GRADIENT.code,
                 jnp.where(
                     whole & (self.ftol > 0) & small_change,
@@ -89,7 +99,7 @@ class OptaxLoop(StepSolver):
                 ),
             ),
         ).astype(jnp.int32)
-        return State(x, value, gradient, status, state.steps + 1, ahead, inner)
+        return State(x, value, gradient, status, state.steps + 1, ahead, inner, state.lower, state.upper)
 
 
 RATES = {"adam": 1e-2, "adamw": 1e-2, "sgd": 1e-3, "rmsprop": 1e-3}

@@ -124,8 +124,9 @@ class _Work:
         dtype = self.blank[1].dtype
         lower, upper = (None if b is None else replicate(jnp.asarray(b, dtype), mesh) for b in box)
         key = replicate(jax.random.key(engine.seed), mesh)
-        self.kind = Kind(engine.solver, problem.space, engine.variants.varied)
-        self.shared = Shared(problem.objective.place(mesh), lower, upper, key)
+        placed = problem.objective.place(mesh)
+        self.kind = Kind(engine.solver, problem.space, engine.variants.places(placed))
+        self.shared = Shared(placed, lower, upper, key)
         self.variants, self.slots = engine.variants, engine.slots
         self.size = max(1, engine.slots // SHARE)  # slots taken and loaded by one call
         self.busy = 0

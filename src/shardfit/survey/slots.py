@@ -28,11 +28,11 @@ EMPTY = -1  # number of the point in a slot that has none
 
 
 class Kind(NamedTuple):
-    """What all slots have in common; static in compiled code. varied: positions of the leaves that differ."""
+    """What all slots have in common; static in compiled code. places: positions of the leaves that differ."""
 
     solver: StepSolver
     space: Space
-    varied: tuple[int, ...]
+    places: tuple[int, ...]
 
 
 class Shared(NamedTuple):
@@ -117,7 +117,7 @@ def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: An
 
     def one(point, leaves, run):
         key = jax.random.fold_in(jax.random.fold_in(shared.key, point), run.ticks) if noisy else None
-        objective = bind(shared.objective, kind.varied, leaves)
+        objective = bind(shared.objective, kind.places, leaves)
         return tick_once(kind.solver, kind.space, objective, run, key)
 
     def go_on(carry):
@@ -149,7 +149,7 @@ def take(kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray) -> Taken:
     chosen = jax.tree.map(lambda leaf: leaf[slot], (slots.point, slots.leaves, slots.found))
 
     def one(point, leaves, found):
-        objective = bind(shared.objective, kind.varied, leaves)
+        objective = bind(shared.objective, kind.places, leaves)
         key = jax.random.fold_in(shared.key, point) if objective.stochastic else None
         params = kind.space.unpack(found.z)
         # gradient and all: the same arithmetic as the solver's, so that the value is the one that it saw

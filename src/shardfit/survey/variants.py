@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh
+from jax.tree_util import tree_flatten_with_path
 
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective, replace_terms
@@ -80,11 +81,17 @@ class Variants:
             raise ValueError("survey: a start is not finite, or outside its transform's range. Start strictly inside.")
         return z if problem.box is None else np.clip(z, *problem.box).astype(z.dtype)
 
+    def places(self, placed: Objective) -> tuple[int, ...]:
+        """Return the positions of the varied leaves in the placed objective, where padded rows have counts besides."""
+        there = {path: i for i, (path, _) in enumerate(tree_flatten_with_path(placed)[0])}
+        paths = [path for path, _ in tree_flatten_with_path(self.problem.objective)[0]]
+        return tuple(there[paths[i]] for i in self.varied)
 
-def bind(objective: Objective, varied: tuple[int, ...], leaves: Sequence[Any]) -> Objective:
-    """Return a placed objective with these leaves at the varied positions."""
+
+def bind(objective: Objective, places: tuple[int, ...], leaves: Sequence[Any]) -> Objective:
+    """Return a placed objective with these leaves at these positions."""
     all_leaves, tree = jax.tree.flatten(objective)
-    for i, leaf in zip(varied, leaves, strict=True):
+    for i, leaf in zip(places, leaves, strict=True):
         all_leaves[i] = leaf
     return jax.tree.unflatten(tree, all_leaves)
 
@@ -92,6 +99,10 @@ def bind(objective: Objective, varied: tuple[int, ...], leaves: Sequence[Any]) -
 def variants(problem: Problem, axes: Mapping[str, Axis], mesh: Mesh | None = None) -> Variants:
     """Return the variants of a problem along its axes; raise for an axis that changes a shape, or nothing at all."""
     check_axes(problem, axes)
+    if problem.objective.mesh is not None:
+        raise ValueError(
+            "survey: these rows are on a mesh already. Give the problem as it was made, and mesh=... here."
+        )
     bare = Variants(problem, axes)
     base, z0 = jax.tree.leaves(problem.objective), problem.z0()
     kept: dict[int, np.dtype] = {}

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shardfit.domains.seismic import Binomial, Checkpointed, Frame, Full, Native, Stored, propagate
+from shardfit.domains.seismic import Binomial, Checkpointed, Frame, Full, Native, Stored, loops, propagate, wave
 from shardfit.domains.seismic.memory import as_strategy, n_bytes
 from shardfit.domains.seismic.schedule import ADVANCE, RESTORE, REVERSE, STORE, plan
 from tests.domains.seismic.cases import needs_compiler, quick_jit, relative, small
@@ -60,14 +60,18 @@ def test_strategies_with_a_free_surface(memory, dtype):
         assert relative(a, b) < limit
 
 
-def test_dot_product_and_gauss_newton():
-    """<J m, d> = <m, Jᵀ d>, with segments; J by forward mode, so Gauss-Newton products exist."""
-    sim, velocity, wavelet, shots = small(nt=60)
+OTHERS = (Full(), Binomial(2), Frame(), Stored())
+
+
+@pytest.mark.parametrize("memory", [Checkpointed((5,)), *(pytest.param(m, marks=pytest.mark.slow) for m in OTHERS)])
+def test_dot_product_and_gauss_newton(memory):
+    """<J m, d> = <m, Jᵀ d>, with every strategy; J by forward mode, so Gauss-Newton products exist."""
+    sim, velocity, wavelet, shots = small(nt=61)
     rng = np.random.default_rng(3)
     m, d = jnp.asarray(rng.normal(size=sim.shape)), jnp.asarray(rng.normal(size=(2, 3, sim.nt)))
 
     def traces(v):
-        return propagate(sim, v, wavelet, shots, engine="jax", memory=Checkpointed((5,)))
+        return propagate(sim, v, wavelet, shots, engine="jax", memory=memory)
 
     def both(v):
         pushed = jax.jvp(traces, (v,), (m,))[1]
@@ -77,6 +81,33 @@ def test_dot_product_and_gauss_newton():
     pushed, pulled, product = quick_jit(both)(velocity)
     assert float(jnp.vdot(pushed, d)) == pytest.approx(float(jnp.vdot(m, pulled)), rel=1e-10)
     assert float(jnp.vdot(m, product)) == pytest.approx(float(jnp.vdot(pushed, pushed)), rel=1e-10)
+
+
+def test_steps_back_are_the_transpose_of_steps():
+    """Written out by hand, against JAX's own transpose of the steps forward."""
+    sim, velocity, wavelet, shots = small(nt=6)
+    medium = wave.Medium(wave.padded_kappa(sim, velocity), *jax.tree.map(jnp.asarray, shots))
+    state, inputs = wave.rest(sim, 2, float), jnp.moveaxis(wavelet, -1, 0)
+    rng = np.random.default_rng(1)
+    state_bar = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), state)
+    halo = ((0, 0), (sim.half,) * 2, (sim.half,) * 2)  # zero, so that derivatives with respect to it have no meaning
+    u, previous = (jnp.pad(wave.inside(sim, leaf), halo) for leaf in (state_bar.u, state_bar.previous))
+    bars = wave.State(u, previous, state_bar.layers), jnp.asarray(rng.normal(size=(6, 2, 3)))
+
+    def both(bars):
+        expected = jax.linear_transpose(lambda *x: loops._walk(sim, medium, *x)[:2], state, inputs)(bars)
+        _, *found = loops._pull(sim, medium, jnp.zeros((6, *state.u.shape)), bars)
+        return [(wave.inside(sim, s.u), wave.inside(sim, s.previous), s.layers, x) for s, x in (found, expected)]
+
+    for a, b in zip(*map(jax.tree.leaves, quick_jit(both)(bars)), strict=True):
+        assert relative(a, b) < 1e-12
+
+
+def test_steps_at_a_time_do_not_matter(monkeypatch):
+    monkeypatch.setattr(loops, "TURNS", 3)
+    found = gradients(small(), np.float64, engine="jax", memory=Checkpointed((4,)))
+    for a, b in zip(found, stored_in_full(4, False, "physical"), strict=True):
+        assert relative(a, b) < 1e-12
 
 
 @needs_compiler

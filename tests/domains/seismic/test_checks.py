@@ -90,7 +90,7 @@ def test_dispersion_warns():
         ([(2, 3)], [(1, 1), (19.5, 2)], "receivers: shot 0, index 1, axis z: 19.5"),
         ([(2, 3)], [(float("nan"), 1)], "receivers: shot 0, index 0, axis z: nan"),
         ([(2, 3)], [[(1, 1)], [(2, 2)]], "1 shots have sources, 2 receivers"),
-        ([(2, 3, 4)], [(1, 1)], r"pairs \(z, x\)"),
+        ([(2, 3, 4)], [(1, 1)], r"positions are \(z, x\)"),
         ([], [(1, 1)], "sources: there are none"),
     ],
 )

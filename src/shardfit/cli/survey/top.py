@@ -2,6 +2,8 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -12,10 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--below", nargs="+", default=[], metavar="COLUMN=LIMIT", help="only points that do not exceed these limits"
     )
+    parser.add_argument("--wall", metavar="FILE.png", help="draw mean, standard deviation and the best pictures")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a table."""
+    """Print a table, and draw the pictures if asked."""
     from rich.console import Console
     from rich.table import Table
 
@@ -36,8 +39,19 @@ def run(args: argparse.Namespace) -> int:
         )
         for row in rows[: args.n]:
             table.add_row(*(_text(row[c]) for c in columns))
+        if args.wall:
+            _draw(survey, [row["id"] for row in rows], args)
     Console(width=None).print(table)
     return 0
+
+
+def _draw(survey: Any, points: list[int], args: argparse.Namespace) -> None:
+    from shardfit.io.files import write_atomic
+    from shardfit.report.style import png_bytes
+    from shardfit.report.wall import wall
+
+    png = png_bytes(wall(survey, points, by=args.by))
+    write_atomic(Path(args.wall), lambda file: file.write(png))
 
 
 def _limit(text: str) -> tuple[str, float]:

@@ -1,28 +1,56 @@
 """Seismic waves: acoustic propagation in two dimensions with exact gradients, compiled on the CPU or in JAX."""
 
+from shardfit.domains.seismic.bands import filtered, low_pass
+from shardfit.domains.seismic.conditioning import Conditioning
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Points, Shots, acquisition, select
+from shardfit.domains.seismic.illumination import illumination
+from shardfit.domains.seismic.losses import L1, L2, NIM, W2, Correlation, Envelope, Huber, StudentT, as_loss
 from shardfit.domains.seismic.memory import Binomial, Checkpointed, Frame, Full, Stored
+from shardfit.domains.seismic.metrics import model_error, structural_similarity
 from shardfit.domains.seismic.native import Native
+from shardfit.domains.seismic.penalties import deviation, tikhonov, total_variation
+from shardfit.domains.seismic.problem import inversion_problem
 from shardfit.domains.seismic.propagate import propagate
+from shardfit.domains.seismic.signature import estimate_source
 from shardfit.domains.seismic.simulation import Simulation, check_velocity, largest_dt
 from shardfit.domains.seismic.wavelet import ricker
 
 __all__ = [
+    "L1",
+    "L2",
+    "NIM",
+    "W2",
     "Binomial",
     "Checkpointed",
+    "Conditioning",
+    "Correlation",
+    "Envelope",
     "Frame",
     "Full",
+    "Huber",
     "Native",
     "Points",
     "Shots",
     "Simulation",
     "Stored",
+    "StudentT",
     "acquisition",
+    "as_loss",
     "check_velocity",
     "choose_engine",
+    "deviation",
+    "estimate_source",
+    "filtered",
+    "illumination",
+    "inversion_problem",
     "largest_dt",
+    "low_pass",
+    "model_error",
     "propagate",
     "ricker",
     "select",
+    "structural_similarity",
+    "tikhonov",
+    "total_variation",
 ]

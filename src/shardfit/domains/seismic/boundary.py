@@ -26,14 +26,14 @@ class Profile(NamedTuple):
     slope: np.ndarray
 
 
-def profiles(sim: Simulation) -> tuple[Profile, Profile]:
-    """Return the CPML coefficients along z and x, float64."""
-    return _profile(sim, 0), _profile(sim, 1)
+def profiles(sim: Simulation) -> tuple[Profile, ...]:
+    """Return the CPML coefficients along every axis, float64."""
+    return tuple(_profile(sim, axis) for axis in range(len(sim.shape)))
 
 
 def _profile(sim: Simulation, axis: int) -> Profile:
     m, dh, n = sim.half, sim.dh[axis], sim.padded[axis]
-    low, high = sim.widths[2 * axis : 2 * axis + 2]
+    low, high = sim.pairs[axis]
     cell = np.arange(-m, n + m)
     a, b = np.zeros(n + 2 * m), np.zeros(n + 2 * m)
     for width, depth in ((low, low - cell), (high, cell - (n - 1 - high))):

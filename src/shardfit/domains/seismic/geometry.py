@@ -1,7 +1,8 @@
-"""Where sources and receivers are: positions (z, x) in cells become grid cells and weights, once, on the host.
+"""Where sources and receivers are: positions (z, x) or (z, y, x) in cells become grid cells and weights, on the host.
 
-A whole-number position is one cell of weight 1. A fractional one is spread over 8 x 8 cells by a Kaiser-windowed sinc;
-cells above a free surface fold back with a minus sign. Shots with fewer points than others are padded with weight 0.
+A whole-number position is one cell of weight 1. A fractional one is spread over 8 cells along every axis by a
+Kaiser-windowed sinc; cells above a free surface fold back with a minus sign. Shots with fewer points than others are
+padded with weight 0.
 """
 
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from shardfit.domains.seismic.simulation import AXES, Simulation
+from shardfit.domains.seismic.simulation import Simulation
 
 HALF_WIDTH, SHAPE = 4, 4.14  # of the Kaiser window, in cells; the shape is for sources of any direction
 
@@ -33,14 +34,14 @@ def acquisition(sim: Simulation, sources: Any, receivers: Any) -> Shots:
 
     sources: (shots, 2), or (shots, n, 2) for several at once; receivers: (n, 2) used by every shot, or (shots, n, 2).
     Either may be a list with one (n, 2) array per shot. Positions are (z, x) in cells, whole or fractional, inside the
-    model.
+    model; in three dimensions (z, y, x).
 
     Example: `acquisition(sim, [(2, 10), (2, 50)], [(3, x) for x in range(100)])`.
     """
-    sources = _per_shot("sources", sources)
+    sources = _per_shot(sim, "sources", sources)
     if isinstance(sources, np.ndarray) and sources.ndim == 2:
         sources = sources[:, None]
-    receivers = _per_shot("receivers", receivers)
+    receivers = _per_shot(sim, "receivers", receivers)
     if isinstance(receivers, np.ndarray) and receivers.ndim == 2:
         receivers = np.broadcast_to(receivers, (len(sources), *receivers.shape))
     if len(sources) != len(receivers):
@@ -53,24 +54,28 @@ def select(shots: Shots, index: Any) -> Shots:
     return jax.tree.map(lambda leaf: leaf[index], shots)
 
 
-def _per_shot(name: str, given: Any) -> np.ndarray | list[np.ndarray]:
+def _per_shot(sim: Simulation, name: str, given: Any) -> np.ndarray | list[np.ndarray]:
     if not len(given):
-        raise ValueError(f"{name}: there are none. Give at least one position (z, x).")
+        raise ValueError(f"{name}: there are none. Give at least one position {_form(sim)}.")
     try:
         found = np.asarray(given, float)
     except ValueError:  # shots with different numbers of points
         found = [np.asarray(one, float) for one in given]
     pieces = [found] if isinstance(found, np.ndarray) else found
-    if any(piece.ndim not in (2, 3) or piece.shape[-1] != 2 for piece in pieces):
-        raise ValueError(f"{name}: positions are pairs (z, x); got shape {pieces[0].shape}.")
+    if any(piece.ndim not in (2, 3) or piece.shape[-1] != len(sim.shape) for piece in pieces):
+        raise ValueError(f"{name}: positions are {_form(sim)}; got shape {pieces[0].shape}.")
     return found
+
+
+def _form(sim: Simulation) -> str:
+    return f"({', '.join(sim.axes)})"
 
 
 def _points(sim: Simulation, name: str, positions: Any) -> Points:
     for shot, points in enumerate(positions):
         _check_range(sim, name, shot, points)
     fractional = any((np.asarray(points) % 1).any() for points in positions)
-    most, taps = max(len(points) for points in positions), (2 * HALF_WIDTH) ** 2 if fractional else 1
+    most, taps = max(len(points) for points in positions), (2 * HALF_WIDTH * fractional or 1) ** len(sim.shape)
     cells = np.zeros((len(positions), most, taps), np.int32)
     weights = np.zeros((len(positions), most, taps))
     for shot, points in enumerate(positions):
@@ -84,25 +89,24 @@ def _check_range(sim: Simulation, name: str, shot: int, points: np.ndarray) -> N
         if bad.any():
             index = int(np.argmax(bad))
             raise ValueError(
-                f"{name}: shot {shot}, index {index}, axis {AXES[axis]}: {points[index, axis]:g} is outside the model, "
-                f"which has cells 0 to {n - 1}. Positions are (z, x) in cells, not metres."
+                f"{name}: shot {shot}, index {index}, axis {sim.axes[axis]}: {points[index, axis]:g} is outside the "
+                f"model, which has cells 0 to {n - 1}. Positions are {_form(sim)} in cells, not metres."
             )
 
 
 def _spread(sim: Simulation, points: np.ndarray, fractional: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return cells and weights (n, k) of points (n, 2)."""
-    rows, row_weights = _taps(points[:, 0], fractional)
-    columns, column_weights = _taps(points[:, 1], fractional)
-    if sim.free_surface:
-        rows, row_weights = np.abs(rows), np.where(rows < 0, -row_weights, row_weights)
-    rows, columns = rows + sim.widths[0], columns + sim.widths[2]
-    nz, nx = sim.padded
-    # the field is zero beyond the last cells, so nothing is lost there
-    row_weights = np.where((rows >= 0) & (rows < nz), row_weights, 0.0)
-    column_weights = np.where((columns >= 0) & (columns < nx), column_weights, 0.0)
-    cells = rows.clip(0, nz - 1)[:, :, None] * nx + columns.clip(0, nx - 1)[:, None, :]
-    weights = row_weights[:, :, None] * column_weights[:, None, :]
-    return cells.reshape(len(points), -1), weights.reshape(len(points), -1)
+    """Return cells and weights (n, k) of points (n, axes)."""
+    cells, weights = np.zeros((len(points), 1), np.int64), np.ones((len(points), 1))
+    for axis, (n, (low, _)) in enumerate(zip(sim.padded, sim.pairs, strict=True)):
+        places, along = _taps(points[:, axis], fractional)
+        if axis == 0 and sim.free_surface:
+            places, along = np.abs(places), np.where(places < 0, -along, along)
+        places = places + low
+        # the field is zero beyond the last cells, so nothing is lost there
+        along = np.where((places >= 0) & (places < n), along, 0.0)
+        cells = (cells[:, :, None] * n + places.clip(0, n - 1)[:, None, :]).reshape(len(points), -1)
+        weights = (weights[:, :, None] * along[:, None, :]).reshape(len(points), -1)
+    return cells, weights
 
 
 def _taps(position: np.ndarray, fractional: bool) -> tuple[np.ndarray, np.ndarray]:

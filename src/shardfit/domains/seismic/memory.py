@@ -2,33 +2,33 @@
 
 With P points of the padded grid, T steps and a state of about two fields, for each shot:
 
-- Full: the residuals of every step, about P T numbers.
-- Checkpointed((K,)): K states and the residuals of T / K steps, one more forward pass; ((K1, K2)): two levels, two.
+- Full: one field for every step, P T numbers.
+- Checkpointed((K,)): K states and the fields of T / K steps, one more forward pass; ((K1, K2)): two levels, two.
 - Binomial(slots): as many states as slots, at most a handful more forward passes; the least memory.
-- Stored("bfloat16"): what multiplies the velocity, once per step, in a short format: half of Full, to 3 digits.
+- Stored("bfloat16"): one field for every step in a short format: half of Full, to 3 digits.
 - Frame(): the field along the edges at every step; the inside is computed backward in time. Drifts in float32.
 
-Full and Checkpointed can be differentiated forward as well (Gauss-Newton products), the others in reverse only.
+All can be differentiated forward as well (Gauss-Newton products).
 """
 
 import math
-import os
 from dataclasses import dataclass
 
 import jax
 import numpy as np
 
 from shardfit.core.errors import suggestion
-from shardfit.domains.seismic.native import carry_size
+from shardfit.core.memory import available_bytes
 from shardfit.domains.seismic.simulation import Simulation
 
 SMALL = 1 << 28  # bytes up to which keeping everything costs no more than computing it anew
+BLOCK = 12  # steps that Binomial takes at once
 NAMES = ("full", "segmented", "two-level", "binomial", "bfloat16", "frame", "auto")
 
 
 @dataclass(frozen=True)
 class Full:
-    """Keep the residuals of every step."""
+    """Keep one field for every step: the second difference of the wave in time."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Binomial:
 
 @dataclass(frozen=True)
 class Stored:
-    """Keep L + s of every step in another number format."""
+    """Keep what Full keeps in another number format."""
 
     dtype: str = "bfloat16"
 
@@ -97,22 +97,21 @@ def n_bytes(strategy: Strategy, sim: Simulation, shots: int, item: int) -> int:
         case Checkpointed(segments):
             fields = ratio * sum(segments) + sim.nt / math.prod(segments)
         case Binomial(slots):
-            fields = ratio * (slots + 2)
+            fields = ratio * (slots + 2) + BLOCK
         case Stored(dtype):
             fields = sim.nt * np.dtype(jax.dtypes.canonicalize_dtype(dtype)).itemsize / item
         case Frame():
-            top, bottom, left, right = (w + sim.half if w else 0 for w in sim.widths)
-            inside = (sim.padded[0] - top - bottom) * (sim.padded[1] - left - right)
+            beside = [sum(w + sim.half for w in pair if w) for pair in sim.pairs]
+            inside = math.prod(n - b for n, b in zip(sim.padded, beside, strict=True))
             fields = sim.nt * (1 - inside / points) + 2
     return int(shots * points * fields * item)
 
 
 def usable_bytes() -> int:
-    """Return a quarter of the machine's memory, shared by JAX's devices."""
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 32
-    return whole // 4 // jax.local_device_count()
+    """Return half of the memory that one of JAX's devices has left: the rest is for data and what runs besides."""
+    return available_bytes(jax.local_devices()) // 2
 
 
 def _ratio(sim: Simulation) -> float:
-    """State over field."""
-    return carry_size(sim) / math.prod(sim.padded)
+    """State over field: the wave at two times, and two fields for each layer."""
+    return 2 + 2 * sum(width / n for n, pair in zip(sim.padded, sim.pairs, strict=True) for width in pair)

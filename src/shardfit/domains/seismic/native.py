@@ -151,8 +151,9 @@ def _over_shots(call: Callable) -> Callable:
         if batched[0]:
             found = jax.lax.map(lambda one: wrapped(*one), (kappa, *spread))
         else:
-            joined = wrapped(kappa, *(b.reshape(-1, *b.shape[2:]) for b in spread))
-            found = tuple(leaf.reshape(size, -1, *leaf.shape[1:]) for leaf in joined)
+            # lengths are spelt out: no states may be kept, and -1 has no meaning in an empty array
+            joined = wrapped(kappa, *(b.reshape(size * b.shape[1], *b.shape[2:]) for b in spread))
+            found = tuple(leaf.reshape(size, leaf.shape[0] // size, *leaf.shape[1:]) for leaf in joined)
         return found, (True,) * len(found)
 
     return wrapped

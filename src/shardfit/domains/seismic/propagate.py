@@ -1,7 +1,8 @@
 """Shot gathers from a velocity model: the one entrance to both engines.
 
 - 'native': compiled time loops on the CPU, reverse mode only. Built on first use where a compiler is there.
-- 'jax': everywhere, and differentiable forward as well (Gauss-Newton products), with a choice of memory strategies.
+- 'jax': everywhere, also in three dimensions, and differentiable forward as well (Gauss-Newton products), with a choice
+  of memory strategies.
 
 `engines.choose_engine` resolves 'auto' and says why. Both give the same numbers to rounding.
 """
@@ -34,10 +35,11 @@ def propagate(
 ) -> jax.Array:
     """Return traces (shots, receivers, nt); sample n is the pressure at time n dt.
 
-    velocity: (nz, nx) m/s, whose type (float32, float64) is the type of everything. wavelet: (nt,) for all, (shots, nt)
-    or (shots, sources, nt). shots: from `acquisition`. engine: 'auto', 'native', 'jax' or Native(...). memory: strategy
-    of the JAX engine, see memory.py; the native one keeps states by its own rule. Propagators that inject into u[n+1]
-    and record it give this with raw scaling, one sample earlier.
+    velocity: (nz, nx) or (nz, ny, nx) m/s, whose type (float32, float64) is the type of everything. wavelet: (nt,) for
+    all, (shots, nt) or (shots, sources, nt). shots: from `acquisition`. engine: 'auto', 'native', 'jax' or Native(...).
+    memory: strategy of the JAX engine, see memory.py; the native one keeps states by its own rule, and forward mode
+    (jax.jvp) needs engine='jax'. Propagators that inject into u[n+1] and record it give this with raw scaling, one
+    sample earlier.
 
     Example: `propagate(sim, jnp.full(sim.shape, 2000.0), ricker(10.0, sim.dt, sim.nt), shots)`.
     """
@@ -52,14 +54,19 @@ def propagate(
         return native.traces(sim, chosen, kappa, signature, shots)
     strategy, _ = as_strategy(memory, sim, n_shots, velocity.dtype.itemsize)
 
-    def one(shot):
-        points, signature = shot
+    def block(rows):
+        points, signature = rows
         return record(sim, strategy, wave.Medium(kappa, *points), signature)
 
     together = n_shots
     if jax.default_backend() == "cpu":
-        together = max(1, min(n_shots, CACHE // (4 * math.prod(sim.padded) * velocity.dtype.itemsize)))
-    return jax.lax.map(one, (shots, signature), batch_size=together)
+        limit = CACHE // (4 * math.prod(sim.padded) * velocity.dtype.itemsize)
+        together = max(k for k in range(1, n_shots + 1) if n_shots % k == 0 and k <= max(1, limit))
+    if together == n_shots:
+        return block((shots, signature))
+    rows = jax.tree.map(lambda leaf: leaf.reshape(-1, together, *leaf.shape[1:]), (shots, signature))
+    traces = jax.lax.map(block, rows)
+    return traces.reshape(n_shots, *traces.shape[2:])
 
 
 def _signatures(sim: Simulation, wavelet: jax.Array, n_shots: int, n_sources: int) -> jax.Array:

@@ -10,25 +10,26 @@ from jax.core import Tracer
 
 from shardfit.domains.seismic.stencil import ORDERS, spectral_bound
 
-EDGES = ("top", "bottom", "left", "right")
-AXES = ("z", "x")
+EDGES = {"z": ("top", "bottom"), "y": ("front", "back"), "x": ("left", "right")}
+AXES = {2: ("z", "x"), 3: ("z", "y", "x")}
 CELLS_PER_WAVELENGTH = 6  # at the peak frequency; with fewer, dispersion shows
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Grid, time axis and scheme of a 2-D acoustic simulation, (1/v²) u_tt = u_zz + u_xx + s in SI units.
+    """Grid, time axis and scheme of an acoustic simulation, (1/v²) u_tt = u_zz + u_xx + s in SI units, or + u_yy.
 
-    shape: (nz, nx) cells, row 0 at the top. dh: spacing in metres, one number or (dz, dx). dt: seconds; nt: samples,
-    at times n dt. v_max: upper bound of the velocity in m/s for everything that will be tried; the time step is checked
-    against it and the absorbing profile is made from it. f_peak: peak frequency in Hz. order: 2, 4, 6 or 8, in space.
-    widths: absorbing cells added outside the model, one number or (top, bottom, left, right). free_surface: pressure is
-    zero on row 0, which then has no absorbing cells above. scaling: a source adds (v dt)² w ('physical') or w ('raw').
+    shape: (nz, nx) or (nz, ny, nx) cells, row 0 at the top. dh: spacing in metres, one number or one per axis. dt:
+    seconds; nt: samples, at times n dt. v_max: upper bound of the velocity in m/s for everything that will be tried;
+    the time step is checked against it and the absorbing profile is made from it. f_peak: peak frequency in Hz. order:
+    2, 4, 6 or 8, in space. widths: absorbing cells added outside the model, one number or (top, bottom, left, right),
+    in three dimensions (top, bottom, front, back, left, right). free_surface: pressure is zero on row 0, which then has
+    no absorbing cells above. scaling: a source adds (v dt)² w ('physical') or w ('raw').
 
     Example: `Simulation((100, 300), dh=10.0, dt=1e-3, nt=1000, v_max=4500.0, f_peak=10.0)`.
     """
 
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     dh: Any
     dt: float
     nt: int
@@ -40,10 +41,10 @@ class Simulation:
     scaling: str = "physical"
 
     def __post_init__(self):
-        dh = self.dh if isinstance(self.dh, tuple | list) else (self.dh, self.dh)
+        dh = self.dh if isinstance(self.dh, tuple | list) else (self.dh,) * len(self.shape)
         widths = self.widths
         if not isinstance(widths, tuple | list):
-            widths = (0 if self.free_surface else widths, widths, widths, widths)
+            widths = (0 if self.free_surface else widths, *(widths,) * (2 * len(self.shape) - 1))
         object.__setattr__(self, "shape", tuple(map(int, self.shape)))
         object.__setattr__(self, "dh", tuple(map(float, dh)))
         object.__setattr__(self, "widths", tuple(map(int, widths)))
@@ -53,17 +54,20 @@ class Simulation:
     def _check(self):
         if self.order not in ORDERS:
             raise ValueError(f"Simulation: order={self.order!r} is not known. Use one of {ORDERS}.")
-        if len(self.shape) != 2 or len(self.dh) != 2 or len(self.widths) != 4:
-            raise ValueError("Simulation: give shape (nz, nx), dh or (dz, dx), and one width or four (one per edge).")
+        n = len(self.shape)
+        if n not in AXES or len(self.dh) != n or len(self.widths) != 2 * n:
+            raise ValueError(
+                "Simulation: give shape (nz, nx) or (nz, ny, nx), one dh or one per axis, one width or one per edge."
+            )
         for name, value in (("dt", self.dt), ("nt", self.nt), ("v_max", self.v_max), ("f_peak", self.f_peak)):
             if not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"Simulation: {name}={value!r} must be a positive number.")
         if not all(h > 0 and math.isfinite(h) for h in self.dh):
             raise ValueError(f"Simulation: dh={self.dh} must be positive.")
-        for axis, n in zip(AXES, self.shape, strict=True):
+        for axis, n in zip(self.axes, self.shape, strict=True):
             if n <= 2 * self.order:
                 raise ValueError(f"Simulation: {n} cells along {axis}; order {self.order} needs over {2 * self.order}.")
-        for edge, width in zip(EDGES, self.widths, strict=True):
+        for edge, width in zip((edge for axis in self.axes for edge in EDGES[axis]), self.widths, strict=True):
             if width < 0:
                 raise ValueError(f"Simulation: width {width} of the {edge} edge is negative. Use 0 for no layer.")
         if self.free_surface and self.widths[0]:
@@ -77,10 +81,19 @@ class Simulation:
         return self.order // 2
 
     @property
-    def padded(self) -> tuple[int, int]:
+    def axes(self) -> tuple[str, ...]:
+        """Names of the axes."""
+        return AXES[len(self.shape)]
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Widths at the near and the far end of each axis."""
+        return tuple(zip(self.widths[::2], self.widths[1::2], strict=True))
+
+    @property
+    def padded(self) -> tuple[int, ...]:
         """Cells of the model and its absorbing layers."""
-        top, bottom, left, right = self.widths
-        return self.shape[0] + top + bottom, self.shape[1] + left + right
+        return tuple(n + low + high for n, (low, high) in zip(self.shape, self.pairs, strict=True))
 
 
 def largest_dt(sim: Simulation) -> float:
@@ -101,14 +114,15 @@ def check_time_step(sim: Simulation) -> None:
 def check_velocity(sim: Simulation, velocity: Any) -> None:
     """Raise if a velocity model cannot be simulated, warn if waves would disperse; traced values pass unseen."""
     if tuple(velocity.shape) != sim.shape:
-        raise ValueError(f"velocity has shape {tuple(velocity.shape)}, but the simulation is {sim.shape}: (nz, nx).")
+        names = ", ".join(f"n{axis}" for axis in sim.axes)
+        raise ValueError(f"velocity has shape {tuple(velocity.shape)}, but the simulation is {sim.shape}: ({names}).")
     if isinstance(velocity, Tracer):
         return
     values = np.asarray(velocity)
     for bad, what in ((~np.isfinite(values), "not finite"), (values <= 0, "not positive")):
         if bad.any():
-            z, x = np.argwhere(bad)[0]
-            raise ValueError(f"velocity is {what} at cell ({z}, {x}): {values[z, x]}. Give metres per second.")
+            cell = tuple(map(int, np.argwhere(bad)[0]))
+            raise ValueError(f"velocity is {what} at cell {cell}: {values[cell]}. Give metres per second.")
     if values.max() > sim.v_max:
         raise ValueError(
             f"velocity reaches {values.max():g} m/s, above v_max={sim.v_max:g} for which the time step was checked. "

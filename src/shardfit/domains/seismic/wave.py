@@ -1,48 +1,28 @@
-"""One time step of the acoustic wave equation in JAX, for one shot.
+"""One time step of the acoustic wave equation in JAX, and its transpose, for a block of shots, over any axes.
 
-    u[n+1] = 2 u[n] - u[n-1] + (v dt)² (L[n] + s[n]),    sample n of a receiver is u[n]
+    u[n+1] = 2 u[n] - u[n-1] + kappa (L[n] + s[n]),    kappa = (v dt)²,    sample n of a receiver is u[n]
 
-The Laplacian is one expression of slices of a padded field, and the absorbing terms are added to strips along the
-edges. A step is linear in state and signature, which the adjoint relies on.
+With λ[n] the derivative with respect to u[n], μ = kappa λ obeys the same recursion back in time with L transposed,
+which differs from L in the absorbing layers only. So one function does both, given the rule of the layers.
+
+On a CPU the speed is that of the loops XLA makes. Fields keep a halo of M cells, so that no stencil needs a condition;
+the grid is updated in blocks, inside and along the edges, so that each is one plain loop; and a loop writes where no
+loop reads: into the fields of two steps ago, so that three sets of fields take turns. Arrays lead with the shots.
 """
 
+import itertools
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from shardfit.domains.seismic.boundary import profiles
 from shardfit.domains.seismic.geometry import Points
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.stencil import FIRST, SECOND
-
-
-class State(NamedTuple):
-    """Fields that a step carries: u[n], u[n-1] (nz, nx), and (ψ, ζ) of each absorbing edge (W, length)."""
-
-    u: jax.Array
-    previous: jax.Array
-    layers: tuple[tuple[jax.Array, jax.Array], ...]
-
-
-class Strip(NamedTuple):
-    """One absorbing edge: axis, whether it is the far one, width in cells, and a, b, b' (W + M, 1)."""
-
-    axis: int
-    far: bool
-    width: int
-    a: jax.Array
-    b: jax.Array
-    slope: jax.Array
-
-    def place(self, sim: Simulation) -> tuple[slice, slice]:
-        """Return where on the padded grid these cells are."""
-        n, reach = sim.padded[self.axis], self.width + sim.half
-        cells = slice(n - reach, n) if self.far else slice(reach)
-        return (cells, slice(None)) if self.axis == 0 else (slice(None), cells)
 
 
 class Medium(NamedTuple):
@@ -53,154 +33,241 @@ class Medium(NamedTuple):
     receivers: Points
 
 
+class Fields(NamedTuple):
+    """A wave with its halo, (ψ, ζ) of each absorbing edge on W + 4M cells, rows above a free surface (or nothing)."""
+
+    u: jax.Array
+    layers: tuple[tuple[jax.Array, jax.Array], ...]
+    mirror: tuple[jax.Array, ...]
+
+
+Turn = tuple[Fields, Fields, Fields]  # now, one step before, to be written
+
+
+class State(NamedTuple):
+    """What one step hands to the next: u[n], u[n-1] with their halo, and (ψ, ζ) of each absorbing edge."""
+
+    u: jax.Array
+    previous: jax.Array
+    layers: tuple[tuple[jax.Array, jax.Array], ...]
+
+
+class Edge(NamedTuple):
+    """An absorbing edge: its axis, its first cell, and a, b, b' there, with M cells more at both ends.
+
+    It consists of the layer and 2M cells beside it, as far as the layer's terms and their transpose reach.
+    """
+
+    axis: int
+    begin: int
+    a: jax.Array
+    b: jax.Array
+    slope: jax.Array
+
+
+class Scheme(NamedTuple):
+    """A simulation, its edges, and their rule(sim, edge, u, (ψ, ζ)) → share in L, new ψ and ζ."""
+
+    sim: Simulation
+    edges: tuple[Edge, ...]
+    rule: Callable
+
+
 def padded_kappa(sim: Simulation, velocity: jax.Array) -> jax.Array:
     """Return (v dt)² on the padded grid, edge cells repeated outwards."""
-    top, bottom, left, right = sim.widths
-    return jnp.pad((velocity * sim.dt) ** 2, ((top, bottom), (left, right)), mode="edge")
+    return jnp.pad((velocity * sim.dt) ** 2, sim.pairs, mode="edge")
 
 
-def strips(sim: Simulation, dtype: Any) -> tuple[Strip, ...]:
-    """Return the absorbing edges in the order top, bottom, left, right, those of width 0 left out."""
-    found = []
+def forward(sim: Simulation, dtype: Any) -> Scheme:
+    """Return the scheme of the wave itself."""
+    return Scheme(sim, _edges(sim, dtype), _absorb)
+
+
+def transposed(sim: Simulation, dtype: Any) -> Scheme:
+    """Return the scheme of μ, back in time."""
+    return Scheme(sim, _edges(sim, dtype), _absorb_transposed)
+
+
+def _edges(sim: Simulation, dtype: Any) -> tuple[Edge, ...]:
+    found, m = [], sim.half
     for axis, profile in enumerate(profiles(sim)):
-        for far in (False, True):
-            width = sim.widths[2 * axis + far]
+        shape = [-1 if k == axis + 1 else 1 for k in range(len(sim.shape) + 1)]
+        for far, width in enumerate(sim.pairs[axis]):
             if width:
-                reach = slice(-width - sim.half, None) if far else slice(width + sim.half)
+                begin = sim.padded[axis] - width - 2 * m if far else 0
+                a, b, slope = (np.pad(p, m)[begin:][: width + 4 * m].reshape(shape) for p in profile)
                 # arrays of JAX: a loop must not close over NumPy arrays, see core.precision.jit
-                a, b, slope = (jnp.asarray(p[reach], dtype)[:, None] for p in profile)
-                found.append(Strip(axis, far, width, a, b, slope / sim.dh[axis]))
+                found.append(Edge(axis, begin, *(jnp.asarray(c, dtype) for c in (a, b, slope / sim.dh[axis]))))
     return tuple(found)
 
 
-def start(sim: Simulation, dtype: Any) -> State:
+def rest(sim: Simulation, shots: int, dtype: Any) -> State:
     """Return the state at rest."""
-    nz, nx = sim.padded
-    top, bottom, left, right = sim.widths
-    shapes = [(w, nx) for w in (top, bottom) if w] + [(w, nz) for w in (left, right) if w]
-    field = jnp.zeros((nz, nx), dtype)
-    return State(field, field, tuple((jnp.zeros(s, dtype), jnp.zeros(s, dtype)) for s in shapes))
-
-
-def stepper(sim: Simulation, dtype: Any) -> Callable:
-    """Return step(medium, state, signature (n_sources,)) → state, sample (n_receivers,), L + s (nz, nx)."""
-    return partial(_step, sim, strips(sim, dtype))
-
-
-def _step(sim: Simulation, edges: tuple, medium: Medium, state: State, signature: jax.Array) -> tuple:
-    u, kappa = state.u, medium.kappa
-    around = _with_halo(sim, u)
-    laplacian = _laplacian(sim, around)
-    # one pass over the grid, then small additions in place
-    following = 2 * u - state.previous + kappa * laplacian
+    u = jnp.zeros((shots, *(n + 2 * sim.half for n in sim.padded)), dtype)
     layers = []
-    for edge, (psi, zeta) in zip(edges, state.layers, strict=True):
-        extra, *layer = _absorb(sim, edge, around, psi, zeta)
-        where = edge.place(sim)
-        following = _overwrite(following, following[where] + kappa[where] * extra, where)
-        laplacian = _overwrite(laplacian, laplacian[where] + extra, where)
-        layers.append(tuple(layer))
-    spread = medium.sources.weights * signature[:, None]
-    if sim.scaling == "physical":
-        following = add(following, medium.sources, spread * kappa.reshape(-1)[medium.sources.cells])
-        laplacian = add(laplacian, medium.sources, spread)
-    else:
-        following = add(following, medium.sources, spread)
-    if sim.free_surface:
-        following = following.at[0].set(0)
-    # the last is computed only by those who use it
-    return State(following, u, tuple(layers)), read(u, medium.receivers), laplacian
+    for axis, pair in enumerate(sim.pairs):
+        for width in filter(None, pair):
+            shape = [shots, *sim.padded]
+            shape[axis + 1] = width + 4 * sim.half
+            layers.append((jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)))
+    return State(u, u, tuple(layers))
 
 
-def plain_step(sim: Simulation, medium: Medium, u: jax.Array, previous: jax.Array, signature: jax.Array) -> jax.Array:
-    """Return the next field where no absorbing layer is near; with u[n+1] for previous it goes back in time."""
-    laplacian = _laplacian(sim, _with_halo(sim, u))
-    following = 2 * u - previous + medium.kappa * laplacian + raw_source(sim, medium, u, signature)
-    if sim.scaling == "physical":
-        following = add(following, medium.sources, _at_sources(medium) * signature[:, None])
-    return following.at[0].set(0) if sim.free_surface else following
+def unpack(sim: Simulation, state: State) -> Turn:
+    """Return the fields that stand for a state."""
+    mirror = (jnp.zeros_like(state.u[:, : sim.half + 2]),) if sim.free_surface else ()
+    now = Fields(state.u, state.layers, mirror)
+    blank = jax.tree.map(jnp.zeros_like, now)
+    return now, blank._replace(u=state.previous), blank
 
 
-def raw_source(sim: Simulation, medium: Medium, like: jax.Array, signature: jax.Array) -> jax.Array | float:
-    """Return what sources add to the next field without passing kappa: a field, or 0 for physical scaling."""
-    if sim.scaling == "physical":
-        return 0.0
-    return add(jnp.zeros_like(like), medium.sources, medium.sources.weights * signature[:, None])
+def pack(fields: Turn) -> State:
+    """Return the state that fields stand for."""
+    now, before, _ = fields
+    return State(now.u, before.u, now.layers)
 
 
-def _at_sources(medium: Medium) -> jax.Array:
-    return medium.sources.weights * medium.kappa.reshape(-1)[medium.sources.cells]
+def advance(scheme: Scheme, kappa: jax.Array, fields: Turn, cells: tuple, values: jax.Array, force: Any = None) -> Turn:
+    """Return the fields one step on. values are added at cells (see `cells_of`), force (without halo) everywhere."""
+    sim, (now, before, spare) = scheme.sim, fields
+    found = [scheme.rule(sim, e, now.u, kept) for e, kept in zip(scheme.edges, now.layers, strict=True)]
+    u, centre, earlier = spare.u, inside(sim, now.u), inside(sim, before.u)
+    for block in itertools.product(*(_parts(scheme, axis) for axis in range(len(sim.shape)))):
+        where = (slice(None), *(cells for cells, _ in block))
+        shares = (_share(sim, now.u, found, block, axis) for axis in range(len(block)))
+        new = 2 * centre[where] - earlier[where] + kappa[where[1:]] * sum(shares)
+        new = new if force is None else new + force[where]
+        u = lax.dynamic_update_slice(u, new, (0, *(cells.start + sim.half for cells, _ in block)))
+    layers = []
+    for edge, blank, (_, *new) in zip(scheme.edges, spare.layers, found, strict=True):
+        start = [sim.half * (k == edge.axis + 1) for k in range(u.ndim)]
+        layers.append(tuple(lax.dynamic_update_slice(*pair, start) for pair in zip(blank, new, strict=True)))
+    u, mirror = _reflect(sim, add(u, cells, values), spare.mirror)
+    return Fields(u, tuple(layers), mirror), now, before
 
 
-def read(u: jax.Array, points: Points) -> jax.Array:
-    """Return the field at points (n,)."""
-    return jnp.sum(u.reshape(-1)[points.cells] * points.weights, axis=-1)
+def _parts(scheme: Scheme, axis: int) -> list[tuple[slice, int | None]]:
+    """Return how an axis is divided: cells, and which edge they are, if any."""
+    n = scheme.sim.padded[axis]
+    edges = {}
+    for k, edge in enumerate(scheme.edges):
+        if edge.axis == axis:
+            edges[k] = slice(edge.begin, edge.begin + edge.a.size - 2 * scheme.sim.half)
+    low = max((cells.stop for cells in edges.values() if cells.start == 0), default=0)
+    high = min((cells.start for cells in edges.values() if cells.start > 0), default=n)
+    return [*((cells, k) for k, cells in edges.items()), (slice(low, high), None)]
 
 
-def add(u: jax.Array, points: Points, values: jax.Array) -> jax.Array:
-    """Return the field with values (n, k) added at the points' cells, those named twice twice."""
-    return u.reshape(-1).at[points.cells.reshape(-1)].add(values.reshape(-1)).reshape(u.shape)
+def _share(sim: Simulation, u: jax.Array, found: list, block: tuple, axis: int) -> jax.Array:
+    """Return the part of L along one axis, in a block."""
+    across = [slice(None), *(cells for cells, _ in block)]
+    cells, edge = block[axis]
+    if edge is not None:
+        across[axis + 1] = slice(None)
+        return found[edge][0][tuple(across)]
+    across[axis + 1] = slice(cells.start, cells.stop + 2 * sim.half)
+    return _second(sim, _along(sim, u, axis)[tuple(across)], axis)
 
 
-def _overwrite(x: jax.Array, part: jax.Array, where: tuple[slice, slice]) -> jax.Array:
-    # x.at[where].set(part) would be a scatter, which is several times slower
-    return lax.dynamic_update_slice(x, part, tuple(cells.start or 0 for cells in where))
+def cells_of(sim: Simulation, points: Points) -> tuple[jax.Array, ...]:
+    """Return the cells of points, (shots, n, k) each: shot, and place along every axis of a field with a halo."""
+    shot = jnp.broadcast_to(jnp.arange(points.cells.shape[0], dtype=np.int32)[:, None, None], points.cells.shape)
+    return shot, *(place + sim.half for place in jnp.unravel_index(points.cells, sim.padded))
+
+
+def read(u: jax.Array, cells: tuple) -> jax.Array:
+    """Return a field at cells."""
+    return u.at[cells].get(mode="promise_in_bounds")
+
+
+def add(u: jax.Array, cells: tuple, values: jax.Array) -> jax.Array:
+    """Return a field with values added at cells, those named twice twice."""
+    return u.at[cells].add(values, mode="promise_in_bounds")
+
+
+def inside(sim: Simulation, u: jax.Array) -> jax.Array:
+    """Return a field without its halo."""
+    return u[(slice(None), *(slice(sim.half, n + sim.half) for n in sim.padded))]
 
 
 def _cut(x: jax.Array, axis: int, begin: int, end: int) -> jax.Array:
-    return lax.slice_in_dim(x, begin, end, axis=axis)
+    return lax.slice_in_dim(x, begin, end, axis=axis + 1)
+
+
+def _along(sim: Simulation, u: jax.Array, axis: int) -> jax.Array:
+    """Return a field that keeps its halo along one axis only."""
+    for other, n in enumerate(sim.padded):
+        u = u if other == axis else _cut(u, other, sim.half, n + sim.half)
+    return u
 
 
 def _difference(x: jax.Array, axis: int, coefficients: tuple, sign: int) -> jax.Array:
     """Σ_m c_m (x[i+m] + sign x[i-m]) for the cells that lie at least M from both ends of x."""
-    m, n = len(coefficients), x.shape[axis]
+    m, n = len(coefficients), x.shape[axis + 1]
     return sum(
         c * (_cut(x, axis, m + k, n - m + k) + sign * _cut(x, axis, m - k, n - m - k))
         for k, c in enumerate(coefficients, start=1)
     )  # pyright: ignore[reportReturnType]
 
 
-def _first(sim: Simulation, x: jax.Array, along: int, axis: int) -> jax.Array:
-    """First derivative along z or x (0, 1), which is that axis of the array."""
-    return _difference(x, axis, tuple(d / sim.dh[along] for d in FIRST[sim.order]), -1)
+def _first(sim: Simulation, x: jax.Array, axis: int) -> jax.Array:
+    return _difference(x, axis, tuple(d / sim.dh[axis] for d in FIRST[sim.order]), -1)
 
 
-def _second(sim: Simulation, x: jax.Array, along: int, axis: int) -> jax.Array:
-    centre, *sides = (c / sim.dh[along] ** 2 for c in SECOND[sim.order])
-    m = len(sides)
-    return centre * _cut(x, axis, m, x.shape[axis] - m) + _difference(x, axis, tuple(sides), 1)
+def _second(sim: Simulation, x: jax.Array, axis: int) -> jax.Array:
+    centre, *sides = (c / sim.dh[axis] ** 2 for c in SECOND[sim.order])
+    return centre * _cut(x, axis, sim.half, x.shape[axis + 1] - sim.half) + _difference(x, axis, tuple(sides), 1)
 
 
-def _with_halo(sim: Simulation, u: jax.Array) -> jax.Array:
-    """Return u with M cells around it: zeros, or the odd mirror above a free surface."""
+def _near(sim: Simulation, edge: Edge, u: jax.Array) -> jax.Array:
+    return _cut(_along(sim, u, edge.axis), edge.axis, edge.begin, edge.begin + edge.a.size)
+
+
+def _middle(sim: Simulation, edge: Edge, *fields: jax.Array) -> list[jax.Array]:
+    return [_cut(x, edge.axis, sim.half, edge.a.size - sim.half) for x in fields]
+
+
+def _absorb(sim: Simulation, edge: Edge, u: jax.Array, kept: tuple) -> tuple:
+    """The terms of boundary.py."""
+    near, axis = _near(sim, edge, u), edge.axis
+    a, b, slope, psi, zeta = _middle(sim, edge, edge.a, edge.b, edge.slope, *kept)
+    du = _first(sim, near, axis)
+    t = (1 + b) * _second(sim, near, axis) + slope * du + _first(sim, edge.a * kept[0], axis)
+    return (1 + b) * t + a * zeta, b * du + a * psi, b * t + a * zeta
+
+
+def _absorb_transposed(sim: Simulation, edge: Edge, u: jax.Array, kept: tuple) -> tuple:
+    """Their transpose: u is μ; ψ and ζ are the derivatives with respect to them."""
+    near, axis, (psi, zeta) = _near(sim, edge, u), edge.axis, kept
+    t = (1 + edge.b) * near + edge.b * zeta
+    share = _second(sim, (1 + edge.b) * t, axis) - _first(sim, edge.slope * t + edge.b * psi, axis)
+    a, centre, psi, zeta = _middle(sim, edge, edge.a, near, psi, zeta)
+    return share, a * (psi - _first(sim, t, axis)), a * (centre + zeta)
+
+
+def frame(sim: Simulation) -> list[tuple[slice, ...]]:
+    """Return the parts of a field that the inside of the grid, free of absorbing terms, does not reach."""
     m = sim.half
+    inner = [slice(w + m * bool(w), n - v - m * bool(v)) for n, (w, v) in zip(sim.padded, sim.pairs, strict=True)]
+    slabs = []
+    for axis, box in enumerate(inner):
+        for cells in (slice(0, box.start), slice(box.stop, sim.padded[axis])):
+            places = (*inner[:axis], cells, *(slice(0, n) for n in sim.padded[axis + 1 :]))
+            slabs.append((slice(None), *(slice(p.start + m, p.stop + m) for p in places)))
+    return [slab for slab in slabs if all(p.start is None or p.stop > p.start for p in slab)]
+
+
+def reflected(sim: Simulation, state: State) -> State:
+    """Return a state whose wave fulfils the condition at a free surface."""
+    buffers = (jnp.zeros_like(state.u[:, : sim.half + 2]),) if sim.free_surface else ()
+    return state._replace(u=_reflect(sim, state.u, buffers)[0])
+
+
+def _reflect(sim: Simulation, u: jax.Array, buffers: tuple) -> tuple:
+    """Make row 0 zero and the halo above it the odd mirror, if there is a free surface."""
     if not sim.free_surface:
-        return jnp.pad(u, m)
-    return jnp.pad(jnp.concatenate([-u[m:0:-1], u]), ((0, m), (m, m)))
-
-
-def _along(sim: Simulation, around: jax.Array, axis: int) -> jax.Array:
-    """Return a field that keeps its halo along one axis only."""
-    return _cut(around, 1 - axis, sim.half, around.shape[1 - axis] - sim.half)
-
-
-def _laplacian(sim: Simulation, around: jax.Array) -> jax.Array:
-    return sum(_second(sim, _along(sim, around, axis), axis, axis) for axis in range(2))  # pyright: ignore[reportReturnType]
-
-
-def _absorb(sim: Simulation, edge: Strip, around: jax.Array, psi: jax.Array, zeta: jax.Array) -> tuple:
-    """What one edge adds to the Laplacian over its W + M cells, and the new ψ and ζ.
-
-    The strips of the left and right edge lie on their side, so that loops run along their length.
-    """
-    m, axis, width, n = sim.half, edge.axis, edge.width, around.shape[edge.axis]
-    reach, layer = width + 3 * m, slice(m, None) if edge.far else slice(width)
-    near = _cut(_along(sim, around, axis), axis, *((n - reach, n) if edge.far else (0, reach)))
-    near = lax.optimization_barrier(near.T if axis else near)  # else the halo is made anew for every use
-    a, b = edge.a[layer], edge.b[layer]
-    du, ddu = _first(sim, near, axis, 0), _second(sim, near, axis, 0)
-    held = jnp.pad(a * psi, ((2 * m, m) if edge.far else (m, 2 * m), (0, 0)))
-    t = (1 + edge.b) * ddu + edge.slope * du + _first(sim, held, axis, 0)
-    kept = jnp.pad(a * zeta, ((m, 0) if edge.far else (0, m), (0, 0)))
-    extra = (1 + edge.b) * t - ddu + kept
-    return extra.T if axis else extra, b * du[layer] + a * psi, b * t[layer] + a * zeta
+        return u, ()
+    m, corner = sim.half, (0,) * u.ndim
+    rows = jnp.concatenate([-lax.rev(u[:, m + 1 : 2 * m + 1], (1,)), jnp.zeros_like(u[:, :1])], axis=1)
+    mirror = lax.dynamic_update_slice(buffers[0], rows, corner)
+    return lax.dynamic_update_slice(u, mirror[:, : m + 1], corner), (mirror,)

@@ -58,21 +58,26 @@ struct Setup {
   int64_t layer(int edge) const { return edge == 0 ? 0 : nz - width[1]; }  // first row of the top or bottom layer
 };
 
-// A block of rows between zeros: `around` rows before the first and after the last, M cells at both ends of each.
+// A block of rows between zeros: `around` rows before the first and after the last, M cells or more between rows.
+//
+// Rows begin with a cache line. Blocks of one size would begin at the same place of a page, where processors take loads
+// from one for loads of what was just stored into another: `lag`, in cache lines, moves them apart.
 template <typename T>
 class Rows {
  public:
   Rows() = default;
-  Rows(int64_t rows, int64_t columns, int64_t around)
-      : stride((columns + 2 * M + 15) / 16 * 16),
-        data((rows + 2 * around) * stride + 16, T(0)),
-        origin(around * stride + M) {}
+  Rows(int64_t rows, int64_t columns, int64_t around, int64_t lag = 0)
+      : stride((columns + M + LINE - 1) / LINE * LINE), data((rows + 2 * around) * stride + (lag + 2) * LINE, T(0)) {
+    const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data.data()) / sizeof(T)) % LINE;
+    origin = around * stride + (lag + 2) * LINE - before;
+  }
   T* operator[](int64_t row) { return data.data() + origin + row * stride; }
   const T* operator[](int64_t row) const { return data.data() + origin + row * stride; }
   void clear() { std::fill(data.begin(), data.end(), T(0)); }
   int64_t stride = 0;
 
  private:
+  static constexpr int64_t LINE = 64 / sizeof(T);
   std::vector<T> data;
   int64_t origin = 0;
 };
@@ -110,7 +115,7 @@ struct Shot {
   std::vector<T> a[2], b[2], s[2];  // coefficients along the reach of the left and right edge
 
   explicit Shot(const Setup<T>& given)
-      : set(given), now(given.nz, given.nx, M), other(given.nz, given.nx, M), scratch(4, given.nx + 2 * M, 1) {
+      : set(given), now(given.nz, given.nx, M), other(given.nz, given.nx, M, 16), scratch(4, given.nx + 2 * M, 1) {
     for (int e = 0; e < 2; ++e) {
       for (Rows<T>* rows : {&psi[e], &zeta[e], &psi_next[e]}) *rows = Rows<T>(set.width[e], set.nx, 3 * M);
       const int64_t reach = set.reach(e + 2), from = column(e + 2);

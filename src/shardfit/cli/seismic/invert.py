@@ -1,0 +1,150 @@
+"""`shardfit seismic invert`: from shot gathers to a velocity model and its report."""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardfit.cli.processes import request_devices, writes_files
+from shardfit.cli.seismic.config import Config, checked_table, read_config
+from shardfit.cli.seismic.setup import Setup, add_common, build, model_data, positive
+
+STOPPED = 130  # exit code of an interrupted command
+ELSEWHERE = ("weights", "engine", "seed")  # options that have a place of their own in the configuration
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the configuration and what may differ from it."""
+    add_common(parser, "seismic-out")
+    parser.add_argument("--epochs", metavar="N", type=positive, help="steps, of every band (as configured)")
+    parser.add_argument("--batchsize", metavar="N", type=positive, help="shots per step (as configured)")
+    parser.add_argument("--show-every", metavar="N", type=positive, help="epochs between pictures (as configured)")
+    parser.add_argument(
+        "--resume",
+        choices=("auto", "must", "never"),
+        default="auto",
+        help="go on with an interrupted run in DIR, insist on it, or start anew (auto)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Invert; return 0, or 130 if it was interrupted."""
+    began = time.perf_counter()
+    devices = request_devices(args.devices)
+
+    from shardfit import mesh
+    from shardfit.cli.seismic.report import write_run
+    from shardfit.domains.seismic.recipes import invert
+    from shardfit.report.values import seconds
+
+    config = _with_options(read_config(args.config), args)
+    out = Path(args.out)
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out}: a file of this name exists. Name a directory.")
+    options = inversion_options(config)
+    setup = build(config, args.data, args.max_shots, need_start=True)
+    options.check(setup.sim, setup.n_shots, devices)
+    print(_headline(setup, options, devices), flush=True)
+    if setup.observed is None:
+        setup = replace(setup, observed=model_data(setup, config, lambda text: print(text, flush=True)))
+    found = invert(
+        setup.sim,
+        setup.start,
+        setup.wavelet,
+        setup.shots,
+        setup.observed,
+        options,
+        truth=setup.truth,
+        mesh=mesh(rows=devices) if devices > 1 else None,
+        run_dir=out,
+        resume=args.resume,
+        show_every=config.show_every,
+        on_show=_pictures(out, setup, options) if writes_files() else None,
+    )
+    if found.interrupted:
+        print("interrupted; the same command goes on from there")
+        return STOPPED
+    if not writes_files():
+        return 0
+    report, table = write_run(out, found, setup, config)
+    for name, value in table:
+        print(f"  {name:<30} {value}")
+    print(f"model: {out / 'model.npy'}\nreport: {report}  ({seconds(time.perf_counter() - began)} in all)")
+    return 0
+
+
+def inversion_options(config: Config) -> Any:
+    """Return the options of [inversion]; raise for a key or value that cannot be one."""
+    from shardfit.domains.seismic.conditioning import Conditioning
+    from shardfit.domains.seismic.recipes import InversionOptions
+
+    known = {f.name: f.default for f in fields(InversionOptions) if f.name not in ELSEWHERE}
+    given = checked_table(config.inversion, known, "[inversion]")
+    known = {f.name: f.default for f in fields(Conditioning)}
+    given["conditioning"] = Conditioning(
+        **checked_table(given.get("conditioning", {}), known, "[inversion.conditioning]")
+    )
+    if "bands" in given:
+        given["bands"] = tuple(None if corner == "all" else corner for corner in given["bands"])
+        if not all(corner is None or isinstance(corner, int | float) for corner in given["bands"]):
+            raise ValueError(f'[inversion]: bands = {config.inversion["bands"]} must be corners in Hz, or "all".')
+    bounds = given.get("bounds")
+    if bounds is not None:
+        if not (isinstance(bounds, list) and len(bounds) == 2 and all(isinstance(v, int | float) for v in bounds)):
+            raise ValueError(f"[inversion]: bounds = {bounds!r} must be [lowest, highest] in m/s.")
+        given["bounds"] = tuple(bounds)
+    if given.get("batchsize") == "all":
+        given["batchsize"] = None
+    return InversionOptions(**given, seed=config.seed, engine=config.simulation.engine)
+
+
+def _with_options(config: Config, args: argparse.Namespace) -> Config:
+    own = {name: getattr(args, name) for name in ("epochs", "batchsize") if getattr(args, name) is not None}
+    top = {name: getattr(args, name) for name in ("seed", "show_every") if getattr(args, name) is not None}
+    config = replace(config, inversion={**config.inversion, **own}, **top)
+    if config.seed < 0:
+        raise ValueError(f"seed {config.seed}: a seed is zero or positive.")
+    if config.show_every < 1:
+        raise ValueError(f"show_every = {config.show_every} must be at least 1.")
+    return config
+
+
+def _headline(setup: Setup, options: Any, devices: int) -> str:
+    from shardfit.domains.seismic import choose_engine
+
+    sim = setup.sim
+    text = f"{sim.shape[0]} × {sim.shape[1]} cells, {setup.n_shots} shots of {setup.receivers.shape[1]} receivers, "
+    text += f"{sim.nt} samples; {options.solver}, {len(options.corners)} × {options.epochs} epochs, "
+    text += f"{options.batchsize or 'all'} shots per step, {devices} device{'s' * (devices > 1)}"
+    return f"{text}\nengine {choose_engine(options.engine, sim)[1]}"
+
+
+def _pictures(out: Path, setup: Setup, options: Any) -> Callable[..., None]:
+    """Return the callback that draws epoch_XXXX.png and loss.png; the first call also draws the survey."""
+    from shardfit.cli.seismic.pictures import save, save_survey
+    from shardfit.domains.seismic import plots
+
+    reference, name = (setup.start, "start") if setup.truth is None else (setup.truth, "true")
+    drawn: list[int] = []
+
+    def show(epoch: int, velocity: np.ndarray, gradient: np.ndarray | None, losses: np.ndarray) -> None:
+        if not drawn:
+            save_survey(out, setup, setup.observed)
+        drawn.append(epoch)
+        sections = {name: reference, f"inverted, epoch {epoch}": velocity}
+        save(out, f"epoch_{epoch:04d}", plots.panels(sections, setup.sim.dh, gradient))
+        save(out, "loss", plots.loss(losses, bands=band_marks(options)))
+
+    return show
+
+
+def band_marks(options: Any) -> list[tuple[int, str]]:
+    """Return (first epoch, name) of every band, for a picture of the loss."""
+    if not options.bands:
+        return []
+    names = ["all" if corner is None else f"{corner:g} Hz" for corner in options.corners]
+    return [(band * options.epochs, name) for band, name in enumerate(names)]

@@ -1,0 +1,50 @@
+"""`shardfit seismic model`: shot gathers of a velocity model, as recorded data to try things on."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from shardfit.cli.processes import request_devices, writes_files
+from shardfit.cli.seismic.config import read_config
+from shardfit.cli.seismic.setup import add_common, build, model_data
+
+FORMATS = ("npz", "sgy", "npy", "bin")
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the configuration and what may differ from it."""
+    add_common(parser, "seismic-model")
+    parser.add_argument("--format", choices=FORMATS, default="npz", help="of the gathers: npz, sgy, npy or bin (npz)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Model the data and write them with pictures."""
+    began = time.perf_counter()
+    request_devices(args.devices)
+
+    from shardfit.cli.seismic.pictures import save, save_film, save_survey
+    from shardfit.domains.seismic import plots
+    from shardfit.domains.seismic.files import save_gathers, save_model
+    from shardfit.domains.seismic.gathers import Gathers
+    from shardfit.report.values import seconds
+
+    config = read_config(args.config)
+    config = replace(config, seed=config.seed if args.seed is None else args.seed, data=replace(config.data, file=None))
+    setup = build(config, args.data, args.max_shots, need_start=False)
+    sim, out = setup.sim, Path(args.out)
+    print(f"{setup.n_shots} shots, {setup.receivers.shape[1]} receivers, {sim.nt} samples of {1e3 * sim.dt:g} ms")
+    traces = model_data(setup, config, lambda text: print(text, flush=True))
+    if not writes_files():
+        return 0
+    out.mkdir(parents=True, exist_ok=True)
+    metres = (setup.sources * sim.dh, setup.receivers * sim.dh)
+    file = save_gathers(out / f"gathers.{args.format}", Gathers(traces, sim.dt, *metres))
+    save_model(out / "model.npz", setup.truth, sim.dh)
+    save(out, "model", plots.model(setup.truth, sim.dh, sources=setup.sources, receivers=setup.receivers[0]))
+    save_survey(out, setup, traces)
+    if config.film:
+        save_film(out, setup, setup.truth, config.simulation.engine)
+    print(f"gathers: {file}  ({traces.nbytes / 1e6:.0f} MB, {seconds(time.perf_counter() - began)} in all)")
+    return 0

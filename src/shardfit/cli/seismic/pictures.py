@@ -1,0 +1,42 @@
+"""Pictures that a seismic command leaves in its folder."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardfit.cli.seismic.setup import Setup
+
+FRAMES = (0.12, 0.24, 0.36, 0.48, 0.6, 0.72)  # of the film, shown as a still
+
+
+def save(out: Path, name: str, figure: Any) -> None:
+    """Write a picture into the folder."""
+    from shardfit.io.files import write_atomic
+    from shardfit.report.style import png_bytes
+
+    out.mkdir(parents=True, exist_ok=True)
+    png = png_bytes(figure)
+    write_atomic(out / f"{name}.png", lambda file: file.write(png))
+
+
+def save_survey(out: Path, setup: Setup, observed: np.ndarray) -> None:
+    """Write ricker.png, and observed_data.png of the last shot."""
+    from shardfit.domains.seismic import plots
+
+    save(out, "ricker", plots.wavelet(setup.wavelet, setup.sim.dt))
+    title = f"shot {setup.n_shots} of {setup.n_shots}, source at {setup.sources[-1, 1] * setup.sim.dh[1]:.0f} m"
+    positions = setup.receiver_x(setup.n_shots - 1)
+    save(out, "observed_data", plots.gather(observed[-1], setup.sim.dt, positions, title=title))
+
+
+def save_film(out: Path, setup: Setup, velocity: Any, engine: str) -> None:
+    """Write wavefield.gif of the middle shot, and stills of it as wavefield.png."""
+    from shardfit.domains.seismic import plots
+    from shardfit.domains.seismic.snapshots import wavefield
+
+    source = setup.sources[setup.n_shots // 2]
+    fields, times = wavefield(setup.sim, velocity, setup.wavelet, source, engine=engine)
+    plots.animate(out / "wavefield.gif", fields, times, velocity, setup.sim.dh)
+    still = [round(part * (len(times) - 1)) for part in FRAMES]
+    save(out, "wavefield", plots.snapshots(fields[still], times[still], velocity, setup.sim.dh))

@@ -1,0 +1,68 @@
+"""`shardfit seismic rtm`: an image of the reflectors, by reverse-time migration of shot gathers."""
+
+import argparse
+import inspect
+import io
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from shardfit.cli.processes import request_devices, writes_files
+from shardfit.cli.seismic.config import checked_table, read_config
+from shardfit.cli.seismic.setup import add_common, build, model_data, positive
+
+ELSEWHERE = ("weights", "mesh", "engine")  # options that have a place of their own
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the configuration and what may differ from it."""
+    add_common(parser, "seismic-rtm")
+    parser.add_argument("--velocity", metavar="FILE", help="smooth model to migrate in ([start])")
+    parser.add_argument("--batchsize", metavar="N", type=positive, help="shots at once (as configured)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Migrate."""
+    began = time.perf_counter()
+    devices = request_devices(args.devices)
+
+    from shardfit import mesh
+    from shardfit.cli.seismic.pictures import save, save_survey
+    from shardfit.domains.seismic import plots
+    from shardfit.domains.seismic.models import WATER, water_cells
+    from shardfit.domains.seismic.recipes import rtm
+    from shardfit.io.files import write_atomic
+    from shardfit.report.values import seconds
+
+    config = read_config(args.config)
+    parameters = inspect.signature(rtm).parameters.values()
+    known = {p.name: p.default for p in parameters if p.default is not p.empty and p.name not in ELSEWHERE}
+    options = checked_table(config.rtm, known, "[rtm]")
+    if args.batchsize is not None:
+        options["batchsize"] = args.batchsize
+    if args.velocity is not None:
+        config = replace(config, start=replace(config.start, kind="file", file=str(Path(args.velocity).resolve())))
+    config = replace(config, seed=config.seed if args.seed is None else args.seed)
+    setup = build(config, args.data, args.max_shots, need_start=True)
+    print(f"migrating {setup.n_shots} shots of {setup.receivers.shape[1]} receivers", flush=True)
+    observed = setup.observed
+    if observed is None:
+        observed = model_data(setup, config, lambda text: print(text, flush=True))
+    split = mesh(rows=devices) if devices > 1 else None
+    options |= {"mesh": split, "engine": config.simulation.engine}
+    image = np.asarray(rtm(setup.sim, setup.start, setup.wavelet, setup.shots, observed, **options))
+    if not writes_files():
+        return 0
+    out, buffer = Path(args.out), io.BytesIO()
+    np.save(buffer, image.astype(np.float32), allow_pickle=False)
+    water = water_cells(setup.start, config.start.water or WATER)
+    water |= np.roll(water, 1, axis=0)  # the high-pass filter smears the sea floor over one more row
+    save(out, "image", plots.image(image, setup.sim.dh, mute=water))
+    save(out, "model", plots.model(setup.start, setup.sim.dh, sources=setup.sources, receivers=setup.receivers[0]))
+    save_survey(out, setup, observed)
+    write_atomic(out / "image.npy", lambda file: file.write(buffer.getvalue()))
+    print(f"image: {out / 'image.npy'}, {out / 'image.png'}  ({seconds(time.perf_counter() - began)} in all)")
+    return 0

@@ -1,0 +1,160 @@
+"""From a configuration to what is simulated: models, positions, wavelet, data. Everything is checked on the way."""
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardfit.cli.seismic.config import Config
+from shardfit.cli.seismic.velocities import start_model, true_model
+
+MARGIN = 1.1  # v_max over the fastest model, where it is not given
+BATCH = 8  # shots modelled at once
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What a command works on. Positions are (z, x) in cells.
+
+    truth, start: (nz, nx), None where there is none; observed: (shots, receivers, nt), None until modelled.
+    """
+
+    sim: Any
+    truth: Any
+    start: Any
+    wavelet: np.ndarray
+    sources: np.ndarray
+    receivers: np.ndarray
+    shots: Any
+    observed: Any = None
+
+    @property
+    def n_shots(self) -> int:
+        """Number of shots."""
+        return len(self.sources)
+
+    def receiver_x(self, shot: int) -> np.ndarray:
+        """Return x of the receivers of a shot, metres."""
+        return self.receivers[shot, :, 1] * self.sim.dh[1]
+
+
+def positive(text: str) -> int:
+    """Return a whole number of at least 1, for options of the command line."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return value
+
+
+def add_common(parser: argparse.ArgumentParser, out: str) -> None:
+    """Add what all commands take."""
+    parser.add_argument("config", metavar="CONFIG", help="TOML file, as `shardfit seismic init` writes it")
+    parser.add_argument("--out", metavar="DIR", default=out, help=f"folder to write ({out})")
+    parser.add_argument("--max-shots", metavar="N", type=positive, help="use N shots, spread over the survey (all)")
+    parser.add_argument("--seed", metavar="S", type=int, help="seed of noise and of the draw of shots (as configured)")
+    parser.add_argument("--devices", metavar="N", type=int, help="devices to share the shots (1)")
+    parser.add_argument("--data", metavar="DIR", help="folder of public models, e.g. Marmousi (SHARDFIT_DATA)")
+
+
+def build(config: Config, folder: str | None, most: int | None, need_start: bool) -> Setup:
+    """Return the setup of a configuration. folder: of public models; most: shots, or None for all."""
+    from shardfit.domains.seismic import Simulation, acquisition, check_velocity, ricker
+
+    truth, dh = true_model(config, folder)
+    start = start_model(config, truth, dh) if need_start else None
+    known = [model for model in (truth, start) if model is not None]
+    if not known:
+        raise ValueError("[model]: name a model or a file, from which data can be made.")
+    gathers = _recorded(config)
+    survey, scheme = config.survey, config.simulation
+    dt = survey.dt if gathers is None else gathers.dt
+    nt = survey.nt if gathers is None else gathers.traces.shape[-1]
+    if dt is None or nt is None:
+        raise ValueError("[survey]: dt (seconds) and nt (samples) are needed where [data] names no file.")
+    if gathers is not None and survey.nt not in (None, nt):
+        raise ValueError(f"[survey]: nt = {survey.nt}, but {config.data.file} has {nt} samples. Leave nt out.")
+    fastest = max(float(model.max()) for model in known)
+    v_max = math.ceil(MARGIN * fastest) if scheme.v_max is None else scheme.v_max
+    shape, f_peak = known[0].shape, survey.f_peak
+    sim = Simulation(shape, dh, dt, nt, v_max, f_peak, scheme.order, scheme.widths, scheme.free_surface)
+    for model in known:
+        check_velocity(sim, model)
+    wavelet = ricker(f_peak, dt, nt, survey.delay)
+    if gathers is None or gathers.sources is None:
+        sources, receivers = _positions(config, sim)
+    else:
+        sources, receivers = gathers.cells(dh, config.data.origin)
+    if gathers is not None and gathers.traces.shape[:2] != receivers.shape[:2]:
+        raise ValueError(
+            f"[survey] places {receivers.shape[0]} shots of {receivers.shape[1]} receivers, but {config.data.file} has "
+            f"{gathers.traces.shape[0]} of {gathers.traces.shape[1]}."
+        )
+    used = spread(len(sources), most)
+    sources, receivers = sources[used], receivers[used]
+    observed = None if gathers is None else gathers.traces if most is None else gathers.traces[used]
+    return Setup(sim, truth, start, wavelet, sources, receivers, acquisition(sim, sources, receivers), observed)
+
+
+def spread(count: int, most: int | None) -> np.ndarray:
+    """Return the numbers of at most so many shots, spread evenly."""
+    kept = count if most is None else min(most, count)
+    return np.linspace(0, count - 1, kept).round().astype(int)
+
+
+def model_data(setup: Setup, config: Config, say: Callable[[str], Any]) -> np.ndarray:
+    """Return the data of the true model, with noise as configured. say: is told how far it is."""
+    import jax
+
+    from shardfit.domains.seismic import propagate, select
+
+    if setup.truth is None:
+        raise ValueError("[model]: data can be made from a true model only. Name one, or a file of gathers in [data].")
+    if not config.data.noise >= 0:
+        raise ValueError(f"[data]: noise = {config.data.noise} is a share of the data's rms, zero or positive.")
+    velocity = jax.numpy.asarray(setup.truth, "float32")
+    run = jax.jit(lambda shots: propagate(setup.sim, velocity, setup.wavelet, shots, config.simulation.engine))
+    parts = []
+    for first in range(0, setup.n_shots, BATCH):
+        # a last batch of fewer shots would be compiled anew: it is filled up with the last shot
+        numbers = np.arange(first, first + min(BATCH, setup.n_shots)).clip(max=setup.n_shots - 1)
+        parts.append(np.asarray(run(select(setup.shots, numbers)))[: setup.n_shots - first])
+        say(f"  modelled {min(first + BATCH, setup.n_shots)} of {setup.n_shots} shots")
+    traces = np.concatenate(parts)
+    if config.data.noise:
+        noise = np.random.default_rng(config.seed).standard_normal(traces.shape, np.float32)
+        traces += config.data.noise * np.sqrt(np.mean(traces.astype(float) ** 2)) * noise
+    return traces
+
+
+def _recorded(config: Config) -> Any:
+    from shardfit.domains.seismic.files import load_gathers
+
+    data = config.data
+    if data.file is None:
+        return None
+    if data.noise:
+        raise ValueError("[data]: noise goes with data made from the true model. Leave it out, or leave file out.")
+    return load_gathers(config.path(data.file), dt=config.survey.dt, shape=data.shape, dtype=data.dtype, by=data.by)
+
+
+def _positions(config: Config, sim: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return sources (shots, 2) and receivers (shots, n, 2) of a line along the surface, in cells."""
+    from shardfit.domains.seismic.gathers import in_cells
+
+    survey, (dz, dx), width = config.survey, sim.dh, (sim.shape[1] - 1) * sim.dh[1]
+    found = []
+    for name in ("source", "receiver"):
+        depth, step = getattr(survey, f"{name}_depth"), getattr(survey, f"{name}_step")
+        step = (10 * dx if name == "source" else dx) if step is None else step
+        if not step > 0:
+            raise ValueError(f"[survey]: {name}_step = {step} m must be positive.")
+        x = np.arange(0, width + 1e-6 * dx, step)
+        x = x + 0.5 * (width - x[-1]) // dx * dx  # the line is centred, on whole cells
+        found.append(in_cells(np.stack([np.full(len(x), dz if depth is None else depth), x], -1), sim.dh))
+    return found[0], np.broadcast_to(found[1], (len(found[0]), *found[1].shape))

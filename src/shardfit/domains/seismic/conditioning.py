@@ -1,0 +1,161 @@
+"""What is done to a gradient between the sum over devices and the optimiser.
+
+In this order: division by illumination, depth weight, mask, Gaussian smoothing, mask again, clip. A weight that never
+changes is invisible to Adam, which normalises every cell; with smoothing after it, or with plain descent, it matters.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.signal import convolve
+
+from shardfit.core.errors import suggestion
+from shardfit.domains.seismic.geometry import Points, Shots
+from shardfit.domains.seismic.simulation import Simulation
+
+FIRST_ORDER = ("adam", "adamw", "sgd", "rmsprop")
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """How gradients are treated; the default does nothing.
+
+    rows: gradient is zero in so many rows from the top (water). near: cells around sources and receivers in which it is
+    faded out. illumination: power of the division by the source wavefield's energy, 0 for none; floor: share of its
+    maximum that is added. depth: power of the depth by which it is multiplied. smoothing: standard deviation, cells.
+    clip: percentile of |gradient| above which it is cut off, None for none.
+    """
+
+    rows: int = 0
+    near: float = 0.0
+    illumination: float = 0.0
+    floor: float = 1e-2
+    depth: float = 0.0
+    smoothing: float = 0.0
+    clip: float | None = None
+
+    def __post_init__(self):
+        for name in ("rows", "near", "illumination", "depth", "smoothing"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise ValueError(f"Conditioning: {name}={getattr(self, name)!r} must be zero or positive.")
+        if not 0 < self.floor < 1:
+            raise ValueError(f"Conditioning: floor={self.floor!r} must lie between 0 and 1.")
+        if self.clip is not None and not 0 < self.clip < 100:
+            raise ValueError(f"Conditioning: clip={self.clip!r} is a percentile, between 0 and 100.")
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is done."""
+        return self == replace(Conditioning(), floor=self.floor)
+
+
+def mask(sim: Simulation, shots: Shots, how: Conditioning) -> np.ndarray:
+    """Return factors (nz, nx): 0 in the top rows and within near / 2 of sources and receivers, 1 beyond near."""
+    from scipy.ndimage import distance_transform_edt
+
+    factors = np.ones(sim.shape)
+    if how.near:
+        away = np.ones(sim.shape, bool)
+        for points in shots:
+            away[_nearest_cells(sim, points)] = False
+        distance: Any = distance_transform_edt(away)
+        factors = np.sin(0.5 * np.pi * np.clip(2 * distance / how.near - 1, 0, 1)) ** 2
+    factors[: how.rows] = 0
+    return factors
+
+
+def weights(sim: Simulation, how: Conditioning, energy: Any = None) -> np.ndarray:
+    """Return factors (nz, nx) of illumination and depth. energy: from `illumination`, where its power is not 0."""
+    depth = np.arange(1, sim.shape[0] + 1) / sim.shape[0]
+    factors = np.broadcast_to((depth**how.depth).reshape(-1, *(1,) * (len(sim.shape) - 1)), sim.shape)
+    if not how.illumination:
+        return factors
+    if energy is None:
+        raise ValueError("division by illumination needs the energy, see `illumination`.")
+    return factors / (energy / energy.max() + how.floor) ** how.illumination
+
+
+def condition(gradient: jax.Array, mask: Any, weights: Any, how: Conditioning) -> jax.Array:
+    """Return the gradient (nz, nx), conditioned."""
+    gradient = gradient * weights * mask
+    if how.smoothing:
+        gradient = smooth(gradient, how.smoothing) * mask
+    if how.clip is not None:
+        limit = jnp.percentile(jnp.abs(gradient), how.clip)
+        gradient = jnp.clip(gradient, -limit, limit)
+    return gradient
+
+
+def smooth(field: jax.Array, sigma: float) -> jax.Array:
+    """Return a field (nz, nx) convolved with a Gaussian; edges are mirrored."""
+    radius = max(1, round(4 * sigma))
+    kernel = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
+    kernel = jnp.asarray(kernel / kernel.sum(), field.dtype)
+    for axis in range(field.ndim):
+        pad = [(radius, radius) if i == axis else (0, 0) for i in range(field.ndim)]
+        line = kernel.reshape([-1 if i == axis else 1 for i in range(field.ndim)])
+        field = convolve(jnp.pad(field, pad, mode="symmetric"), line, mode="valid", method="direct")
+    return field
+
+
+def optimiser(name: str, learning_rate: float, how: Conditioning, mask: Any, weights: Any, **options: float) -> Any:
+    """Return an optax transformation of flat gradients: conditioning, scaling, then the named method.
+
+    Equal arguments give the same object, so that a solver made of it is compiled once.
+    """
+    if name not in FIRST_ORDER:
+        raise ValueError(f"no first-order method {name!r}.{suggestion(name, FIRST_ORDER)}")
+    factors = tuple(np.asarray(array, np.float64) for array in (mask, weights))
+    raw = tuple(array.tobytes() for array in factors)
+    return _optimiser(name, learning_rate, how, factors[0].shape, *raw, tuple(sorted(options.items())))
+
+
+def digest(*arrays: Any) -> str:
+    """Return a short name for the content of arrays."""
+    return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:12]
+
+
+@lru_cache(maxsize=16)
+def _optimiser(name, rate, how, shape, mask, weights, options) -> Any:
+    import optax
+
+    mask, weights = (np.frombuffer(raw).reshape(shape) for raw in (mask, weights))
+
+    def update(updates: Any, state, params=None):
+        field = updates.reshape(shape)
+        own = partial(jnp.asarray, dtype=field.dtype)
+        return condition(field, own(mask), own(weights), how).ravel(), state
+
+    conditioning = optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+    return optax.chain(conditioning, relative_to_first(), getattr(optax, name)(rate, **dict(options)))
+
+
+def relative_to_first() -> Any:
+    """Return the optax transformation that divides gradients by the largest component of the first one.
+
+    A misfit changes by 1e-8 or less per m/s in a cell. Adam squares that, and float32 ends at 1e-38: where a square
+    underflows and eps is smaller still, its step explodes. Relative gradients keep both far from that end.
+    """
+    import optax
+
+    def init(params: Any):
+        return jnp.zeros((), params.dtype)
+
+    def update(updates: Any, state: Any, params=None):
+        first = jnp.where(state > 0, state, jnp.max(jnp.abs(updates)))
+        return updates / jnp.where(first > 0, first, 1), first
+
+    return optax.GradientTransformation(init, update)
+
+
+def _nearest_cells(sim: Simulation, points: Points) -> tuple[np.ndarray, ...]:
+    """Return the index of the model cells that points are closest to."""
+    cells, weights = (np.asarray(leaf).reshape(-1, leaf.shape[-1]) for leaf in points)
+    chosen = np.take_along_axis(cells, np.abs(weights).argmax(-1)[:, None], 1)[:, 0][weights.any(-1)]
+    index = np.unravel_index(np.unique(chosen), sim.padded)
+    return tuple(along - low for along, low in zip(index, sim.widths[::2], strict=True))

@@ -1,0 +1,182 @@
+"""Gathers and models on disk; the suffix of a file decides how it is read and written.
+
+.sgy, .segy: SEG-Y. .npz: arrays by name, everything kept. .npy and raw binary (.bin, .raw, .dat, .f32): one array in
+C order, mapped into memory, not read; raw binary needs its shape. Files are replaced whole or not at all.
+"""
+
+import contextlib
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shardfit.core.errors import suggestion
+from shardfit.domains.seismic import segy
+from shardfit.domains.seismic.gathers import Gathers
+
+SEGY, RAW = (".sgy", ".segy"), (".bin", ".raw", ".dat", ".f32")
+KNOWN = (*SEGY, ".npz", ".npy", *RAW)
+MODEL_NAMES = ("velocity", "vp")
+NOT_METRES = 20.0  # m/s: a model that stays below is in km/s
+
+
+class Model(NamedTuple):
+    """velocity: (nz, nx) m/s; dh: (dz, dx) in metres, None where the file does not tell it."""
+
+    velocity: np.ndarray
+    dh: tuple[float, float] | None
+
+
+def load_gathers(
+    path: str | Path, *, dt: float | None = None, shape: Any = None, dtype: Any = "<f4", by: int = 9
+) -> Gathers:
+    """Read shot gathers. dt: seconds, where the file does not tell it; shape, dtype: of raw binary.
+
+    by: header byte that numbers the shots of SEG-Y. Example: `load_gathers("line.sgy")`,
+    `load_gathers("line.bin", dt=0.002, shape=(50, 200, 1500))`.
+    """
+    kind = _kind(path)
+    if kind in SEGY:
+        found = segy.read_gathers(path, by)
+    elif kind == ".npz":
+        arrays = _read_npz(path)
+        if "traces" not in arrays:
+            raise ValueError(f"{path} holds no array 'traces' but {', '.join(arrays) or 'nothing'}.")
+        step = dt if "dt" not in arrays else float(arrays["dt"])
+        found = Gathers(arrays["traces"], _known_dt(path, step), arrays.get("sources"), arrays.get("receivers"))
+    else:
+        found = Gathers(_mapped(path, kind, shape, dtype), _known_dt(path, dt))
+    if dt is not None and abs(found.dt - dt) > 1e-9:
+        raise ValueError(f"{path} has dt={found.dt:g} s, but {dt:g} s was given. Resample it, or leave dt out.")
+    for shot, traces in enumerate(found.traces):  # one by one: the whole may not fit into memory
+        if not np.isfinite(traces).all():
+            raise ValueError(f"{path}: traces of shot {shot} are not finite. Mute or interpolate them first.")
+    return found
+
+
+def save_gathers(path: str | Path, gathers: Gathers) -> Path:
+    """Write shot gathers; .npy and raw binary keep the traces only."""
+    kind = _kind(path, exists=False)
+    with _replacing(path) as partial:
+        if kind in SEGY:
+            segy.write_gathers(partial, gathers)
+        elif kind == ".npz":
+            known = {"sources": gathers.sources, "receivers": gathers.receivers}
+            arrays = {name: array for name, array in known.items() if array is not None}
+            _write_npz(partial, traces=gathers.traces, dt=np.float64(gathers.dt), **arrays)
+        else:
+            _write_plain(partial, kind, gathers.traces)
+    return Path(path)
+
+
+def load_model(path: str | Path, *, shape: Any = None, dtype: Any = "<f4") -> Model:
+    """Read a velocity model. shape, dtype: of raw binary. Example: `load_model("vp.npz").velocity`."""
+    kind, dh = _kind(path), None
+    if kind in SEGY:
+        velocity, dh = segy.read_model(path)
+    elif kind == ".npz":
+        arrays = _read_npz(path)
+        name = next((name for name in (*MODEL_NAMES, *arrays) if name in arrays), None)
+        if name is None:
+            raise ValueError(f"{path} holds no array.")
+        velocity = arrays[name]
+        if "dh" in arrays:
+            dz, dx = np.broadcast_to(arrays["dh"], 2)
+            dh = float(dz), float(dx)
+    else:
+        velocity = _mapped(path, kind, shape, dtype)
+    _check_model(path, velocity)
+    return Model(np.array(velocity), dh)
+
+
+def save_model(path: str | Path, velocity: Any, dh: Any) -> Path:
+    """Write a velocity model (nz, nx) with its spacing in metres; .npy and raw binary keep the speeds only."""
+    kind, velocity = _kind(path, exists=False), np.asarray(velocity)
+    _check_model(path, velocity)
+    with _replacing(path) as partial:
+        if kind in SEGY:
+            segy.write_model(partial, velocity, dh)
+        elif kind == ".npz":
+            _write_npz(partial, velocity=velocity, dh=np.asarray(dh, float))
+        else:
+            _write_plain(partial, kind, velocity)
+    return Path(path)
+
+
+def _kind(path: str | Path, exists: bool = True) -> str:
+    kind = Path(path).suffix.lower()
+    if kind not in KNOWN:
+        raise ValueError(f"{path}: unknown kind of file {kind!r}.{suggestion(kind, KNOWN)}")
+    if exists and not Path(path).is_file():
+        raise FileNotFoundError(f"{path}: no such file.")
+    return kind
+
+
+def _known_dt(path: str | Path, dt: float | None) -> float:
+    if dt is None:
+        raise ValueError(f"{path} does not tell its time step. Give dt in seconds.")
+    return dt
+
+
+def _check_model(path: str | Path, velocity: np.ndarray) -> None:
+    if velocity.ndim != 2:
+        raise ValueError(f"{path}: a model is (nz, nx); this array has shape {velocity.shape}.")
+    for bad, what in ((~np.isfinite(velocity), "not finite"), (velocity <= 0, "not positive")):
+        if bad.any():
+            z, x = np.argwhere(bad)[0]
+            raise ValueError(f"{path}: the velocity is {what} at cell ({z}, {x}): {velocity[z, x]}.")
+    if velocity.max() < NOT_METRES:
+        raise ValueError(f"{path}: speeds reach {velocity.max():g} only. They must be in m/s; km/s times 1000 is that.")
+
+
+def _mapped(path: str | Path, kind: str, shape: Any, dtype: Any) -> np.ndarray:
+    if kind == ".npy":
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError, OSError) as error:
+            raise ValueError(f"{path} cannot be read as .npy ({error}).") from None
+    if shape is None:
+        raise ValueError(f"{path}: raw binary does not tell its shape. Give shape, and dtype if it is not {dtype}.")
+    expected, actual = int(np.prod(shape)) * np.dtype(dtype).itemsize, Path(path).stat().st_size
+    if expected != actual:
+        raise ValueError(
+            f"{path} has {actual} bytes, but shape {tuple(shape)} of {np.dtype(dtype).name} takes {expected}. Correct "
+            "shape or dtype."
+        )
+    return np.memmap(path, dtype, "r", shape=tuple(shape))
+
+
+def _read_npz(path: str | Path) -> dict[str, np.ndarray]:
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
+            return dict(content)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read as .npz ({error}).") from None
+
+
+def _write_npz(path: Path, **arrays: Any) -> None:
+    with open(path, "wb") as file:
+        np.savez(file, **arrays, allow_pickle=False)
+
+
+def _write_plain(path: Path, kind: str, array: Any) -> None:
+    with open(path, "wb") as file:
+        if kind == ".npy":
+            np.save(file, array, allow_pickle=False)
+        else:
+            np.ascontiguousarray(array, "<f4").tofile(file)
+
+
+@contextlib.contextmanager
+def _replacing(path: str | Path) -> Iterator[Path]:
+    """Give a path beside the target, renamed over it when all went well."""
+    target = Path(path)
+    partial = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
+    try:
+        yield partial
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,82 @@
+"""Energy of the source wavefield in every cell: what a gradient or an image is divided by.
+
+The field's second time difference is recorded on a coarse lattice of receivers, squared and summed over time and shots.
+As a statistic of rows it is summed over devices like any other; between lattice cells it is interpolated.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.mesh import n_shards
+from shardfit.core.objective import Objective
+from shardfit.core.precision import PRECISIONS, cast, problem_scope
+from shardfit.core.terms import statistic_term
+from shardfit.domains.seismic.geometry import Points, Shots
+from shardfit.domains.seismic.native import Native
+from shardfit.domains.seismic.propagate import propagate
+from shardfit.domains.seismic.simulation import Simulation
+
+
+@dataclass(frozen=True)
+class EnergyModel:
+    """Function of a block of shots: (params, rows, cells) → energy (shots, cells)."""
+
+    sim: Simulation
+    engine: str | Native = "auto"
+
+    def __call__(self, params: Any, rows: Any, cells: Any) -> Any:
+        """Record the lattice and sum squares over time."""
+        n = rows["shots"].sources.cells.shape[0]
+        lattice = jnp.broadcast_to(cells[:, None], (n, cells.size, 1))
+        shots = rows["shots"]._replace(receivers=Points(lattice, jnp.ones(lattice.shape, params["velocity"].dtype)))
+        field = propagate(self.sim, params["velocity"], rows["wavelet"], shots, self.engine)
+        return jnp.sum(jnp.diff(field, 2) ** 2, -1)
+
+
+def illumination(
+    sim: Simulation,
+    velocity: Any,
+    wavelet: Any,
+    shots: Shots,
+    *,
+    every: int = 2,
+    batchsize: int = 8,
+    mesh: Any = None,
+    engine: str | Native = "auto",
+    precision: str = "float32",
+) -> np.ndarray:
+    """Return the energy (nz, nx) of all shots, in arbitrary units. every: cells between lattice points.
+
+    Each device works on one shot at a time and holds its field on the lattice for all times.
+
+    Example: `illumination(sim, velocity, ricker(10.0, sim.dt, sim.nt), shots)`.
+    """
+    axes = [np.unique(np.append(np.arange(0, n, every), n - 1)) for n in sim.shape]
+    inside = np.ix_(*(along + low for along, low in zip(axes, sim.widths[::2], strict=True)))
+    cells = np.ravel_multi_index(inside, sim.padded)
+    n = len(shots.sources.cells)
+    wavelet = np.asarray(wavelet)
+    rows = {
+        "shots": shots._replace(receivers=None),
+        "wavelet": np.broadcast_to(wavelet, (n, sim.nt)) if wavelet.ndim == 1 else wavelet,
+    }
+    with problem_scope(precision):
+        term = statistic_term(EnergyModel(sim, engine), rows, cells.ravel().astype(np.int32), loss=jnp.sum, chunk=1)
+        objective = cast(Objective({"energy": term}), precision)
+        params = {"velocity": np.asarray(velocity, PRECISIONS[precision])}
+        energy = 0.0
+        for block in blocks(n, max(batchsize, n_shards(mesh))):
+            some = objective.take(lambda *_, block=block: block).place(mesh)
+            energy = energy + np.asarray(some.totals(params)["energy"], np.float64)
+    energy = np.reshape(energy, cells.shape)
+    for axis, (n, along) in enumerate(zip(sim.shape, axes, strict=True)):
+        energy = np.apply_along_axis(lambda line, n=n, along=along: np.interp(np.arange(n), along, line), axis, energy)
+    return energy
+
+
+def blocks(n: int, size: int) -> list[np.ndarray]:
+    """Return shot numbers in blocks of at most `size`, of two sizes at most: each size is compiled once."""
+    return np.array_split(np.arange(n), -(-n // size))

@@ -1,0 +1,258 @@
+"""invert: recorded shots and a start model become a velocity model, band by band."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.mesh import n_shards
+from shardfit.core.precision import PRECISIONS, problem_scope
+from shardfit.core.problem import Problem
+from shardfit.core.result import Result
+from shardfit.core.status import Status
+from shardfit.domains.seismic import conditioning, penalties
+from shardfit.domains.seismic.bands import low_pass
+from shardfit.domains.seismic.engines import choose_engine
+from shardfit.domains.seismic.geometry import Shots
+from shardfit.domains.seismic.illumination import illumination
+from shardfit.domains.seismic.memory import as_strategy
+from shardfit.domains.seismic.metrics import model_error, structural_similarity
+from shardfit.domains.seismic.parametrisation import transform_of
+from shardfit.domains.seismic.problem import inversion_problem
+from shardfit.domains.seismic.recipes.options import InversionOptions
+from shardfit.domains.seismic.signature import estimate_source
+from shardfit.domains.seismic.simulation import Simulation
+from shardfit.fit import fit
+from shardfit.io.run_dir import RunDir
+from shardfit.solve.base import HostSolver, Solver
+from shardfit.solve.monitor import Snapshot
+from shardfit.solve.optax_loop import OptaxLoop
+from shardfit.solve.registry import as_solver
+
+FIRST_STEP = 0.02  # share of the velocity by which a line search begins to change it
+PROBE_SHOTS = 8
+DISTANCES = {"model_error": model_error, "similarity": structural_similarity}
+Show = Callable[[int, np.ndarray, np.ndarray | None, np.ndarray], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Inversion:
+    """A velocity model and how it was reached.
+
+    velocity: (nz, nx) m/s. results: of every band. metrics: columns with one entry per epoch: 'epoch', 'band', 'loss',
+    and with a known truth 'model_error' (rms, m/s) and 'similarity', both of the model that the loss was measured on
+    (of several processes the first knows them).
+    wavelet: as used last, estimated or given. engine: which propagator ran, and how it kept states.
+    """
+
+    velocity: np.ndarray
+    results: tuple[Result, ...]
+    metrics: dict[str, np.ndarray]
+    wavelet: np.ndarray
+    engine: str
+    options: InversionOptions
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was stopped before the end of the last band."""
+        return self.results[-1].status is Status.INTERRUPTED
+
+
+def invert(
+    sim: Simulation,
+    start: Any,
+    wavelet: Any,
+    shots: Shots,
+    observed: Any,
+    options: InversionOptions | None = None,
+    *,
+    truth: Any = None,
+    mesh: Any = None,
+    run_dir: str | Path | RunDir | None = None,
+    resume: str = "auto",
+    show_every: int = 10,
+    on_show: Show | None = None,
+    progress: bool | None = None,
+) -> Inversion:
+    """Fit a velocity model to recorded shots.
+
+    start: (nz, nx) m/s; wavelet, shots, observed: see `inversion_problem`. truth: (nz, nx), where it is known. mesh:
+    devices that share the shots of a step. run_dir: every band leaves a folder there, and a call that was killed goes
+    on where it stopped. on_show(epoch, velocity, gradient, losses) is called every show_every epochs, counted from 0
+    over all bands: the model that the last loss was measured on, its gradient with respect to the solver's coordinates
+    (None where the solver keeps none), and the losses so far; returning True ends the inversion.
+
+    Example: `invert(sim, start, ricker(5.0, sim.dt, sim.nt), shots, data, InversionOptions(epochs=50)).velocity`.
+    """
+    options = options or InversionOptions()
+    n_shots = len(shots.sources.cells)
+    options.check(sim, n_shots, n_shards(mesh))
+    if show_every < 1:
+        raise ValueError(f"invert: show_every={show_every} must be at least 1.")
+    root = run_dir if run_dir is None or isinstance(run_dir, RunDir) else RunDir(run_dir)
+    velocity, wavelet, losses = np.asarray(start), np.asarray(wavelet), np.zeros(0)
+    results, columns = [], []
+    for band, corner in enumerate(options.corners):
+        response = None if corner is None else low_pass(sim, corner, options.band_order)
+        if options.estimate_source is not None:
+            kind, per_shot = options.estimate_source, options.source_per_shot
+            wavelet = estimate_source(
+                sim, velocity, wavelet, shots, observed, kind, per_shot=per_shot, engine=options.engine
+            )
+        problem = _problem(sim, velocity, wavelet, shots, observed, response, options)
+        if not options.first_order:
+            problem = _well_scaled(problem, options.parameter, mesh)
+        solver = _solver(sim, velocity, wavelet, shots, options, band, mesh)
+        store = None if root is None else RunDir(root.path / f"band-{band + 1:02d}", root.seconds)
+        watch = Watch(losses, solver, truth, show_every, on_show, store)
+        if resume != "never":
+            watch.recall()
+        watch.note(0, velocity)
+        result = fit(
+            problem,
+            solver,
+            mesh=mesh,
+            run_dir=store,
+            resume=resume,
+            callback=watch,
+            every=1,
+            seed=options.seed + band,
+            certify=options.certify and band == 0,
+            progress=progress,
+        )
+        results.append(result)
+        columns.append(watch.columns(band, result))
+        losses = np.concatenate([losses, columns[-1]["loss"]])
+        velocity = result.params["velocity"]
+        if result.status is Status.INTERRUPTED:
+            break
+    metrics = {name: np.concatenate([found[name] for found in columns]) for name in columns[0]}
+    engine = _engine_used(sim, options, n_shots, n_shards(mesh))
+    return Inversion(np.asarray(velocity), tuple(results), metrics, wavelet, engine, options)
+
+
+def _problem(
+    sim: Simulation, velocity: Any, wavelet: Any, shots: Shots, observed: Any, response: Any, options: InversionOptions
+) -> Problem:
+    extra = {}
+    if options.tikhonov:
+        extra["tikhonov"] = penalties.tikhonov(options.tikhonov)
+    if options.tv:
+        extra["tv"] = penalties.total_variation(options.tv, options.tv_eps)
+    bounds = options.bounds
+    if bounds is None and options.bounded:
+        bounds = (0.5 * float(np.min(velocity)), sim.v_max)
+    same = ("loss", "normalise", "parameter", "weights", "match", "engine", "memory", "chunk", "precision")
+    settings = {name: getattr(options, name) for name in same}
+    return inversion_problem(
+        sim, velocity, wavelet, shots, observed, bounds=bounds, penalties=extra, response=response, **settings
+    )
+
+
+def _well_scaled(problem: Problem, parameter: str, mesh: Any) -> Problem:
+    """Return the problem in coordinates whose first step along the gradient changes the velocity by FIRST_STEP.
+
+    In m/s that step would be the gradient itself, 1e-6 or less, which float32 cannot even add to a velocity.
+    """
+    start, n = problem.x0["velocity"], problem.objective.n_rows["data"]
+    some = np.unique(np.linspace(0, n - 1, PROBE_SHOTS).astype(int))
+    objective = problem.objective.take(lambda *_: some).place(mesh)
+    with problem_scope(problem.precision):
+        gradient = np.asarray(objective.value_and_grad(problem.x0)[1]["velocity"])
+    largest = float(np.abs(gradient).max())
+    unit = (FIRST_STEP * float(np.median(start)) / largest) ** 0.5 if largest > 0 else 1.0
+    return problem.replace(transforms={"velocity": transform_of(parameter, start, unit)})
+
+
+def _solver(
+    sim: Simulation, velocity: Any, wavelet: Any, shots: Shots, options: InversionOptions, band: int, mesh: Any
+) -> Solver:
+    if not options.first_order:
+        # no tolerance suits misfits of any size: the number of steps ends it
+        return as_solver(options.solver, maxiter=options.epochs, gtol=0.0, ftol=0.0)
+    how, energy = options.conditioning, None
+    if how.illumination:
+        about = {"mesh": mesh, "engine": options.engine, "precision": options.precision}
+        energy = illumination(sim, velocity, wavelet, shots, batchsize=options.batchsize or 8, **about)
+    factors = conditioning.mask(sim, shots, how), conditioning.weights(sim, how, energy)
+    rate = options.learning_rate * options.decay**band
+    more = {} if options.solver == "sgd" else {"eps": options.eps}
+    return OptaxLoop(
+        transform=conditioning.optimiser(options.solver, rate, how, *factors, **more),
+        maxiter=options.epochs,
+        batch=options.batchsize,
+        gtol=0.0,
+        label=f"{options.solver}(learning_rate={rate:g}, {how}, {conditioning.digest(*factors)})",
+    )
+
+
+def _engine_used(sim: Simulation, options: InversionOptions, n_shots: int, devices: int) -> str:
+    chosen, why = choose_engine(options.engine, sim)
+    if chosen != "jax":
+        return why
+    each = -(-(options.batchsize or n_shots) // devices)
+    item = np.dtype(PRECISIONS[options.precision]).itemsize
+    return f"{why}; memory: {as_strategy(options.memory, sim, each, item)[1]}"
+
+
+class Watch:
+    """Callback of one band: follows the distance from the truth, and shows pictures when they are due.
+
+    What it notes goes to the events of the band's folder as well, so that a call that goes on knows the past.
+    """
+
+    def __init__(self, before: np.ndarray, solver: Solver, truth: Any, every: int, show: Show | None, store: Any):
+        self.before, self.truth, self.every, self.show, self.store = before, truth, every, show, store
+        # scipy's solvers call back after their steps, the device loop's history has them counted already
+        self.late = int(isinstance(solver, HostSolver))
+        self.first_step = 1 if isinstance(solver, OptaxLoop) else self.late
+        self.notes: dict[int, dict[str, float]] = {}
+
+    def recall(self) -> None:
+        """Read what an earlier call noted."""
+        events = None if self.store is None else self.store.path / "events.jsonl"
+        if events is None or not events.exists():
+            return
+        for line in events.read_text().splitlines():
+            try:
+                event = json.loads(line)
+            except json.JSONDecodeError:
+                continue  # torn when the earlier call was killed; its step is taken again
+            if event["event"] == "epoch":
+                self.notes[event["step"]] = {n: event[n] for n in ("loss", *DISTANCES) if n in event}
+
+    def note(self, step: int, velocity: Any, **facts: float) -> None:
+        """Note what is known of the model at a step."""
+        if self.truth is not None:
+            facts |= {name: measure(velocity, self.truth) for name, measure in DISTANCES.items()}
+        self.notes[step] = facts
+
+    def __call__(self, shot: Snapshot) -> Any:
+        """Note the loss and the distance from the truth, and show."""
+        epoch = len(self.before) + shot.step - self.first_step
+        due = self.show is not None and epoch % self.every == 0
+        velocity = shot.params["velocity"] if due or self.truth is not None else None
+        self.note(shot.step, velocity, loss=shot.value)
+        if self.store is not None:
+            self.store.event("epoch", step=shot.step, **self.notes[shot.step])
+        if self.show is None or velocity is None or not due:
+            return None
+        gradient = None if shot.slope is None else np.asarray(shot.slope).reshape(velocity.shape)
+        past = [note["loss"] for step, note in sorted(self.notes.items()) if "loss" in note and step <= shot.step]
+        return self.show(epoch, velocity, gradient, np.concatenate([self.before, past]))
+
+    def columns(self, band: int, result: Result) -> dict[str, np.ndarray]:
+        """Return the metrics of every epoch; NaN where a distance was not noted."""
+        steps, last = np.unique(result.history["step"][::-1] + self.late, return_index=True)
+        found = {
+            "epoch": len(self.before) + np.arange(len(steps)),
+            "band": np.full(len(steps), band),
+            "loss": result.history["value"][::-1][last],
+        }
+        if self.truth is None:
+            return found
+        notes = [self.notes.get(int(step), {}) for step in steps]
+        return found | {name: np.array([note.get(name, np.nan) for note in notes]) for name in DISTANCES}

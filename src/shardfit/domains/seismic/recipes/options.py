@@ -1,0 +1,131 @@
+"""What an inversion is asked to do, as plain data."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.errors import suggestion
+from shardfit.domains.seismic.bands import check_corner
+from shardfit.domains.seismic.conditioning import FIRST_ORDER, Conditioning
+from shardfit.domains.seismic.losses import Loss, as_loss
+from shardfit.domains.seismic.memory import Strategy
+from shardfit.domains.seismic.native import Native
+from shardfit.domains.seismic.parametrisation import PARAMETERS
+from shardfit.domains.seismic.problem import NORMALISE
+from shardfit.domains.seismic.signature import KINDS
+from shardfit.domains.seismic.simulation import Simulation
+from shardfit.solve.registry import CLASSES
+
+SECOND_ORDER = ("lbfgsb", "lbfgs", "lbfgs-bt")
+
+
+@dataclass(frozen=True)
+class InversionOptions:
+    """Options of `invert`.
+
+    loss, normalise, parameter, weights, match, engine, memory, chunk, precision: see `inversion_problem`. solver:
+    'adam', 'adamw', 'sgd', 'rmsprop' on mini-batches, or 'lbfgsb', 'lbfgs', 'lbfgs-bt' on all shots. learning_rate: m/s
+    per step. decay: factor of the learning rate from band to band. epochs: steps, of every band. batchsize: shots per
+    step, drawn without replacement; None for all. bands: corners of low-pass filters in Hz, one fit each, None for all
+    frequencies; () is one fit without filter. band_order: of the filter. bounds: velocities, m/s; None is from half the
+    slowest start to the simulation's v_max where the solver knows bounds. conditioning: of gradients, for first-order
+    solvers. tikhonov, tv: weights of these penalties; tv_eps: m/s per cell. estimate_source: 'scalar' or 'filter' fits
+    the wavelet before every band, one for all shots, or one for each if source_per_shot. eps: of Adam and its kin,
+    relative to the largest component of the first gradient. strict: refuse a batch that the devices do not share
+    evenly, instead of padding it. certify: check the gradient first.
+    """
+
+    loss: str | Loss = "l2"
+    normalise: str = "rms"
+    parameter: str = "velocity"
+    solver: str = "adam"
+    learning_rate: float = 25.0
+    decay: float = 1.0
+    epochs: int = 101
+    batchsize: int | None = 8
+    bands: tuple[float | None, ...] = ()
+    band_order: int = 4
+    bounds: tuple[Any, Any] | None = None
+    conditioning: Conditioning = Conditioning()
+    tikhonov: float = 0.0
+    tv: float = 0.0
+    tv_eps: float = 1.0
+    weights: Any = None
+    estimate_source: str | None = None
+    source_per_shot: bool = False
+    match: str | None = None
+    eps: float = 1e-12
+    seed: int = 0
+    strict: bool = False
+    certify: bool = False
+    engine: str | Native = "auto"
+    memory: str | Strategy = "auto"
+    chunk: int | None = None
+    precision: str = "float32"
+
+    def __post_init__(self):
+        as_loss(self.loss)
+        object.__setattr__(self, "bands", tuple(self.bands))
+        named = [("normalise", NORMALISE), ("parameter", PARAMETERS), ("solver", (*FIRST_ORDER, *SECOND_ORDER))]
+        named += [(n, KINDS) for n in ("estimate_source", "match") if getattr(self, n) is not None]
+        for name, known in named:
+            if getattr(self, name) not in known:
+                given = getattr(self, name)
+                raise ValueError(f"invert: unknown {name} {given!r}.{suggestion(str(given), known)}")
+        for name in ("epochs", "batchsize"):
+            value = getattr(self, name)
+            if value is None and name == "batchsize":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"invert: {name}={value!r} must be a whole number, at least 1.")
+        for name in ("learning_rate", "decay", "eps", "tv_eps"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ValueError(f"invert: {name}={getattr(self, name)!r} must be positive.")
+        for name in ("tikhonov", "tv"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise ValueError(f"invert: {name}={getattr(self, name)!r} must be zero or positive.")
+        self._check_second_order()
+
+    def _check_second_order(self):
+        if self.first_order:
+            return
+        if not self.conditioning.idle:
+            raise ValueError(
+                f"invert: solver {self.solver!r} searches along lines, so its gradient must be the misfit's own. Drop "
+                f"conditioning, or use one of {', '.join(FIRST_ORDER)}."
+            )
+        if self.batchsize is not None:
+            raise ValueError(f"invert: solver {self.solver!r} needs the same shots at every step. Set batchsize=None.")
+
+    @property
+    def first_order(self) -> bool:
+        """Whether the solver takes one gradient per step."""
+        return self.solver in FIRST_ORDER
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the solver knows bounds."""
+        return self.first_order or CLASSES[self.solver].bounded
+
+    @property
+    def corners(self) -> tuple[float | None, ...]:
+        """Corner of every fit."""
+        return self.bands or (None,)
+
+    def check(self, sim: Simulation, n_shots: int, n_devices: int) -> None:
+        """Raise for what does not go with this survey or these devices."""
+        for corner in self.bands:
+            if corner is not None:
+                check_corner(sim, corner, self.band_order)
+        if self.batchsize is None:
+            return
+        if self.batchsize > n_shots:
+            raise ValueError(f"invert: batchsize={self.batchsize} is more than the {n_shots} shots of the survey.")
+        if self.strict and self.batchsize % n_devices:
+            low = self.batchsize // n_devices * n_devices
+            near = [size for size in (low, low + n_devices) if 0 < size <= n_shots]
+            raise ValueError(
+                f"invert: batchsize={self.batchsize} does not divide by {n_devices} devices. Use "
+                f"{' or '.join(map(str, near)) or 'fewer devices'}, or strict=False, which pads the last share."
+            )

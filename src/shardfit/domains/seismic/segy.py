@@ -1,0 +1,202 @@
+"""SEG-Y through segyio: gathers by field record with positions from the trace headers, and models one trace a column.
+
+Both byte orders are recognised by the format code. Coordinates are scaled by the header's scalar (negative: divide) and
+feet become metres. z is downwards from the datum: depth minus surface elevation for sources, minus elevation for
+receivers.
+A model's sample interval is millimetres of depth in the field for microseconds, as is common.
+"""
+
+import contextlib
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardfit.domains.seismic.gathers import Gathers
+
+SAMPLE_BYTES = {1: 4, 2: 4, 3: 2, 5: 4, 6: 8, 8: 1, 10: 4, 11: 2, 16: 1}  # by format code
+FORMATS = {"ibm": 1, "ieee": 5}
+TEXT, HEADER, TRACE_HEADER = 3200, 400, 240  # bytes
+MILLIMETRES = -1000  # scalar written: positions are kept as whole millimetres
+FOOT = 0.3048
+MOST = 65535  # of 16-bit fields: samples, microseconds
+
+
+def read_gathers(path: str | Path, by: int = 9) -> Gathers:
+    """Read shot gathers. by: first byte of the header word that numbers the shots; 9 is the field record, 17 the shot.
+
+    Example: `read_gathers("line.sgy")`.
+    """
+    with _opened(path) as file:
+        dt = 1e-6 * _interval(file)
+        _check_times(path, file)
+        order, shots = _grouped(path, file.attributes(by)[:], by)
+        foot = FOOT if file.bin[3255] == 2 else 1.0
+        sources, receivers = (p[order].reshape(shots, -1, 2) * foot for p in _positions(path, file))
+        moved = np.argwhere((sources != sources[:, :1]).any((1, 2)))
+        if moved.size:
+            raise ValueError(
+                f"{path}: the source moves within gather {moved[0, 0]}. Its traces are of several shots: group by "
+                "another header word, e.g. by=17 (the energy source point)."
+            )
+        traces = file.trace.raw[:][order].reshape(shots, -1, len(file.samples))
+    return Gathers(np.ascontiguousarray(traces, np.float32), dt, sources[:, 0], receivers)
+
+
+def write_gathers(path: str | Path, gathers: Gathers, number_format: str = "ieee") -> None:
+    """Write shot gathers, field records from 1. number_format: 'ieee' or 'ibm'. Positions are kept to a millimetre."""
+    import segyio
+
+    if gathers.sources is None or gathers.receivers is None:
+        raise ValueError(f"{path}: SEG-Y needs positions; these gathers have none.")
+    micro = gathers.dt * 1e6
+    if abs(micro - round(micro)) > 1e-6 or not 0 < round(micro) <= MOST:
+        raise ValueError(f"{path}: SEG-Y keeps dt in whole microseconds up to {MOST}; got {micro:g}. Write .npz.")
+    shots, receivers, _ = gathers.traces.shape
+    source, receiver = (np.rint(1e3 * np.asarray(p)).astype(int) for p in (gathers.sources, gathers.receivers))
+    field, fixed = segyio.TraceField, {segyio.TraceField.ElevationScalar: MILLIMETRES}
+    fixed |= {field.SourceGroupScalar: MILLIMETRES, field.CoordinateUnits: 1, field.TRACE_SAMPLE_INTERVAL: round(micro)}
+    headers = [
+        fixed
+        | {field.FieldRecord: shot + 1, field.EnergySourcePoint: shot + 1, field.TraceNumber: trace + 1}
+        | {field.SourceDepth: source[shot, 0], field.SourceX: source[shot, 1]}
+        | {field.ReceiverGroupElevation: -receiver[shot, trace, 0], field.GroupX: receiver[shot, trace, 1]}
+        for shot in range(shots)
+        for trace in range(receivers)
+    ]
+    traces = (trace for shot in gathers.traces for trace in np.asarray(shot, np.float32))
+    _write(path, headers, traces, gathers.traces.shape[-1], round(micro), number_format)
+
+
+def read_model(path: str | Path) -> tuple[np.ndarray, tuple[float, float] | None]:
+    """Read a model (nz, nx) and its (dz, dx) in metres, None where the headers do not tell it."""
+    with _opened(path) as file:
+        columns = np.asarray(file.trace.raw[:], np.float32)
+        deep = _interval(file)
+        across = np.diff(_scaled(file, 181, 71))
+    even = across.size and across[0] > 0 and np.allclose(across, across[0], rtol=1e-3)
+    return columns.T.copy(), (1e-3 * deep, float(across[0])) if even and deep > 0 else None
+
+
+def write_model(path: str | Path, velocity: np.ndarray, dh: Any, number_format: str = "ieee") -> None:
+    """Write a model (nz, nx), one trace per column."""
+    import segyio
+
+    deep, across = 1e3 * np.broadcast_to(np.asarray(dh, float), 2)
+    if not 0 < round(deep) <= MOST:
+        raise ValueError(
+            f"{path}: SEG-Y keeps a depth step of at most {MOST / 1e3:g} m; got {deep / 1e3:g}. Write .npz."
+        )
+    field = segyio.TraceField
+    headers = [
+        {field.TraceNumber: k + 1, field.CDP: k + 1, field.CDP_X: round(k * across), field.CoordinateUnits: 1}
+        | {field.SourceGroupScalar: MILLIMETRES, field.TRACE_SAMPLE_INTERVAL: round(deep)}
+        for k in range(velocity.shape[1])
+    ]
+    _write(path, headers, np.ascontiguousarray(velocity.T, np.float32), velocity.shape[0], round(deep), number_format)
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path) -> Iterator[Any]:
+    """Open a file after its size was compared with its headers, for what segyio says of a torn file helps nobody."""
+    try:
+        import segyio
+    except ImportError:
+        raise ImportError("SEG-Y needs the package segyio: pip install 'shardfit[seismic]'.") from None
+    endian = _checked(Path(path))
+    try:
+        file = segyio.open(str(path), ignore_geometry=True, endian=endian)
+    except (RuntimeError, OSError) as error:
+        raise ValueError(f"{path} cannot be read as SEG-Y ({error}).") from None
+    with file:
+        yield file
+
+
+def _checked(path: Path) -> str:
+    """Return the byte order of a file; raise if it is no SEG-Y, or shorter or longer than its headers say."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        file.seek(TEXT)
+        head = file.read(HEADER)
+    if len(head) < HEADER:
+        raise ValueError(f"{path} is not SEG-Y: it has {size} bytes, the headers alone take {TEXT + HEADER}.")
+    found = {name: struct.unpack(f"{mark}HHHHHH", head[16:28]) for name, mark in (("big", ">"), ("little", "<"))}
+    known = [name for name, fields in found.items() if fields[4] in SAMPLE_BYTES]
+    if not known:
+        raise ValueError(
+            f"{path} is not SEG-Y, or damaged: its format code is {found['big'][4]} in either byte order, known are "
+            f"{', '.join(map(str, SAMPLE_BYTES))}. Raw binary needs another suffix, such as .bin, and a shape."
+        )
+    samples, code = found[known[0]][2], found[known[0]][4]
+    extra = struct.unpack({"big": ">h", "little": "<h"}[known[0]], head[304:306])[0]
+    body, length = size - TEXT - HEADER - TEXT * max(extra, 0), TRACE_HEADER + samples * SAMPLE_BYTES[code]
+    if samples == 0 or body <= 0 or body % length:
+        raise ValueError(
+            f"{path} is truncated, or its traces differ in length: {size} bytes hold {body / length:.3f} traces of "
+            f"{samples} samples. Copy it again, or write traces of equal length."
+        )
+    return known[0]
+
+
+def _interval(file: Any) -> int:
+    """Return microseconds between samples, 0 where the headers do not tell."""
+    return (file.bin[3217] or file.header[0][117]) & MOST  # segyio takes the field as signed
+
+
+def _check_times(path: str | Path, file: Any) -> None:
+    if not _interval(file):
+        raise ValueError(f"{path}: the headers tell no sample interval. Set bytes 3217-3218, e.g. with segyio.")
+    delay = file.attributes(109)[:]
+    if delay.any():
+        raise ValueError(
+            f"{path}: recording begins {delay[delay != 0][0]} ms after the shot. Pad the traces to time 0."
+        )
+
+
+def _grouped(path: str | Path, numbers: np.ndarray, by: int) -> tuple[np.ndarray, int]:
+    """Return the order that brings traces of a shot together, and the number of shots."""
+    names, counts = np.unique(numbers, return_counts=True)
+    if (counts != counts[0]).any():
+        odd = int(np.argmax(counts != counts[0]))
+        raise ValueError(
+            f"{path}: gathers differ in length: {names[0]} has {counts[0]} traces, {names[odd]} has {counts[odd]} "
+            f"(shots by header byte {by}). Bring all to the same receivers first."
+        )
+    return np.argsort(numbers, kind="stable"), len(names)
+
+
+def _positions(path: str | Path, file: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return sources and receivers (traces, 2) in the file's unit."""
+    if (file.attributes(89)[:] > 1).any():
+        raise ValueError(f"{path}: coordinates are angles (bytes 89-90). Project them to metres first.")
+    for name, byte in (("sources", 77), ("receivers", 85)):
+        across = np.ptp(_scaled(file, byte, 71))
+        if across > 0:
+            raise ValueError(f"{path}: y of the {name} varies by {across:g}. Turn the line so that it runs along x.")
+    depth = _scaled(file, 49, 69) - _scaled(file, 45, 69)
+    sources = np.stack([depth, _scaled(file, 73, 71)], -1)
+    return sources, np.stack([-_scaled(file, 41, 69), _scaled(file, 81, 71)], -1)
+
+
+def _scaled(file: Any, byte: int, scalar_byte: int) -> np.ndarray:
+    values, scalar = file.attributes(byte)[:].astype(float), file.attributes(scalar_byte)[:].astype(float)
+    size = np.where(scalar == 0, 1.0, np.abs(scalar))
+    return np.where(scalar < 0, values / size, values * size)
+
+
+def _write(path: str | Path, headers: list, traces: Any, samples: int, interval: int, number_format: str) -> None:
+    import segyio
+
+    if number_format not in FORMATS:
+        raise ValueError(f"{path}: number format {number_format!r} must be one of {', '.join(FORMATS)}.")
+    if samples > MOST:
+        raise ValueError(f"{path}: SEG-Y traces have at most {MOST} samples; got {samples}. Write .npz.")
+    spec: Any = segyio.spec()
+    spec.format, spec.samples, spec.tracecount = FORMATS[number_format], np.arange(samples), len(headers)
+    with segyio.create(str(path), spec) as file:
+        file.bin.update(hdt=interval, dto=interval, hns=samples, mfeet=1)
+        for k, (header, trace) in enumerate(zip(headers, traces, strict=True)):
+            file.header[k] = header
+            file.trace[k] = trace

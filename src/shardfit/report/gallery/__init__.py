@@ -1,0 +1,1 @@
+"""The gallery of a survey: what a page, served or written to a file, shows of a ledger."""

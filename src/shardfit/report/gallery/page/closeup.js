@@ -1,0 +1,117 @@
+// One point large, or several side by side, in a dialog. Arrows go through the selection, Escape closes.
+
+import { byId, el } from "./dom.js";
+import { short } from "./numbers.js";
+
+export class CloseUp {
+  constructor(app) {
+    this.app = app;
+    this.box = byId("closeup");
+    this.box.onkeydown = (event) => this.key(event);
+    this.box.onclick = (event) => {
+      if (event.target === this.box) this.box.close(); // beside the dialog's content
+    };
+    this.box.onclose = () => {
+      this.row = null;
+    };
+  }
+
+  open(row) {
+    this.row = row;
+    const { points, selection } = this.app.view;
+    const rank = selection.rows.indexOf(row);
+    const id = points.value("id", row);
+    const title = el("h2", { textContent: `Point ${id}` });
+    const place = el("span.soft", { textContent: rank < 0 ? "" : `${rank + 1} of ${selection.rows.length}` });
+    const step = (by, sign, name) => el("button.step", { textContent: sign, ariaLabel: name, onclick: () => this.go(by), disabled: rank < 0 });
+    const pinned = this.app.state.pinned.includes(id);
+    const pin = el("button", { textContent: pinned ? "Do not compare" : "Compare", onclick: () => this.app.pin(id) || this.open(row) });
+    const head = el("header", {}, step(-1, "←", "previous"), step(1, "→", "next"), title, place, el("span.grow"), ...this.links(row, id), pin, this.closer());
+    const facts = [["Figures", ["value", "part"]], ["Axes", ["axis"]], ["Run", ["run"]]].map(([name, roles]) => this.facts(name, roles, row));
+    const picture = this.app.view.facts.shape ? this.framed(row) : null;
+    this.fill(head, el(picture ? "div.single" : "div.single.bare", {}, picture, el("div.facts", {}, ...facts)));
+  }
+
+  compare(ids) {
+    this.row = null;
+    const { points, facts } = this.app.view;
+    const rows = ids.map((id) => points.rowOf.get(id)).filter((row) => row !== undefined);
+    const head = el("header", {}, el("h2", { textContent: "Side by side" }), el("span.soft", { textContent: this.app.source.live ? "one colour scale for all" : "each with its own colour scale" }), el("span.grow"), this.closer());
+    const beside = { with: ids.join() };
+    const columns = points.telling.filter((c) => c.role !== "run" || c.key === "status");
+    const cards = rows.map((row) => {
+      const id = points.value("id", row);
+      const drop = el("button.step", { textContent: "×", ariaLabel: `remove point ${id}`, onclick: () => this.app.pin(id) || this.compareOrClose() });
+      const lines = columns.map((column) => {
+        const differs = column.role === "axis" && rows.some((other) => column.values[other] !== column.values[row]);
+        return this.line(column, row, differs ? "differs" : "");
+      });
+      return el("div.card", {}, el("div.cardhead", {}, el("b", { textContent: `Point ${id}` }), drop), facts.shape ? this.framed(row, beside) : null, el("dl", {}, ...lines.flat()));
+    });
+    this.fill(head, el("div.cards", {}, ...cards));
+  }
+
+  compareOrClose() {
+    const { pinned } = this.app.state;
+    if (pinned.length) this.compare(pinned);
+    else this.box.close();
+  }
+
+  fill(...content) {
+    this.box.replaceChildren(...content);
+    if (!this.box.open) this.box.showModal();
+    this.box.focus();
+  }
+
+  closer() {
+    return el("button.step", { textContent: "×", ariaLabel: "close", onclick: () => this.box.close() });
+  }
+
+  links(row, id) {
+    const { source, view } = this.app;
+    if (!view.facts.shape || !source.picture(id, 0)) return [];
+    const png = el("a.button", { href: source.picture(id, view.points.value("finished", row), source.live ? { stretch: view.state.stretch } : {}), download: `point-${id}.png`, textContent: "PNG" });
+    return source.arrays ? [png, el("a.button", { href: source.array(id), download: `point-${id}.npy`, textContent: "NPY" })] : [png];
+  }
+
+  facts(name, roles, row) {
+    const { points } = this.app.view;
+    const columns = [...points.columns.values()].filter((c) => roles.includes(c.role) && !["id", "failed", "finished"].includes(c.key));
+    const told = columns.filter((c) => c.key !== "reason" || c.names[c.values[row]]);
+    return el("section", {}, el("h3", { textContent: name }), el("dl", {}, ...told.flatMap((column) => this.line(column, row))));
+  }
+
+  line(column, row, kind = "") {
+    const text = column.show(column.values[row], (x) => short(x, 6));
+    return [el("dt", { textContent: column.label, className: kind }), el("dd", { textContent: column.unit ? `${text} ${column.unit}` : text, className: kind })];
+  }
+
+  // the picture with a bar of a round length
+  framed(row, options = {}) {
+    const { extent, extent_unit: unit } = this.app.view.facts;
+    const frame = el("div.frame", {}, this.app.picture(row, 1024, options));
+    if (extent && unit) {
+      const width = Math.abs(extent[1] - extent[0]);
+      const power = 10 ** Math.floor(Math.log10(width / 3));
+      const length = [5, 2, 1].map((m) => m * power).find((l) => l <= width / 3);
+      const bar = el("span.bar", { textContent: `${length} ${unit}` });
+      bar.style.width = `${(100 * length) / width}%`;
+      frame.append(bar);
+    }
+    return frame;
+  }
+
+  go(by) {
+    const { rows } = this.app.view.selection;
+    const at = rows.indexOf(this.row);
+    if (at >= 0) this.open(rows[(at + by + rows.length) % rows.length]);
+  }
+
+  key(event) {
+    const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+    if (by && this.row !== null) {
+      event.preventDefault();
+      this.go(by);
+    }
+  }
+}

@@ -1,0 +1,82 @@
+// Where the points come from: a server that is asked again and again, or the page itself.
+
+import { byId } from "./dom.js";
+
+export function openSource() {
+  const embedded = byId("embedded");
+  return embedded ? new EmbeddedSource(JSON.parse(embedded.textContent)) : new ServerSource();
+}
+
+async function fetched(address, options) {
+  const answer = await fetch(address, options);
+  if (!answer.ok) throw new Error((await answer.text()).slice(0, 300));
+  return answer.json();
+}
+
+class ServerSource {
+  live = true;
+  arrays = true;
+
+  survey() {
+    return fetched("api/survey");
+  }
+
+  page([finished, id], limit) {
+    return fetched(`api/points?${new URLSearchParams({ finished, id, limit })}`);
+  }
+
+  // the time in the address makes the browser fetch anew what was run anew
+  picture(id, finished, options = {}) {
+    return `api/picture/${id}.png?${new URLSearchParams({ ...options, at: finished })}`;
+  }
+
+  array(id) {
+    return `api/picture/${id}.npy`;
+  }
+
+  stack(asked, signal) {
+    return fetched(`api/stack?${this.query(asked)}`, { signal });
+  }
+
+  stackArray(asked, kind) {
+    return `api/stack.npy?kind=${kind}&${this.query(asked)}`;
+  }
+
+  table(asked) {
+    return `api/points.csv?${this.query(asked)}`;
+  }
+
+  query(asked) {
+    return new URLSearchParams({ selection: JSON.stringify(asked) });
+  }
+}
+
+class EmbeddedSource {
+  live = false;
+  arrays = false;
+
+  constructor(content) {
+    this.content = content; // facts, progress, page, pictures by number, stack, leftOut
+  }
+
+  get leftOut() {
+    return this.content.left_out;
+  }
+
+  async survey() {
+    return { facts: this.content.facts, progress: this.content.progress };
+  }
+
+  async page() {
+    return this.content.page;
+  }
+
+  picture(id) {
+    const found = this.content.pictures[id];
+    return found ? `data:image/png;base64,${found}` : null;
+  }
+
+  async stack() {
+    return this.content.stack;
+  }
+}

@@ -1,0 +1,162 @@
+"""What a page asks of a survey's ledger: facts, progress, columns page by page, pictures, the mean of a selection.
+
+The ledger is opened read-only and may come from a stranger.
+"""
+
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardfit.report.gallery.columns import encode
+from shardfit.report.gallery.selection import Selection
+from shardfit.report.gallery.thumbnails import limits_of, png
+from shardfit.survey.heading import axis_column, part_column, quoted
+from shardfit.survey.table import Survey
+
+MOST_POINTS = 25_000  # points sent at once
+RECENT = 400  # points that tell the throughput
+MOST_STACKED = 5_000  # pictures in a mean: about half a second
+QUIET_SECONDS = 60.0  # without a new point before a survey counts as paused
+TEXTS = ("status", "reason")
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Mean and standard deviation (of the population) of `count` pictures, pixel by pixel."""
+
+    count: int
+    mean: np.ndarray
+    sd: np.ndarray
+
+    def shown(self) -> dict[str, Any]:
+        """Return both as PNG (in base64), with their highest values."""
+        highest = {"mean": limits_of(self.mean)[1], "sd": limits_of(self.sd)[1]}
+        pictures = {"mean": png(self.mean), "sd": png(self.sd, "viridis", limits=(0.0, highest["sd"]))}
+        texts = {name: b64encode(content).decode() for name, content in pictures.items()}
+        return {"count": self.count, "highest": highest, **texts}
+
+
+class Points:
+    """The points of a survey, read-only. Made by `open`; may be used by several threads."""
+
+    def __init__(self, survey: Survey):
+        self.survey, self.ledger, self.heading = survey, survey.ledger, survey.heading
+
+    @classmethod
+    def open(cls, folder: str | Path) -> "Points":
+        """Open the survey of a run directory."""
+        survey = Survey(folder)
+        survey.ledger.connection.execute("PRAGMA trusted_schema = OFF")  # a stranger's views and triggers call nothing
+        return cls(survey)
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self.survey.close()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what does not change: name, size, columns with label, unit, kind and role."""
+        heading = self.heading
+        return {
+            "name": str(heading.name),
+            "total": heading.total,
+            "shape": heading.shape,
+            "extent": heading.extent,
+            "extent_unit": heading.extent_unit,
+            "picture_unit": heading.picture_unit,
+            "columns": [self._about(key) for key in heading.columns()],
+        }
+
+    def progress(self) -> dict[str, Any]:
+        """Return how many points are done, how fast they come, and whether they still come."""
+        done, failed = self._all("SELECT count(*), coalesce(sum(failed), 0) FROM points")[0]
+        recent = [t for (t,) in self._all("SELECT finished FROM points ORDER BY finished DESC LIMIT ?", RECENT) if t]
+        span = recent[0] - recent[-1] if recent else 0.0
+        rate = (len(recent) - 1) / span if span > 0 else None
+        age = max(0.0, time.time() - recent[0]) if recent else None
+        left = max(0, self.heading.total - done)
+        if not left:
+            state = "complete"
+        elif age is None:
+            state = "waiting"
+        else:
+            state = "running" if age < max(QUIET_SECONDS, 20 / rate if rate else 0.0) else "paused"
+        eta = left / rate if rate and state == "running" else None
+        return {"done": done, "failed": failed, "state": state, "rate": rate, "eta": eta, "age": age}
+
+    def page(self, after: tuple[float, int] = (-1.0, -1), limit: int = MOST_POINTS) -> dict[str, Any]:
+        """Return the columns of the points finished after (time, number), in that order, at most `limit`."""
+        ordered = "WHERE (coalesce(finished, 0), id) > (?, ?) ORDER BY coalesce(finished, 0), id LIMIT ?"
+        return self.columns(ordered, [*after, limit])
+
+    def columns(self, sql: str, values: list[Any], *, single: bool = False) -> dict[str, Any]:
+        """Return the columns of the points that `sql` (what follows FROM points) finds."""
+        keys = list(self.heading.columns())
+        rows = self._all(f"SELECT {', '.join(map(quoted, keys))} FROM points {sql}", *values)
+        by_key: dict[str, tuple] = dict(zip(keys, zip(*rows, strict=True) if rows else [()] * len(keys), strict=True))
+        exact = {"id", "finished", *map(axis_column, self.heading.axes)}
+        encoded = {
+            key: encode(column, self.kind(key), single=single and key not in exact) for key, column in by_key.items()
+        }
+        last = [by_key["finished"][-1] or 0.0, by_key["id"][-1]] if rows else None
+        return {"count": len(rows), "last": last, "columns": encoded}
+
+    def kind(self, key: str) -> str:
+        """Return 'text' or 'number'; an axis is what its first value is."""
+        if not key.startswith("axis."):
+            return "text" if key in TEXTS else "number"
+        found = self._all(f"SELECT typeof({quoted(key)}) FROM points WHERE {quoted(key)} IS NOT NULL LIMIT 1")
+        return "text" if found and found[0][0] in ("text", "blob") else "number"
+
+    def select(self, selection: Selection) -> list[int]:
+        """Return the numbers of the selected points in their order."""
+        sql, values = selection.sql()
+        return [number for (number,) in self._all(f"SELECT id FROM points {sql}", *values)]
+
+    def count(self, selection: Selection) -> int:
+        """Return how many points are selected, whatever the limit."""
+        where, values = selection.where()
+        return self._all(f"SELECT count(*) FROM points {where}", *values)[0][0]
+
+    def rows(self, selection: Selection) -> Iterator[list[str]]:
+        """Yield a header and the selected points as texts, for a table in a file."""
+        keys = list(self.heading.columns())
+        sql, values = selection.sql()
+        yield [_cell(key) for key in keys]
+        for row in self.ledger.connection.execute(f"SELECT {', '.join(map(quoted, keys))} FROM points {sql}", values):
+            yield [_cell(value) for value in row]
+
+    def picture(self, point: int) -> np.ndarray:
+        """Return the picture of a point; raise KeyError where there is none."""
+        if self.heading.shape is None:
+            raise KeyError("this survey keeps no pictures.")
+        return self.survey.picture(point)
+
+    def stack(self, selection: Selection) -> Stack:
+        """Return mean and standard deviation of the selected pictures, of the first MOST_STACKED in their order."""
+        ids = self.select(selection)[:MOST_STACKED]
+        return Stack(len(ids), *self.survey.mean_and_sd(ids))
+
+    def _about(self, key: str) -> dict[str, str]:
+        heading = self.heading
+        axes = {axis_column(n): (n, unit) for n, unit in heading.axes.items()}
+        if key in axes:
+            label, unit = axes[key]
+            return {"key": key, "label": label, "unit": str(unit), "kind": self.kind(key), "role": "axis"}
+        part = {part_column(n): n for n in heading.parts}.get(key)
+        role = "part" if part is not None else "value" if key == "value" else "run"
+        return {"key": key, "label": key if part is None else part, "unit": "", "kind": self.kind(key), "role": role}
+
+    def _all(self, sql: str, *values: Any) -> list[tuple]:
+        return self.ledger.connection.execute(sql, values).fetchall()
+
+
+def _cell(value: Any) -> str:
+    """Return a value for a CSV file; a text that a spreadsheet would take for a formula is marked as text."""
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    return "'" + value if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value

@@ -1,0 +1,72 @@
+"""Which points of a survey are meant, and in which order: asked by a page as JSON, answered in SQL.
+
+Only columns of the heading are named in SQL, quoted, and every value is bound: what a page or a ledger says stays data.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardfit.core.errors import suggestion
+from shardfit.survey.heading import Heading, quoted
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Points within closed ranges (None: open end) and among choices, sorted, at most `limit` of them.
+
+    failed: the points that failed, instead of those that did not.
+    """
+
+    ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sort: str = "value"
+    descending: bool = False
+    limit: int | None = None
+    failed: bool = False
+
+    @classmethod
+    def from_json(cls, text: str, heading: Heading) -> "Selection":
+        """Read what a page asks; raise ValueError for what is not a column or not a bound."""
+        try:
+            asked = json.loads(text) if text else {}
+            ranges = {str(key): _bounds(key, pair) for key, pair in asked.get("ranges", {}).items()}
+            choices = {str(key): tuple(map(str, names)) for key, names in asked.get("choices", {}).items()}
+            limit = None if asked.get("limit") is None else max(0, int(asked["limit"]))
+            sort, rest = str(asked.get("sort", "value")), {n: bool(asked.get(n)) for n in ("descending", "failed")}
+        except (AttributeError, TypeError, OverflowError, RecursionError, json.JSONDecodeError) as error:
+            raise ValueError(f"this is no selection: {error}. Send ranges, choices, sort, descending, limit.") from None
+        known = heading.columns()
+        for key in (*ranges, *choices, sort):
+            if key not in known:
+                raise ValueError(f"no column {key!r}.{suggestion(key, known)}")
+        return cls(ranges, choices, sort, limit=limit, **rest)
+
+    def where(self) -> tuple[str, list[Any]]:
+        """Return the WHERE clause and its values."""
+        conditions, values = ["failed" if self.failed else "NOT failed"], []
+        for key, bounds in self.ranges.items():
+            for sign, bound in zip((">=", "<="), bounds, strict=True):
+                if bound is not None:
+                    conditions.append(f"{quoted(key)} {sign} ?")
+                    values.append(bound)
+        for key, names in self.choices.items():
+            conditions.append(f"CAST({quoted(key)} AS TEXT) IN ({', '.join('?' * len(names))})")
+            values.extend(names)
+        return "WHERE " + " AND ".join(conditions), values
+
+    def sql(self) -> tuple[str, list[Any]]:
+        """Return what follows FROM points, and its values; points without a value of the sorted column come last."""
+        where, values = self.where()
+        column, direction = quoted(self.sort), "DESC" if self.descending else "ASC"
+        text = f"{where} ORDER BY {column} IS NULL, {column} {direction}, id"
+        return (text, values) if self.limit is None else (f"{text} LIMIT ?", [*values, self.limit])
+
+
+def _bounds(key: str, pair: Any) -> tuple[float | None, float | None]:
+    low, high = (None if bound is None else float(bound) for bound in pair)
+    if any(bound is not None and not math.isfinite(bound) for bound in (low, high)):
+        raise ValueError(f"bounds of {key!r} must be finite. Leave an open end out (null).")
+    return low, high

@@ -1,0 +1,224 @@
+"""The live page of a survey: a small web server that reads the ledger and writes nothing.
+
+It listens on this machine only unless told otherwise, and answers only those who have the token, which comes in the
+address once and in a cookie from then on. All files it gives out are known by name before it starts.
+"""
+
+import csv
+import hmac
+import io
+import ipaddress
+import secrets
+import socket
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from shardfit.core.errors import CheckpointError
+from shardfit.report.gallery.assets import PAGE, SCRIPT, STYLE, TYPES, asset, joined_scripts
+from shardfit.report.gallery.query import MOST_POINTS, Points
+from shardfit.report.gallery.selection import Selection
+from shardfit.report.gallery.thumbnails import limits_of, png
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+MOST_COMPARED = 12  # pictures that share one colour scale
+CSV_ROWS = 500  # in one piece of an answer
+
+
+def create_app(points: Points, token: str | None) -> Any:
+    """Return the ASGI application of a survey; token None: everyone on this machine may read."""
+    pages = _Pages(points)
+    routes = [
+        Route("/", pages.file),
+        Route("/page/{name}", pages.file),
+        Route("/api/survey", pages.survey),
+        Route("/api/points", pages.page),
+        Route("/api/points.csv", pages.table),
+        Route("/api/picture/{point:int}.png", pages.picture),
+        Route("/api/picture/{point:int}.npy", pages.array),
+        Route("/api/stack", pages.stack),
+        Route("/api/stack.npy", pages.stack_array),
+    ]
+    handlers = {
+        ValueError: lambda _, error: PlainTextResponse(str(error), 400),
+        OverflowError: lambda _, error: PlainTextResponse(str(error), 400),
+        KeyError: lambda _, error: PlainTextResponse(str(error.args[0]), 404),
+        CheckpointError: lambda _, error: PlainTextResponse(str(error), 503),
+        sqlite3.Error: lambda _, error: PlainTextResponse(f"the ledger cannot be read now: {error}", 503),
+    }
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), token)
+
+
+def serve(points: Points, host: str, port: int, token: str | None, announce: Any) -> None:
+    """Serve until interrupted; announce(address) is called once the port is held. port 0: any free one."""
+    with _listening(host, port) as listener:
+        shown = f"[{host}]" if ":" in host else host
+        query = f"?token={token}" if token else ""
+        announce(f"http://{shown}:{listener.getsockname()[1]}/{query}")
+        # no access log: addresses carry the token
+        config = uvicorn.Config(create_app(points, token), log_level="warning", access_log=False, ws="none")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def new_token() -> str:
+    """Return a token that nobody guesses."""
+    return secrets.token_urlsafe(24)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host name or address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Lets in who has the token, and puts the same strict headers on every answer."""
+
+    app: Any
+    token: str | None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope)
+        shown = request.query_params.get("token")
+        allowed = self._allowed(request, shown)
+        cookie = f"{_cookie(request)}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
+                if allowed and self.token and shown:
+                    headers.append("Set-Cookie", cookie)
+            await send(message)
+
+        refusal = PlainTextResponse("Use the whole address that `shardfit serve` printed: it carries the token.\n", 403)
+        await (self.app if allowed else refusal)(scope, receive, with_headers)
+
+    def _allowed(self, request: Request, shown: str | None) -> bool:
+        if self.token is None:
+            # a foreign page that gets its own name to point here must not read: only local names are answered
+            return request.headers.get("host", "").rpartition(":")[0] in LOCAL_NAMES
+        given = shown or request.cookies.get(_cookie(request)) or ""
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+
+def _cookie(request: Request) -> str:
+    return f"shardfit-{request.url.port or 80}"  # browsers share cookies between ports
+
+
+class _Pages:
+    """One method for each address."""
+
+    def __init__(self, points: Points):
+        self.points = points
+        self.files = {PAGE: asset(PAGE), STYLE: asset(STYLE), SCRIPT: joined_scripts()}
+
+    def file(self, request: Request) -> Response:
+        name = request.path_params.get("name", PAGE)
+        if name not in self.files:
+            raise KeyError("no such file.")
+        return Response(self.files[name], media_type=TYPES[name.rpartition(".")[2]])
+
+    def survey(self, request: Request) -> Response:
+        return JSONResponse({"facts": self.points.facts(), "progress": self.points.progress()})
+
+    def page(self, request: Request) -> Response:
+        asked = request.query_params
+        after = float(asked.get("finished", -1)), int(asked.get("id", -1))
+        return JSONResponse(self.points.page(after, min(MOST_POINTS, int(asked.get("limit", MOST_POINTS)))))
+
+    def table(self, request: Request) -> Response:
+        selection = self._selection(request)
+        return StreamingResponse(_csv(self.points.rows(selection)), 200, _attached("points.csv"), "text/csv")
+
+    def picture(self, request: Request) -> Response:
+        asked, point = request.query_params, request.path_params["point"]
+        shown = self.points.picture(point)
+        beside = [int(number) for number in asked.get("with", "").split(",") if number][:MOST_COMPARED]
+        limits = limits_of(*map(self.points.picture, beside)) if beside else None
+        most = int(asked["most"]) if "most" in asked else None
+        if most is not None and most < 1:
+            raise ValueError("most must be at least 1.")
+        content = png(shown, asked.get("palette", "afmhot"), asked.get("stretch", "linear"), limits, most)
+        headers = {"Cache-Control": "private, max-age=3600"}  # the page adds the time a point was finished
+        return Response(content, 200, headers, "image/png")
+
+    def array(self, request: Request) -> Response:
+        point = request.path_params["point"]
+        return _npy(self.points.picture(point), f"point-{point}.npy")
+
+    def stack(self, request: Request) -> Response:
+        selection = self._selection(request)
+        return JSONResponse({"of": self.points.count(selection), **self.points.stack(selection).shown()})
+
+    def stack_array(self, request: Request) -> Response:
+        kind = "sd" if request.query_params.get("kind") == "sd" else "mean"
+        return _npy(getattr(self.points.stack(self._selection(request)), kind), f"{kind}.npy")
+
+    def _selection(self, request: Request) -> Selection:
+        return Selection.from_json(request.query_params.get("selection", ""), self.points.heading)
+
+
+def _csv(rows: Iterator[list[str]]) -> Iterator[str]:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    for number, row in enumerate(rows, 1):
+        writer.writerow(row)
+        if number % CSV_ROWS == 0:
+            yield text.getvalue()
+            text.seek(0)
+            text.truncate()
+    yield text.getvalue()
+
+
+def _npy(array: np.ndarray, name: str) -> Response:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return Response(buffer.getvalue(), 200, _attached(name), "application/octet-stream")
+
+
+def _attached(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()  # so that who follows the printed address at once is kept waiting, not refused
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            f"cannot listen on {host}:{port} ({error}). Give another --port, or 0 for any free one."
+        ) from None
+    return listener

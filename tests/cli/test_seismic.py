@@ -1,0 +1,299 @@
+"""`shardfit seismic`: configuration, gathers, inversion, migration, and errors before any work."""
+
+import contextlib
+import csv
+import io
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from shardfit.cli import main
+from shardfit.io.results import load_result
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("optax")
+
+SMALL = """
+show_every = 4
+film = false
+[model]
+name = "layers"
+shape = [24, 40]
+dh = 40.0
+[start]
+metres = 150.0
+[survey]
+dt = 0.005
+nt = 160
+f_peak = 4.0
+delay = 0.3
+source_step = 320.0
+receiver_step = 80.0
+receiver_depth = 80.0
+[simulation]
+widths = 8
+engine = "auto"
+[inversion]
+epochs = 5
+batchsize = 2
+[inversion.conditioning]
+rows = 3
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def devices():
+    """Start JAX with the devices that conftest asks for: a command without --devices would ask for one."""
+    jax.devices()
+
+
+def run(capsys, *argv):
+    code = main([str(word) for word in argv])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text(SMALL)
+    return file
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Return an inversion's configuration, its folder and what it printed."""
+    folder = tmp_path_factory.mktemp("finished")
+    file, said = folder / "run.toml", io.StringIO()
+    file.write_text(SMALL)
+    with contextlib.redirect_stdout(said):
+        code = main(["seismic", "invert", str(file), "--out", str(folder / "out"), "--devices", "2", "--seed", "3"])
+    assert code == 0
+    return file, folder / "out", said.getvalue()
+
+
+def test_init_writes_what_is_read(capsys, tmp_path):
+    from shardfit.cli.seismic.config import read_config
+    from shardfit.cli.seismic.invert import inversion_options
+    from shardfit.cli.seismic.setup import build
+
+    file = tmp_path / "run.toml"
+    assert run(capsys, "seismic", "init", file)[0] == 0
+    config = read_config(file)
+    options, setup = inversion_options(config), build(config, None, None, need_start=True)
+    options.check(setup.sim, setup.n_shots, 1)
+    assert options.bands == (4.0, None) and options.conditioning.rows == 6
+    assert setup.truth.shape == (80, 200) and setup.n_shots == 25
+    code, _, err = run(capsys, "seismic", "init", file)
+    assert code == 2 and "exists" in err
+
+
+def test_model_then_invert_its_file(capsys, tmp_path, config):
+    pytest.importorskip("segyio")
+    code, text, err = run(capsys, "seismic", "model", config, "--out", tmp_path / "data", "--format", "sgy")
+    assert code == 0, err
+    assert "5 shots, 20 receivers, 160 samples" in text
+    names = {p.name for p in (tmp_path / "data").iterdir()}
+    assert names == {"gathers.sgy", "model.npz", "model.png", "ricker.png", "observed_data.png"}
+    text = SMALL.replace('name = "layers"\n', "").replace("metres = 150.0", 'kind = "linear"\nbottom = 3000.0')
+    config.write_text(text + '[data]\nfile = "data/gathers.sgy"\n')
+    code, text, err = run(capsys, "seismic", "invert", config, "--out", tmp_path / "out", "--epochs", 1)
+    assert code == 0, err
+    assert "model error" not in text  # no truth is known
+    assert "Waveform inversion of gathers.sgy" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_raw_binary_is_placed_by_the_survey(tmp_path, config):
+    from shardfit.cli.seismic.config import read_config
+    from shardfit.cli.seismic.setup import build, model_data
+
+    made = build(read_config(config), None, None, need_start=False)
+    traces = model_data(made, read_config(config), print)
+    traces.tofile(tmp_path / "gathers.bin")
+    config.write_text(SMALL + '[data]\nfile = "gathers.bin"\nshape = [5, 20, 160]\n')
+    found = build(read_config(config), None, None, need_start=False)
+    assert isinstance(found.observed, np.memmap) and np.array_equal(found.observed, traces)
+    assert np.array_equal(found.sources, made.sources) and np.array_equal(found.receivers, made.receivers)
+
+
+def test_invert_leaves_a_run_folder(capsys, finished):
+    _, out, text = finished
+    assert "5 shots of 20 receivers" in text and "2 devices" in text and "SSIM" in text
+    pictures = {p.name for p in out.glob("*.png")}
+    assert pictures == {"ricker.png", "observed_data.png", "loss.png", "epoch_0000.png", "epoch_0004.png"}
+    model = np.load(out / "model.npy")
+    assert model.shape == (24, 40) and np.isfinite(model).all()
+    rows = list(csv.DictReader((out / "metrics.csv").read_text().splitlines()))
+    assert [row["epoch"] for row in rows] == ["0", "1", "2", "3", "4"]
+    assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
+    assert float(rows[-1]["model_error"]) < float(rows[0]["model_error"])
+    result = load_result(out)
+    assert result.steps == 5 and result.status.name == "COMPLETED"
+    assert np.array_equal(result.params["velocity"].astype(np.float32), model)
+    assert run(capsys, "show", out)[0] == 0
+    page = (out / "report.html").read_text()
+    assert "the model &#x27;layers&#x27;" in page and "structural similarity" in page
+
+
+def test_a_finished_run_is_not_done_again_and_another_is_refused(capsys, finished):
+    file, out, _ = finished
+    before = {name: (out / name).read_bytes() for name in ("model.npy", "metrics.csv", "epoch_0004.png")}
+    code, _, err = run(capsys, "seismic", "invert", file, "--out", out, "--seed", 9)
+    assert code == 2 and "belongs to another fit: seed" in err
+    again = ("seismic", "invert", file, "--out", out, "--seed", 3, "--devices", 1, "--resume", "must")
+    code, _, err = run(capsys, *again)
+    assert code == 0, err
+    assert {name: (out / name).read_bytes() for name in before} == before
+
+
+def test_max_shots_are_spread_over_the_survey(config):
+    from shardfit.cli.seismic.config import read_config
+    from shardfit.cli.seismic.setup import build
+
+    whole = build(read_config(config), None, None, need_start=False)
+    some = build(read_config(config), None, 3, need_start=False)
+    assert some.sources.tolist() == whole.sources[[0, 2, 4]].tolist()
+    assert some.shots.sources.cells.shape[0] == some.receivers.shape[0] == 3
+
+
+def test_noise_has_the_size_asked_for(config):
+    from shardfit.cli.seismic.config import read_config
+    from shardfit.cli.seismic.setup import build, model_data
+
+    clean_config = read_config(config)
+    config.write_text(SMALL + "[data]\nnoise = 0.1\n")
+    clean, noisy = (model_data(build(c, None, None, False), c, print) for c in (clean_config, read_config(config)))
+    size = np.sqrt(np.mean((noisy - clean) ** 2) / np.mean(clean**2))
+    assert size == pytest.approx(0.1, rel=0.05)
+
+
+def test_rtm(capsys, tmp_path, config):
+    out = tmp_path / "rtm"
+    velocity = tmp_path / "v.npy"
+    np.save(velocity, np.full((24, 40), 2000.0, np.float32))
+    code, text, err = run(capsys, "seismic", "rtm", config, "--out", out, "--max-shots", 3, "--velocity", velocity)
+    assert code == 0, err
+    assert "migrating 3 shots" in text
+    image = np.load(out / "image.npy")
+    assert image.shape == (24, 40) and np.isfinite(image).all() and np.ptp(image) > 0
+    assert (out / "image.png").is_file()
+
+
+def test_film(tmp_path, config, monkeypatch):
+    from shardfit.cli.seismic.config import read_config
+    from shardfit.cli.seismic.pictures import save_film
+    from shardfit.cli.seismic.setup import build
+    from shardfit.domains.seismic import snapshots
+
+    monkeypatch.setattr(snapshots, "wavefield", partial(snapshots.wavefield, frames=4))
+    setup = build(read_config(config), None, None, need_start=False)
+    save_film(tmp_path, setup, setup.truth, "auto")
+    assert (tmp_path / "wavefield.gif").read_bytes()[:4] == b"GIF8"
+    assert (tmp_path / "wavefield.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("film = false", "flim = false", "unknown key 'flim'. Did you mean 'film'"),
+        ("dh = 40.0", "dx = 40.0", "[model]: unknown key 'dx'"),
+        ("dh = 40.0", "dh = 'wide'", "[model]: dh = 'wide' must be a number or [a number, a number]"),
+        ("shape = [24, 40]", "shape = [24]", "must be [a whole number, a whole number]"),
+        ("[survey]", "[[survey]]", "survey must be a table"),
+        ("epochs = 5", "epoch = 5", "[inversion]: unknown key 'epoch'. Did you mean 'epochs'"),
+        ("epochs = 5", "learning_rate = 'fast'", "learning_rate = 'fast' must be like 25.0"),
+        ("epochs = 5", "epochs = 0", "epochs=0 must be a whole number"),
+        ("epochs = 5", "bands = 3.0", "bands = 3.0 must be a list"),
+        ("epochs = 5", "bands = [3.0, 'rest']", "must be corners in Hz"),
+        ("epochs = 5", "bands = [300.0]", "corner 300.0 Hz must lie between"),
+        ("epochs = 5", "bounds = [1500.0]", "must be [lowest, highest]"),
+        ("epochs = 5", "bounds = [2000.0, 3000.0]", "outside the bounds"),
+        ("batchsize = 2", "batchsize = 'many'", "batchsize='many' must be a whole number"),
+        ("epochs = 5", "loss = 'l3'", "unknown loss 'l3'"),
+        ("rows = 3", "row = 3", "[inversion.conditioning]: unknown key 'row'. Did you mean 'rows'"),
+        ('name = "layers"', 'name = "layer"', "Did you mean 'layers'"),
+        ('name = "layers"', 'name = "layers"\nfile = "vp.npz"', "a name or a file, not both"),
+        ('name = "layers"', 'file = "vp.npz"', "no such file"),
+        ("shape = [24, 40]\n", "", "shape is missing"),
+        ("dh = 40.0\n", "", "dh is missing"),
+        ("metres = 150.0", "kind = 'smooth'", "Did you mean 'smoothed'"),
+        ("metres = 150.0", "metres = -1", "must be positive"),
+        ("dt = 0.005", "dt = 0.02", "the largest stable dt is"),
+        ("dt = 0.005\n", "", "dt (seconds) and nt (samples) are needed"),
+        ("receiver_depth = 80.0", "receiver_depth = 2000.0", "receivers: shot 0, index 0, axis z: 50 is outside"),
+        ("source_step = 320.0", "source_step = 0.0", "source_step = 0.0 m must be positive"),
+        ("delay = 0.3", "delay = 0.1", "cuts off the beginning"),
+        ("batchsize = 2", "batchsize = 9", "batchsize=9 is more than the 5 shots"),
+        ('engine = "auto"', 'engine = "fast"', "unknown engine 'fast'"),
+        ('engine = "auto"', 'engine = "auto"\nv_max = 2000.0', "above v_max=2000"),
+        ('engine = "auto"', 'engine = "auto"\norder = 5', "order=5 is not known"),
+        ("film = false", "film = false\nseed = -1", "a seed is zero or positive"),
+        ("film = false", "a = = 1", "is not valid TOML"),
+        ("[start]", "[data]\nnoise = -0.1\n[start]", "noise = -0.1 is a share"),
+        ("[start]", "[data]\nfile = 'gathers.npz'\n[start]", "no such file"),
+    ],
+)
+def test_complaints_come_before_work(capsys, tmp_path, config, old, new, complaint):
+    assert old in SMALL
+    config.write_text(SMALL.replace(old, new))
+    code, _, err = run(capsys, "seismic", "invert", config, "--out", tmp_path / "out")
+    assert code == 2 and complaint in err, err
+    assert len(err.splitlines()) == 2  # one line, and where to see more
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"traces": np.zeros((5, 20, 160), np.float32)}, "zero everywhere"),
+        ({"traces": np.full((5, 20, 160), np.nan, np.float32)}, "traces of shot 0 are not finite"),
+        ({"traces": np.ones((5, 20, 150), np.float32)}, "nt = 160, but gathers.npz has 150 samples"),
+        ({"traces": np.ones((5, 19, 160), np.float32)}, "has 5 of 19"),
+        ({"dt": 0.004}, "has dt=0.004 s, but 0.005 s was given"),
+    ],
+)
+def test_data_that_do_not_fit(capsys, tmp_path, config, change, complaint):
+    np.savez(tmp_path / "gathers.npz", **{"traces": np.ones((5, 20, 160), np.float32), "dt": 0.005, **change})
+    config.write_text(SMALL + '[data]\nfile = "gathers.npz"\n')
+    code, _, err = run(capsys, "seismic", "invert", config, "--out", tmp_path / "out")
+    assert code == 2 and complaint in err, err
+    assert not (tmp_path / "out").exists()
+
+
+def test_models_that_do_not_fit(capsys, tmp_path, config):
+    np.save(tmp_path / "vp.npy", np.where(np.eye(24, 40) > 0, np.nan, 2000.0))
+    config.write_text(SMALL.replace('name = "layers"\nshape = [24, 40]', 'file = "vp.npy"'))
+    code, _, err = run(capsys, "seismic", "invert", config, "--out", tmp_path / "out")
+    assert code == 2 and "not finite at cell (0, 0)" in err
+    np.save(tmp_path / "vp.npy", np.full((25, 40), 2000.0))
+    config.write_text(SMALL.replace("metres = 150.0", 'kind = "file"\nfile = "vp.npy"'))
+    code, _, err = run(capsys, "seismic", "invert", config, "--out", tmp_path / "out")
+    assert code == 2 and "has shape (25, 40), the true model (24, 40)" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["--max-shots", "--epochs", "--batchsize", "--show-every"])
+def test_counts_must_be_positive(capsys, config, option):
+    code, _, err = run(capsys, "seismic", "invert", config, option, 0)
+    assert code == 2 and "0 is not a whole number of at least 1" in err
+
+
+def test_unknown_words(capsys, config):
+    code, _, err = run(capsys, "seismic", "inverse", config)
+    assert code == 2 and "Did you mean 'invert'" in err
+    code, _, err = run(capsys, "seismic", "invert", config, "--epoch", 3)
+    assert code == 2 and "Did you mean '--epochs'" in err
+    code, _, err = run(capsys, "seismic", "invert", "missing.toml")
+    assert code == 2 and "shardfit seismic init missing.toml" in err
+
+
+def test_marmousi_of_a_folder(capsys, tmp_path, config, shared_data):
+    from shardfit.cli.seismic.config import read_config
+    from shardfit.cli.seismic.setup import build
+
+    config.write_text('[model]\nname = "marmousi"\n[survey]\ndt = 0.003\nnt = 100\n')
+    assert build(read_config(config), str(shared_data), None, True).truth.shape == (101, 401)
+    code, _, err = run(capsys, "seismic", "model", config, "--data", tmp_path, "--out", tmp_path / "out")
+    assert code == 2 and "holds no Marmousi model" in err

@@ -1,0 +1,110 @@
+"""One entrance for every format: what is saved is loaded, and what does not fit is named with bytes and shapes."""
+
+import numpy as np
+import pytest
+
+from shardfit.domains.seismic.files import load_gathers, load_model, save_gathers, save_model
+from shardfit.domains.seismic.gathers import Gathers
+
+TRACES = np.random.default_rng(0).normal(size=(2, 3, 40)).astype(np.float32)
+GATHERS = Gathers(TRACES, 0.002, np.array([[10.0, 0], [10, 50]]), np.random.default_rng(1).integers(0, 99, (2, 3, 2)))
+MODEL = np.random.default_rng(2).uniform(1500, 4000, (12, 15)).astype(np.float32)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".sgy", ".segy"])
+def test_gathers_with_positions(tmp_path, suffix):
+    if suffix != ".npz":
+        pytest.importorskip("segyio")
+    file = save_gathers(tmp_path / f"line{suffix}", GATHERS)
+    found = load_gathers(file)
+    assert np.array_equal(found.traces, TRACES) and found.dt == 0.002
+    assert np.array_equal(found.sources, GATHERS.sources)
+    assert np.array_equal(found.receivers, GATHERS.receivers)
+    assert [p.name for p in tmp_path.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize(("suffix", "options"), [(".npy", {}), (".bin", {"shape": (2, 3, 40)})])
+def test_plain_arrays_are_mapped(tmp_path, suffix, options):
+    file = save_gathers(tmp_path / f"line{suffix}", GATHERS)
+    found = load_gathers(file, dt=0.002, **options)
+    assert isinstance(found.traces, np.memmap)
+    assert np.array_equal(found.traces, TRACES)
+    with pytest.raises(ValueError, match="have no positions"):
+        found.cells(10.0)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "options"), [(".npz", {}), (".sgy", {}), (".npy", {}), (".raw", {"shape": (12, 15)})]
+)
+def test_models(tmp_path, suffix, options):
+    if suffix == ".sgy":
+        pytest.importorskip("segyio")
+    found = load_model(save_model(tmp_path / f"vp{suffix}", MODEL, (5.0, 10.0)), **options)
+    assert np.array_equal(found.velocity, MODEL)
+    assert found.dh == ((5.0, 10.0) if suffix in (".npz", ".sgy") else None)
+
+
+def test_big_endian_raw(tmp_path):
+    (tmp_path / "vp.bin").write_bytes(MODEL.astype(">f8").tobytes())
+    assert np.array_equal(load_model(tmp_path / "vp.bin", shape=(12, 15), dtype=">f8").velocity, MODEL)
+
+
+def test_cells_follow_origin_and_spacing():
+    sources, receivers = GATHERS.cells((5.0, 10.0), origin=(5.0, -20.0))
+    assert sources.tolist() == [[1, 2], [1, 7]]
+    assert receivers.shape == (2, 3, 2)
+    near = Gathers(TRACES, 0.002, np.array([[10.0001, 0.004], [10, 47]]), GATHERS.receivers)
+    assert near.cells(10.0)[0].tolist() == [[1, 0], [1, 4.7]]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "complaint"),
+    [
+        ("a.txt", {}, "unknown kind of file '.txt'"),
+        ("missing.npz", {}, "no such file"),
+        ("line.npy", {}, "does not tell its time step"),
+        ("line.npz", {"dt": 0.004}, "has dt=0.002 s, but 0.004 s was given"),
+        ("line.bin", {"dt": 0.002}, "does not tell its shape"),
+        ("line.bin", {"dt": 0.002, "shape": (2, 3, 41)}, "has 960 bytes, but shape .* takes 984"),
+        ("line.bin", {"dt": 0.002, "shape": (6, 40)}, "must be .shots, receivers, nt"),
+        ("torn.npz", {}, "cannot be read as .npz"),
+        ("torn.npy", {}, "cannot be read as .npy"),
+        ("other.npz", {}, "no array 'traces' but vp"),
+        ("nan.npz", {}, "traces of shot 1 are not finite"),
+    ],
+)
+def test_complaints_about_gathers(tmp_path, name, options, complaint):
+    for suffix in (".npz", ".npy", ".bin"):
+        save_gathers(tmp_path / f"line{suffix}", GATHERS)
+    for suffix in (".npz", ".npy"):
+        (tmp_path / f"torn{suffix}").write_bytes((tmp_path / f"line{suffix}").read_bytes()[:90])
+    np.savez(tmp_path / "other.npz", vp=MODEL)
+    np.savez(tmp_path / "nan.npz", traces=np.where(TRACES[1, 2, 3] == TRACES, np.nan, TRACES), dt=0.002)
+    with pytest.raises((ValueError, FileNotFoundError), match=complaint) as caught:
+        load_gathers(tmp_path / name, **options)
+    assert name in str(caught.value) or "(shots" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("velocity", "complaint"),
+    [
+        (np.where(MODEL[3, 4] == MODEL, np.nan, MODEL), r"not finite at cell \(3, 4\)"),
+        (np.where(MODEL[3, 4] == MODEL, 0, MODEL), r"not positive at cell \(3, 4\)"),
+        (MODEL / 1000, "km/s times 1000"),
+        (MODEL[None], r"a model is \(nz, nx\)"),
+    ],
+)
+def test_complaints_about_models(tmp_path, velocity, complaint):
+    np.save(tmp_path / "vp.npy", velocity)
+    with pytest.raises(ValueError, match=complaint):
+        load_model(tmp_path / "vp.npy")
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path):
+    pytest.importorskip("segyio")
+    file = save_gathers(tmp_path / "line.sgy", GATHERS)
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match="needs positions"):
+        save_gathers(file, Gathers(TRACES, 0.002))
+    assert file.read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1

@@ -1,0 +1,66 @@
+"""The compiled engine: what must not matter (threads, segments, batching) and what it must leave alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shardfit.domains.seismic import Native, propagate, select
+from tests.domains.seismic.cases import needs_compiler, quick_jit, relative, small
+
+pytestmark = needs_compiler
+
+
+def value_and_gradient(case, settings, dtype=np.float32):
+    sim, velocity, wavelet, shots = case
+
+    def energy(v):
+        return jnp.sum(propagate(sim, v, wavelet, shots, engine=settings) ** 2)
+
+    return quick_jit(jax.value_and_grad(energy))(velocity.astype(dtype))
+
+
+def test_threads_do_not_change_a_bit():
+    case = small()
+    one, two = (value_and_gradient(case, Native(threads=n)) for n in (1, 2))
+    assert float(one[0]) == float(two[0])
+    assert np.array_equal(one[1], two[1])
+
+
+@pytest.mark.parametrize("segments", [1, 13, 90])
+def test_segments_do_not_change_a_bit(segments):
+    """A segment begins with exactly the state that was there."""
+    case = small(free_surface=True)
+    assert np.array_equal(
+        value_and_gradient(case, Native(segments=segments))[1], value_and_gradient(case, Native(segments=4))[1]
+    )
+
+
+def test_vmap_over_shots_and_velocities_is_a_loop():
+    sim, velocity, wavelet, shots = small()
+    models = jnp.stack([velocity, 0.95 * velocity])
+
+    def traces(v, w, s):
+        return propagate(sim, v, w, s, engine="native")
+
+    both = quick_jit(jax.vmap(traces, (0, None, None)))(models, wavelet, shots)
+    each = quick_jit(jax.vmap(traces, (None, 0, 0)))(
+        velocity, wavelet[:, None], jax.tree.map(lambda x: x[:, None], shots)
+    )
+    for i in range(2):
+        assert relative(both[i], np.asarray(traces(models[i], wavelet, shots))) == 0
+        alone = traces(velocity, wavelet[i : i + 1], select(shots, slice(i, i + 1)))
+        assert relative(each[i], np.asarray(alone)) == 0
+
+
+def test_denormals_are_flushed_inside_only():
+    """The caller's arithmetic keeps its denormals, while waves too faint to be normal are zero."""
+    sim, velocity, wavelet, shots = small()
+    faint = quick_jit(lambda w: propagate(sim, velocity.astype(np.float32), w, shots, engine="native"))(
+        wavelet.astype(np.float32) * np.float32(1e-37)
+    )
+    tiny = np.finfo(np.float32).tiny
+    found = np.abs(np.asarray(faint))
+    assert found.max() > tiny
+    assert not ((found > 0) & (found < tiny)).any()
+    assert np.float32(tiny) / np.float32(2) > 0
