@@ -41,6 +41,7 @@ OWNERS = {
     "segyio": [],
     "numpyro": ["sample/nuts.py"],
     "starlette": ["report/server.py"],
+    "uvicorn": ["report/server.py"],
     "mpi4py": [],
 }
 COLLECTIVES = {"shard_map", "psum", "pcast"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shardfit.report.gallery.columns import as_numbers, encode
-from shardfit.report.gallery.query import Points
+from shardfit.report.gallery.query import Points, _rate
 from shardfit.report.gallery.selection import Selection
 from tests.report.fake_survey import GRID, write_survey
 from tests.report.hostile_survey import DROP, FORMULA, IMAGE, write_hostile
@@ -147,6 +147,13 @@ def test_progress(points, table):
     assert progress["state"] == "running"
     assert progress["rate"] == pytest.approx(20, rel=1e-3)
     assert progress["eta"] == pytest.approx(50 / 20, rel=1e-3)
+
+
+def test_rate_leaves_a_pause_out():
+    assert _rate([100.0 - 0.5 * i for i in range(20)] + [-5000.0 - i for i in range(50)]) == pytest.approx(2.0)
+    assert _rate([3000.0, 2000.0, 1000.0]) == pytest.approx(1e-3)  # slow, but steady
+    assert _rate([5.0]) is None
+    assert _rate([5.0, 5.0]) is None
 
 
 def test_progress_of_a_survey_that_is_complete_or_stands_still(tmp_path):

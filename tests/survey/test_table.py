@@ -123,7 +123,8 @@ def test_packages_that_are_not_there(found, tmp_path, monkeypatch, package, meth
         getattr(found, method)(tmp_path / "x") if method == "to_parquet" else found.to_xarray()
 
 
-def test_progress(tmp_path, capsys):
+def test_progress(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("shardfit.io.progress.PLAIN_SECONDS", 0.0)
     run(tmp_path, POINTS, progress=True).close()
     told = capsys.readouterr().err
     assert "12/12 points" in told

@@ -8,6 +8,7 @@ import csv
 import hmac
 import io
 import ipaddress
+import re
 import secrets
 import socket
 import sqlite3
@@ -41,6 +42,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+EVERYWHERE = ("0.0.0.0", "::")
 MOST_COMPARED = 12  # pictures that share one colour scale
 CSV_ROWS = 500  # in one piece of an answer
 
@@ -72,7 +74,7 @@ def create_app(points: Points, token: str | None) -> Any:
 def serve(points: Points, host: str, port: int, token: str | None, announce: Any) -> None:
     """Serve until interrupted; announce(address) is called once the port is held. port 0: any free one."""
     with _listening(host, port) as listener:
-        shown = f"[{host}]" if ":" in host else host
+        shown = socket.gethostname() if host in EVERYWHERE else f"[{host}]" if ":" in host else host
         query = f"?token={token}" if token else ""
         announce(f"http://{shown}:{listener.getsockname()[1]}/{query}")
         # no access log: addresses carry the token
@@ -125,13 +127,13 @@ class Guard:
     def _allowed(self, request: Request, shown: str | None) -> bool:
         if self.token is None:
             # a foreign page that gets its own name to point here must not read: only local names are answered
-            return request.headers.get("host", "").rpartition(":")[0] in LOCAL_NAMES
+            return re.sub(r":\d+$", "", request.headers.get("host", "")) in LOCAL_NAMES
         given = shown or request.cookies.get(_cookie(request)) or ""
         return hmac.compare_digest(given.encode(), self.token.encode())
 
 
 def _cookie(request: Request) -> str:
-    return f"shardfit-{request.url.port or 80}"  # browsers share cookies between ports
+    return f"shardfit-{(request.scope.get('server') or ('', 0))[1]}"  # browsers share cookies between ports
 
 
 class _Pages:

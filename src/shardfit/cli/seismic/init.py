@@ -50,7 +50,7 @@ batchsize = 8        # shots per step, or "all"
 learning_rate = 25.0 # m/s per step
 bands = [4.0, "all"] # from low frequencies to high: corners in Hz
 # solver = "adam"    # sgd, rmsprop; with batchsize = "all" also lbfgsb, lbfgs
-# loss = "l2"        # l1, huber, studentt, correlation, envelope, ...
+# loss = "l2"        # l1, huber, student-t, correlation, envelope, nim, w2
 
 [inversion.conditioning]
 rows = 6             # the gradient is zero in the water

@@ -75,8 +75,7 @@ class Points:
         """Return how many points are done, how fast they come, and whether they still come."""
         done, failed = self._all("SELECT count(*), coalesce(sum(failed), 0) FROM points")[0]
         recent = [t for (t,) in self._all("SELECT finished FROM points ORDER BY finished DESC LIMIT ?", RECENT) if t]
-        span = recent[0] - recent[-1] if recent else 0.0
-        rate = (len(recent) - 1) / span if span > 0 else None
+        rate = _rate(recent)
         age = max(0.0, time.time() - recent[0]) if recent else None
         left = max(0, self.heading.total - done)
         if not left:
@@ -153,6 +152,16 @@ class Points:
 
     def _all(self, sql: str, *values: Any) -> list[tuple]:
         return self.ledger.connection.execute(sql, values).fetchall()
+
+
+def _rate(times: list[float]) -> float | None:
+    """Return points per second from the times they were finished, latest first, since the last pause."""
+    gaps = -np.diff(times)
+    if not gaps.size:
+        return None
+    pauses = np.flatnonzero(gaps > max(QUIET_SECONDS, 20 * float(np.median(gaps))))
+    steady = gaps[: pauses[0]] if pauses.size else gaps
+    return steady.size / float(steady.sum()) if steady.sum() > 0 else None
 
 
 def _cell(value: Any) -> str:

@@ -3,7 +3,19 @@
 import { el } from "./dom.js";
 import { short } from "./numbers.js";
 
-const RAMP = ["440154", "482475", "414487", "355f8d", "2a788e", "21918c", "22a884", "44bf70", "7ad151", "bddf26", "fde725"];
+const RAMP = [
+  "440154",
+  "482475",
+  "414487",
+  "355f8d",
+  "2a788e",
+  "21918c",
+  "22a884",
+  "44bf70",
+  "7ad151",
+  "bddf26",
+  "fde725",
+];
 export const SHADES = 64;
 
 // the canvas with one drawing pixel per pixel of the screen; units are CSS pixels
@@ -21,7 +33,12 @@ let colours = null;
 export function theme() {
   if (!colours) {
     const style = getComputedStyle(document.documentElement);
-    colours = Object.fromEntries(["ink", "soft", "line", "faint", "accent", "bad", "sheet"].map((n) => [n, style.getPropertyValue(`--${n}`).trim()]));
+    colours = Object.fromEntries(
+      ["ink", "soft", "line", "faint", "accent", "bad", "sheet"].map((n) => [
+        n,
+        style.getPropertyValue(`--${n}`).trim(),
+      ]),
+    );
   }
   return colours;
 }
@@ -51,7 +68,10 @@ export function shades(alpha) {
 export function shading(column, rows) {
   const { places } = column;
   const every = Math.ceil(rows.length / 2000);
-  const known = Float32Array.from(rows.filter((row, i) => i % every === 0 && places[row] === places[row]), (row) => places[row]).sort();
+  const known = Float32Array.from(
+    rows.filter((row, i) => i % every === 0 && places[row] === places[row]),
+    (row) => places[row],
+  ).sort();
   if (!known.length) return () => 0;
   const [low, high] = [known[Math.floor(0.01 * known.length)], known[Math.ceil(0.99 * (known.length - 1))]];
   const factor = (SHADES - 1) / (high - low || 1);
@@ -87,7 +107,8 @@ export class Dots {
     const side = Math.max(1, Math.round(size * this.ratio));
     const [left, top] = [Math.round(x * this.ratio - side / 2), Math.round(y * this.ratio - side / 2)];
     if (!(left >= 0 && top >= 0 && left + side <= this.width && top + side <= this.height)) return;
-    for (let row = top; row < top + side; row++) this.pixels.fill(colour, row * this.width + left, row * this.width + left + side);
+    for (let row = top; row < top + side; row++)
+      this.pixels.fill(colour, row * this.width + left, row * this.width + left + side);
   }
 
   drawOn(context) {

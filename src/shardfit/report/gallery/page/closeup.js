@@ -23,11 +23,30 @@ export class CloseUp {
     const id = points.value("id", row);
     const title = el("h2", { textContent: `Point ${id}` });
     const place = el("span.soft", { textContent: rank < 0 ? "" : `${rank + 1} of ${selection.rows.length}` });
-    const step = (by, sign, name) => el("button.step", { textContent: sign, ariaLabel: name, onclick: () => this.go(by), disabled: rank < 0 });
+    const step = (by, sign, name) =>
+      el("button.step", { textContent: sign, ariaLabel: name, onclick: () => this.go(by), disabled: rank < 0 });
     const pinned = this.app.state.pinned.includes(id);
-    const pin = el("button", { textContent: pinned ? "Do not compare" : "Compare", onclick: () => this.app.pin(id) || this.open(row) });
-    const head = el("header", {}, step(-1, "←", "previous"), step(1, "→", "next"), title, place, el("span.grow"), ...this.links(row, id), pin, this.closer());
-    const facts = [["Figures", ["value", "part"]], ["Axes", ["axis"]], ["Run", ["run"]]].map(([name, roles]) => this.facts(name, roles, row));
+    const pin = el("button", {
+      textContent: pinned ? "Do not compare" : "Compare",
+      onclick: () => this.app.pin(id) || this.open(row),
+    });
+    const head = el(
+      "header",
+      {},
+      step(-1, "←", "previous"),
+      step(1, "→", "next"),
+      title,
+      place,
+      el("span.grow"),
+      ...this.links(row, id),
+      pin,
+      this.closer(),
+    );
+    const facts = [
+      ["Figures", ["value", "part"]],
+      ["Axes", ["axis"]],
+      ["Run", ["run"]],
+    ].map(([name, roles]) => this.facts(name, roles, row));
     const picture = this.app.view.facts.shape ? this.framed(row) : null;
     this.fill(head, el(picture ? "div.single" : "div.single.bare", {}, picture, el("div.facts", {}, ...facts)));
   }
@@ -36,17 +55,25 @@ export class CloseUp {
     this.row = null;
     const { points, facts } = this.app.view;
     const rows = ids.map((id) => points.rowOf.get(id)).filter((row) => row !== undefined);
-    const head = el("header", {}, el("h2", { textContent: "Side by side" }), el("span.soft", { textContent: this.app.source.live ? "one colour scale for all" : "each with its own colour scale" }), el("span.grow"), this.closer());
+    const scales = this.app.source.live ? "one colour scale for all" : "each with its own colour scale";
+    const title = [el("h2", { textContent: "Side by side" }), el("span.soft", { textContent: scales })];
+    const head = el("header", {}, ...title, el("span.grow"), this.closer());
     const beside = { with: ids.join() };
     const columns = points.telling.filter((c) => c.role !== "run" || c.key === "status");
     const cards = rows.map((row) => {
       const id = points.value("id", row);
-      const drop = el("button.step", { textContent: "×", ariaLabel: `remove point ${id}`, onclick: () => this.app.pin(id) || this.compareOrClose() });
+      const drop = el("button.step", {
+        textContent: "×",
+        ariaLabel: `remove point ${id}`,
+        onclick: () => this.app.pin(id) || this.compareOrClose(),
+      });
       const lines = columns.map((column) => {
         const differs = column.role === "axis" && rows.some((other) => column.values[other] !== column.values[row]);
         return this.line(column, row, differs ? "differs" : "");
       });
-      return el("div.card", {}, el("div.cardhead", {}, el("b", { textContent: `Point ${id}` }), drop), facts.shape ? this.framed(row, beside) : null, el("dl", {}, ...lines.flat()));
+      const top = el("div.cardhead", {}, el("b", { textContent: `Point ${id}` }), drop);
+      const picture = facts.shape ? this.framed(row, beside) : null;
+      return el("div.card", {}, top, picture, el("dl", {}, ...lines.flat()));
     });
     this.fill(head, el("div.cards", {}, ...cards));
   }
@@ -70,20 +97,33 @@ export class CloseUp {
   links(row, id) {
     const { source, view } = this.app;
     if (!view.facts.shape || !source.picture(id, 0)) return [];
-    const png = el("a.button", { href: source.picture(id, view.points.value("finished", row), source.live ? { stretch: view.state.stretch } : {}), download: `point-${id}.png`, textContent: "PNG" });
-    return source.arrays ? [png, el("a.button", { href: source.array(id), download: `point-${id}.npy`, textContent: "NPY" })] : [png];
+    const link = (href, kind) =>
+      el("a.button", { href, download: `point-${id}.${kind}`, textContent: kind.toUpperCase() });
+    const options = source.live ? { stretch: view.state.stretch } : {};
+    const png = link(source.picture(id, view.points.value("finished", row), options), "png");
+    return source.live ? [png, link(source.array(id), "npy")] : [png];
   }
 
   facts(name, roles, row) {
     const { points } = this.app.view;
-    const columns = [...points.columns.values()].filter((c) => roles.includes(c.role) && !["id", "failed", "finished"].includes(c.key));
+    const columns = [...points.columns.values()].filter(
+      (c) => roles.includes(c.role) && !["id", "failed", "finished"].includes(c.key),
+    );
     const told = columns.filter((c) => c.key !== "reason" || c.names[c.values[row]]);
-    return el("section", {}, el("h3", { textContent: name }), el("dl", {}, ...told.flatMap((column) => this.line(column, row))));
+    return el(
+      "section",
+      {},
+      el("h3", { textContent: name }),
+      el("dl", {}, ...told.flatMap((column) => this.line(column, row))),
+    );
   }
 
   line(column, row, kind = "") {
     const text = column.show(column.values[row], (x) => short(x, 6));
-    return [el("dt", { textContent: column.label, className: kind }), el("dd", { textContent: column.unit ? `${text} ${column.unit}` : text, className: kind })];
+    return [
+      el("dt", { textContent: column.label, className: kind }),
+      el("dd", { textContent: column.unit ? `${text} ${column.unit}` : text, className: kind }),
+    ];
   }
 
   // the picture with a bar of a round length

@@ -21,10 +21,20 @@ export class Failures {
       reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
     }
     const most = [...reasons].sort((a, b) => b[1] - a[1]).slice(0, 4);
-    const lines = most.map(([reason, n]) => el("li", {}, el("b", { textContent: whole(n) }), ` ${reason.slice(0, 300)}`));
-    if (reasons.size > most.length) lines.push(el("li", { textContent: `and ${whole(reasons.size - most.length)} other reasons` }));
+    const lines = most.map(([reason, n]) =>
+      el("li", {}, el("b", { textContent: whole(n) }), ` ${reason.slice(0, 300)}`),
+    );
+    if (reasons.size > most.length)
+      lines.push(el("li", { textContent: `and ${whole(reasons.size - most.length)} other reasons` }));
     const { source } = this.app;
-    if (lines.length && source.live) lines.push(el("li", {}, el("a", { href: source.table(points.askedFailed(state)), download: "", textContent: "Table of these (CSV)" })));
+    if (lines.length && source.live)
+      lines.push(
+        el(
+          "li",
+          {},
+          el("a", { href: source.table(points.askedFailed(state)), download: "", textContent: "Table of these (CSV)" }),
+        ),
+      );
     byId("reasons").replaceChildren(...lines);
     this.table.show(view);
   }

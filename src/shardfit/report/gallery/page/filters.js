@@ -58,7 +58,14 @@ class FilterRow {
     this.bins = column.scale.levels?.length ?? BINS;
     this.last = column.scale.levels ? this.bins - 1 : 100;
     const handle = (name) =>
-      el("input", { type: "range", min: 0, max: this.last, step: 1, ariaLabel: `${name} ${column.title}`, oninput: () => this.moved() });
+      el("input", {
+        type: "range",
+        min: 0,
+        max: this.last,
+        step: 1,
+        ariaLabel: `${name} ${column.title}`,
+        oninput: () => this.moved(),
+      });
     [this.from, this.to] = [handle("lowest"), handle("highest")];
     this.text = el("span.bounds");
     this.slider = el("div.slider", {}, el("i"), this.from, this.to);
@@ -95,7 +102,9 @@ class FilterRow {
     if (this.places === places) return;
     this.places = places;
     const failed = points.column("failed").values;
-    this.bin = Uint8Array.from(places, (place) => (place === place ? Math.min(this.bins - 1, Math.floor(place * this.bins)) : this.bins));
+    this.bin = Uint8Array.from(places, (place) =>
+      place === place ? Math.min(this.bins - 1, Math.floor(place * this.bins)) : this.bins,
+    );
     this.all = new Uint32Array(this.bins + 1);
     for (let row = 0; row < points.count; row++) if (!failed[row]) this.all[this.bin[row]]++;
   }
@@ -109,11 +118,16 @@ class FilterRow {
     const { context, width, height } = fitted(this.canvas, { width: wide, height: 26 });
     const [step, gap] = [width / this.bins, this.bins > 20 ? 1 : 3];
     // each has its own height: a small selection still shows its shape
-    for (const [bins, colour] of [[all, theme().faint], [chosen, theme().accent]]) {
+    for (const [bins, colour] of [
+      [all, theme().faint],
+      [chosen, theme().accent],
+    ]) {
       const counts = bins.subarray(0, this.bins);
       const most = Math.max(1, ...counts);
       context.fillStyle = colour;
-      counts.forEach((n, i) => n && context.fillRect(i * step + gap / 2, height, step - gap, -Math.max(1, (height * n) / most)));
+      counts.forEach(
+        (n, i) => n && context.fillRect(i * step + gap / 2, height, step - gap, -Math.max(1, (height * n) / most)),
+      );
     }
     const inset = scale.levels ? width / this.bins / 2 - HANDLE / 2 : -HANDLE / 2;
     this.slider.style.marginInline = `${inset}px`;

@@ -29,7 +29,8 @@ export class Header {
   }
 
   figures(points, { done, failed, rate, eta, age, state: phase }, { sort, descending }) {
-    const figure = (value, label) => el("div.figure", {}, el("b", { textContent: value }), el("span", { textContent: label }));
+    const figure = (value, label) =>
+      el("div.figure", {}, el("b", { textContent: value }), el("span", { textContent: label }));
     const made = [figure(`${whole(done)} / ${whole(this.total)}`, "points")];
     if (failed) made.push(figure(whole(failed), "failed"));
     if (rate) made.push(figure(short(rate, 3), "points / s"));
@@ -37,7 +38,10 @@ export class Header {
     if (phase === "paused") made.push(figure(duration(age), "since the last point"));
     const [best] = points.count ? points.order(sort, descending) : [];
     const column = points.column(sort);
-    if (best !== undefined) made.push(figure(column.show(points.value(sort, best), short), `${descending ? "highest" : "lowest"} ${column.label}`));
+    if (best !== undefined)
+      made.push(
+        figure(column.show(points.value(sort, best), short), `${descending ? "highest" : "lowest"} ${column.label}`),
+      );
     return made;
   }
 

@@ -23,6 +23,9 @@ const START = [-1, -1]; // before the first point: time, number
 const OFTEN = 1500; // milliseconds between looks at a running survey
 const SELDOM = 6000;
 const LATE = 30; // seconds that a point from another worker may come after later ones
+const NONE_INSIDE = "No point lies within all ranges. Widen one, or start over with Reset.";
+const NONE_YET = "No point is finished yet. This page fills itself as the survey runs.";
+
 class App {
   constructor(source, { facts, progress }, page) {
     Object.assign(this, { source, facts, progress });
@@ -33,14 +36,20 @@ class App {
     this.closeUp = new CloseUp(this);
     const columns = (points) => {
       const some = (...keys) => keys.map((key) => points.column(key));
-      return [...some("id", "status", "value"), ...points.of("part"), ...points.of("axis"), ...some("steps", "seconds")];
+      return [
+        ...some("id", "status", "value"),
+        ...points.of("part"),
+        ...points.of("axis"),
+        ...some("steps", "seconds"),
+      ];
     };
     const table = new Table(this, "table", byId("table"), columns, (selection) => selection.rows);
     const drawings = [Toolbar, Filters, Scatter, Parallel, Wall, Failures, Stack].map((Drawing) => new Drawing(this));
     this.views = [this.header, table, ...drawings];
     this.rememberSoon = settled(300, () => remember(this.state));
     document.body.classList.toggle("plain", !facts.shape);
-    for (const tab of document.querySelectorAll("[data-tab]")) tab.onclick = () => this.change({ tab: tab.dataset.tab });
+    for (const tab of document.querySelectorAll("[role=tab]"))
+      tab.onclick = () => this.change({ tab: tab.dataset.tab });
     byId("compare").onclick = () => this.closeUp.compare(this.state.pinned);
     window.addEventListener("resize", () => this.refresh());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => forgetTheme() || this.refresh());
@@ -55,7 +64,8 @@ class App {
   // key → range, or null for none
   narrow(ranges) {
     const joined = { ...this.state.ranges, ...ranges };
-    this.change({ ranges: Object.fromEntries(Object.entries(joined).filter(([, r]) => r && (r[0] !== null || r[1] !== null))) });
+    const closed = Object.entries(joined).filter(([, range]) => range?.some((bound) => bound !== null));
+    this.change({ ranges: Object.fromEntries(closed) });
   }
 
   pin(id) {
@@ -83,11 +93,12 @@ class App {
     this.view = { points, state, facts, progress, selection };
     document.body.dataset.tab = state.tab;
     document.body.classList.toggle("empty", !selection.rows.length);
-    for (const tab of document.querySelectorAll("[data-tab]")) tab.setAttribute("aria-selected", String(tab.dataset.tab === state.tab));
+    for (const tab of document.querySelectorAll("[role=tab]"))
+      tab.setAttribute("aria-selected", String(tab.dataset.tab === state.tab));
     byId("failures-count").textContent = whole(selection.failures.length);
     byId("compare").textContent = `Compare ${state.pinned.length}`;
     byId("compare").hidden = !state.pinned.length;
-    byId("nothing").textContent = points.count ? "No point lies within all ranges. Widen one, or start over with Reset." : "No point is finished yet. This page fills itself as the survey runs.";
+    byId("nothing").textContent = points.count ? NONE_INSIDE : NONE_YET;
     for (const view of this.views) view.show(this.view);
     document.body.dataset.drawn = `${points.count} ${selection.rows.length}`;
     document.body.dataset.milliseconds = String(performance.now() - started);
@@ -98,7 +109,9 @@ class App {
     const { points, state, source, facts } = this;
     const { live } = source;
     const id = points.value("id", row);
-    const address = facts.shape ? source.picture(id, points.value("finished", row), live ? { most, stretch: state.stretch, ...options } : {}) : null;
+    const address = facts.shape
+      ? source.picture(id, points.value("finished", row), live ? { most, stretch: state.stretch, ...options } : {})
+      : null;
     if (!address) return el("span.picture.none", { title: live ? "" : "this picture is not in the file" });
     const picture = el("img.picture", { alt: `point ${id}`, decoding: "async", src: address });
     picture.style.aspectRatio = `${facts.shape[1]} / ${facts.shape[0]}`;
@@ -116,7 +129,12 @@ class App {
       box.dataset.row = String(row);
       const lines = [...new Set([state.x, state.y, state.colour])].map((key) => {
         const column = points.column(key);
-        return el("div", {}, el("span", { textContent: column.label }), el("b", { textContent: column.show(column.values[row], short) }));
+        return el(
+          "div",
+          {},
+          el("span", { textContent: column.label }),
+          el("b", { textContent: column.show(column.values[row], short) }),
+        );
       });
       box.replaceChildren(this.picture(row, 128), ...lines);
     }
@@ -144,7 +162,8 @@ class App {
     try {
       const { facts, progress } = await this.source.survey();
       const kinds = (all) => JSON.stringify(all.columns);
-      if (kinds(facts) !== kinds(this.facts)) return location.reload(); // the first points told that an axis is of texts
+      // the first points have told that an axis is of texts
+      if (kinds(facts) !== kinds(this.facts)) return location.reload();
       this.progress = progress;
       this.last = [this.last[0] - LATE, -1];
       await this.loadAll();

@@ -7,7 +7,11 @@ export function short(x, digits = 4) {
   if (x === 0) return "0";
   const size = Math.abs(x);
   if (Number.isInteger(x) && size < 1e6) return String(x);
-  if (size >= 1e6 || size < 1e-3) return x.toExponential(digits - 2).replace(/\.?0+e/, "e").replace("e+", "e");
+  if (size >= 1e6 || size < 1e-3)
+    return x
+      .toExponential(digits - 2)
+      .replace(/\.?0+e/, "e")
+      .replace("e+", "e");
   return String(Number(x.toPrecision(digits)));
 }
 

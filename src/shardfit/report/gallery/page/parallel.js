@@ -35,7 +35,8 @@ export class Parallel {
   lines(points, state, selection, context) {
     const every = Math.ceil(selection.rows.length / MOST);
     const rows = selection.rows.filter((_, i) => i % every === 0);
-    byId("parallel-note").textContent = every > 1 ? `${whole(rows.length)} of ${whole(selection.rows.length)} lines drawn` : "";
+    byId("parallel-note").textContent =
+      every > 1 ? `${whole(rows.length)} of ${whole(selection.rows.length)} lines drawn` : "";
     const [tone, ramp] = [shading(points.column(state.colour), selection.rows), shades(rows.length > 300 ? 0.28 : 0.6)];
     const heaps = Array.from({ length: SHADES }, () => []);
     for (const row of rows.reverse()) heaps[tone(row)].push(row);
@@ -85,10 +86,9 @@ export class Parallel {
   }
 
   stretch(column, range, x, context, colour) {
-    const half = column.scale.levels ? 0.5 / column.scale.levels.length : 0;
-    const [low, high] = range ?? [null, null];
-    let [from, to] = [low === null ? 0 : column.scale.place(low) - half, high === null ? 1 : column.scale.place(high) + half];
-    if (this.drag?.to !== undefined && this.columns[this.drag.axis] === column) [from, to] = [this.drag.from, this.drag.to];
+    let [from, to] = column.scale.ends(range);
+    if (this.drag?.to !== undefined && this.columns[this.drag.axis] === column)
+      [from, to] = [this.drag.from, this.drag.to];
     context.globalAlpha = 0.35;
     context.fillStyle = colour;
     context.fillRect(x - 6, this.height(to), 12, this.height(from) - this.height(to));
@@ -96,7 +96,10 @@ export class Parallel {
   }
 
   spot(event) {
-    const axis = this.across.reduce((best, x, i) => (Math.abs(x - event.offsetX) < Math.abs(this.across[best] - event.offsetX) ? i : best), 0);
+    const axis = this.across.reduce(
+      (best, x, i) => (Math.abs(x - event.offsetX) < Math.abs(this.across[best] - event.offsetX) ? i : best),
+      0,
+    );
     const place = 1 - (event.offsetY - FRAME.top) / (this.box.height - FRAME.top - FRAME.bottom);
     return { axis, place: Math.min(1, Math.max(0, place)) };
   }

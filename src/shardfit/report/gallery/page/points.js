@@ -32,7 +32,7 @@ class Column {
   numbers(column) {
     const found = unpacked(column);
     if (!column.levels) return found;
-    const levels = column.levels.map((level) => (this.kind === "text" ? this.code(level) : level ?? NaN));
+    const levels = column.levels.map((level) => (this.kind === "text" ? this.code(level) : (level ?? NaN)));
     return Float64Array.from(found, (code) => levels[code]);
   }
 
@@ -71,7 +71,12 @@ class Column {
       const choices = this.kind === "text" || (this.seen.size <= FEW && ["axis", "run"].includes(this.role));
       const few = this.seen.size && choices;
       const levels = few ? [...this.seen].sort((a, b) => a - b) : null;
-      this.scaled = new Scale({ low: this.low, high: this.high, levels, names: this.kind === "text" ? this.names : null });
+      this.scaled = new Scale({
+        low: this.low,
+        high: this.high,
+        levels,
+        names: this.kind === "text" ? this.names : null,
+      });
     }
     return this.scaled;
   }
@@ -163,7 +168,8 @@ export class Points {
     const rows = limit === null ? found : found.slice(0, limit);
     const passing = new Uint8Array(this.count);
     for (const row of rows) passing[row] = 1;
-    return { rows, passing, total: found.length, failures: order.filter((row) => failed[row] && this.onAxes(row, ranges)) };
+    const failures = order.filter((row) => failed[row] && this.onAxes(row, ranges));
+    return { rows, passing, total: found.length, failures };
   }
 
   // a failed point has no values: only its axes count
@@ -185,7 +191,10 @@ export class Points {
   csv(rows) {
     const columns = [...this.columns.values()];
     const quote = (text) => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
-    const cell = (column, row) => (column.kind === "text" ? quote(column.names[column.values[row]] ?? "") : Number.isNaN(column.values[row]) ? "" : String(column.values[row]));
+    const cell = ({ kind, names, values }, row) => {
+      if (kind === "text") return quote(names[values[row]] ?? "");
+      return Number.isNaN(values[row]) ? "" : String(values[row]);
+    };
     const lines = Array.from(rows, (row) => columns.map((column) => cell(column, row)).join());
     return `${[columns.map((column) => quote(column.key)).join(), ...lines].join("\r\n")}\r\n`;
   }

@@ -1,4 +1,4 @@
-// Where a value stands between 0 and 1: few different values evenly, many by size, or by logarithm where they span a lot.
+// Where a value stands between 0 and 1: few different values evenly, many by size, or by logarithm if they span a lot.
 
 const WIDE = 50; // ratio of highest to lowest from which on a logarithm is used
 
@@ -41,6 +41,12 @@ export class Scale {
     return [a <= 0 ? null : this.at(a), b >= 1 ? null : this.at(b)];
   }
 
+  // the places where a range begins and ends; a level takes its whole share
+  ends([low, high] = [null, null]) {
+    const half = this.levels ? 0.5 / this.levels.length : 0;
+    return [low === null ? 0 : this.place(low) - half, high === null ? 1 : this.place(high) + half];
+  }
+
   ticks(most = 5) {
     if (this.levels) {
       const step = Math.ceil(this.levels.length / most);
@@ -56,7 +62,9 @@ export class Scale {
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
     const first = Math.ceil(low / step);
-    return Array.from({ length: Math.max(0, Math.floor(high / step) - first + 1) }, (_, i) => Number(((first + i) * step).toPrecision(12)));
+    return Array.from({ length: Math.max(0, Math.floor(high / step) - first + 1) }, (_, i) =>
+      Number(((first + i) * step).toPrecision(12)),
+    );
   }
 }
 

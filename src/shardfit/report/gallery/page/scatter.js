@@ -44,15 +44,16 @@ export class Scatter {
   // pixel places of all rows
   located(points, x, y, { width, height }) {
     const places = new Float32Array(2 * points.count);
-    [[x, FRAME.left, width - FRAME.left - FRAME.right], [y, height - FRAME.bottom, FRAME.top + FRAME.bottom - height]].forEach(
-      ([column, start, length], side) => {
-        const { scale, places: on } = column;
-        const spread = scale.levels ? 0.7 / scale.levels.length : 0;
-        for (let row = 0; row < points.count; row++) {
-          places[2 * row + side] = start + length * (on[row] + (spread && spread * jitter(row, side)));
-        }
-      },
-    );
+    [
+      [x, FRAME.left, width - FRAME.left - FRAME.right],
+      [y, height - FRAME.bottom, FRAME.top + FRAME.bottom - height],
+    ].forEach(([column, start, length], side) => {
+      const { scale, places: on } = column;
+      const spread = scale.levels ? 0.7 / scale.levels.length : 0;
+      for (let row = 0; row < points.count; row++) {
+        places[2 * row + side] = start + length * (on[row] + (spread && spread * jitter(row, side)));
+      }
+    });
     return places;
   }
 
@@ -62,9 +63,10 @@ export class Scatter {
     const dots = new Dots(box);
     const [failed, faint] = [points.column("failed").values, packed(theme().faint)];
     const small = points.count > 5000 ? 1 : 2.5;
-    for (let row = 0; row < points.count; row++) if (!passing[row] && !failed[row]) dots.dot(places[2 * row], places[2 * row + 1], small, faint);
+    const dot = (row, size, tint) => dots.dot(places[2 * row], places[2 * row + 1], size, tint);
+    for (let row = 0; row < points.count; row++) if (!passing[row] && !failed[row]) dot(row, small, faint);
     const [tone, ramp, size] = [shading(colour, rows), packedShades(), rows.length > 5000 ? 2 : 4];
-    for (let i = rows.length - 1; i >= 0; i--) dots.dot(places[2 * rows[i]], places[2 * rows[i] + 1], size, ramp[tone(rows[i])]);
+    for (let i = rows.length - 1; i >= 0; i--) dot(rows[i], size, ramp[tone(rows[i])]);
     dots.drawOn(box.context);
   }
 
@@ -118,18 +120,13 @@ export class Scatter {
   // the rectangle being drawn, or the ranges of both columns
   frame(state, x, y, { context, width, height }) {
     const [w, h] = [width - FRAME.left - FRAME.right, height - FRAME.top - FRAME.bottom];
-    const half = (column) => (column.scale.levels ? 0.5 / column.scale.levels.length : 0);
-    const ends = (column, key) => {
-      const [low, high] = state.ranges[key] ?? [null, null];
-      return [low === null ? 0 : column.scale.place(low) - half(column), high === null ? 1 : column.scale.place(high) + half(column)];
-    };
     context.strokeStyle = theme().accent;
     context.lineWidth = 1.5;
     if (this.drag?.to) {
       const { from, to } = this.drag;
       context.strokeRect(from[0], from[1], to[0] - from[0], to[1] - from[1]);
     } else if (state.ranges[state.x] || state.ranges[state.y]) {
-      const [[a, b], [c, d]] = [ends(x, state.x), ends(y, state.y)];
+      const [[a, b], [c, d]] = [x, y].map((column) => column.scale.ends(state.ranges[column.key]));
       context.strokeRect(FRAME.left + a * w, FRAME.top + (1 - d) * h, (b - a) * w, (d - c) * h);
     }
   }
@@ -153,7 +150,8 @@ export class Scatter {
   moved(event) {
     if (!this.drag) return this.app.hint(this.near(event), event);
     const { from } = this.drag;
-    if (Math.hypot(event.offsetX - from[0], event.offsetY - from[1]) > DRAG) this.drag.to = [event.offsetX, event.offsetY];
+    if (Math.hypot(event.offsetX - from[0], event.offsetY - from[1]) > DRAG)
+      this.drag.to = [event.offsetX, event.offsetY];
     return this.show(this.app.view);
   }
 
@@ -170,6 +168,9 @@ export class Scatter {
     const { width, height } = this.box;
     const across = [drag.from[0], drag.to[0]].map((px) => (px - FRAME.left) / (width - FRAME.left - FRAME.right));
     const up = [drag.from[1], drag.to[1]].map((py) => 1 - (py - FRAME.top) / (height - FRAME.top - FRAME.bottom));
-    this.app.narrow({ [state.x]: points.column(state.x).scale.between(...across), [state.y]: points.column(state.y).scale.between(...up) });
+    this.app.narrow({
+      [state.x]: points.column(state.x).scale.between(...across),
+      [state.y]: points.column(state.y).scale.between(...up),
+    });
   }
 }

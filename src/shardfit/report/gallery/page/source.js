@@ -15,7 +15,6 @@ async function fetched(address, options) {
 
 class ServerSource {
   live = true;
-  arrays = true;
 
   survey() {
     return fetched("api/survey");
@@ -53,7 +52,6 @@ class ServerSource {
 
 class EmbeddedSource {
   live = false;
-  arrays = false;
 
   constructor(content) {
     this.content = content; // facts, progress, page, pictures by number, stack, leftOut

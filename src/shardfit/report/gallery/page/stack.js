@@ -12,7 +12,8 @@ export class Stack {
   show({ points, selection, state, facts }) {
     const { rows, total } = selection;
     byId("selected").textContent = whole(rows.length);
-    byId("selected-of").textContent = rows.length < total ? `best of ${whole(total)} selected points` : rows.length === 1 ? "selected point" : "selected points";
+    const plain = rows.length === 1 ? "selected point" : "selected points";
+    byId("selected-of").textContent = rows.length < total ? `best of ${whole(total)} selected points` : plain;
     const asked = points.asked(state);
     const key = JSON.stringify([asked, selection.rows.length, selection.rows[0]]);
     if (key === this.key) return;
@@ -50,7 +51,12 @@ export class Stack {
       const picture = el("img.picture", { src: `data:image/png;base64,${found[name]}`, alt: label });
       picture.style.aspectRatio = `${facts.shape[1]} / ${facts.shape[0]}`;
       const peak = `≤ ${short(found.highest[name], 3)} ${facts.picture_unit}`;
-      return el("figure", {}, picture, el("figcaption", {}, el("b", { textContent: label }), el("span", { textContent: peak })));
+      return el(
+        "figure",
+        {},
+        picture,
+        el("figcaption", {}, el("b", { textContent: label }), el("span", { textContent: peak })),
+      );
     };
     byId("stack").replaceChildren(panel("mean", "Mean"), panel("sd", "Std deviation"));
     byId("stack-note").textContent = this.note(found);
@@ -75,7 +81,13 @@ export class Stack {
       const table = el("button", { textContent: "Table (CSV)", onclick: () => this.saveTable() });
       return byId("downloads").replaceChildren(table, el("span.soft", { textContent: source.leftOut }));
     }
-    const pictures = this.app.view.facts.shape ? [link(source.stackArray(this.asked, "mean"), "Mean (NPY)"), link(source.stackArray(this.asked, "sd"), "SD (NPY)")] : [];
-    return byId("downloads").replaceChildren(link(source.table(this.asked), "Table (CSV)"), ...pictures);
+    const links = [link(source.table(this.asked), "Table (CSV)")];
+    if (this.app.view.facts.shape) {
+      links.push(
+        link(source.stackArray(this.asked, "mean"), "Mean (NPY)"),
+        link(source.stackArray(this.asked, "sd"), "SD (NPY)"),
+      );
+    }
+    return byId("downloads").replaceChildren(...links);
   }
 }

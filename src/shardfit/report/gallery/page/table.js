@@ -37,7 +37,9 @@ export class Table {
     });
     const picture = this.pictures ? PICTURE : 0;
     const spare = this.box.clientWidth - 2 * EDGE - picture - wanted.reduce((a, b) => a + b, 0);
-    return [picture, ...wanted.map((w) => Math.floor(w + Math.max(0, spare) / wanted.length))].map((w) => `${w}px`).join(" ");
+    return [picture, ...wanted.map((w) => Math.floor(w + Math.max(0, spare) / wanted.length))]
+      .map((w) => `${w}px`)
+      .join(" ");
   }
 
   heading(column, { sort, descending }) {
@@ -53,7 +55,10 @@ export class Table {
     const row = this.rows[i];
     const cells = this.columns.map((column) => {
       const text = column.show(column.values[row], column.scale.levels || column.key === "id" ? String : even);
-      return el(column.kind === "text" ? "span.text" : "span", { textContent: text, title: column.kind === "text" ? text : "" });
+      return el(column.kind === "text" ? "span.text" : "span", {
+        textContent: text,
+        title: column.kind === "text" ? text : "",
+      });
     });
     const picture = this.pictures ? this.app.picture(row, 64) : el("span");
     return el("button.row", { onclick: () => this.app.open(row), role: "row" }, picture, ...cells);

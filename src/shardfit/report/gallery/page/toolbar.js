@@ -20,7 +20,9 @@ export class Toolbar {
   }
 
   show({ points, state, facts }) {
-    const columns = points.telling.filter((column) => column.kind === "number").map((column) => [column.key, column.title]);
+    const columns = points.telling
+      .filter((column) => column.kind === "number")
+      .map((column) => [column.key, column.title]);
     if (!columns.some(([key]) => key === state.sort)) columns.unshift([state.sort, points.column(state.sort).title]);
     const key = JSON.stringify([columns, state.sort, state.descending, state.limit, state.size, state.stretch]);
     if (key === this.built) return;
@@ -35,7 +37,8 @@ export class Toolbar {
       picker("Keep", limitsWith(state.limit), String(state.limit ?? ""), keep),
     ];
     if (facts.shape) tools.push(picker("Size", SIZES, state.size, (size) => app.change({ size })));
-    if (facts.shape && app.source.live) tools.push(picker("Stretch", STRETCHES, state.stretch, (stretch) => app.change({ stretch })));
+    if (facts.shape && app.source.live)
+      tools.push(picker("Stretch", STRETCHES, state.stretch, (stretch) => app.change({ stretch })));
     byId("tools").replaceChildren(...tools);
   }
 }

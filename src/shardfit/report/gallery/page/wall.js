@@ -23,7 +23,11 @@ export class Wall {
     const ratio = facts.shape ? Math.min(2, facts.shape[0] / facts.shape[1]) : 1;
     this.tall = Math.round(this.tile * ratio);
     const look = [this.tile, state.sort, state.stretch, state.pinned].join();
-    this.list.show(Math.ceil(selection.rows.length / this.across), this.tall + CAPTION + GAP, (i) => `${look} ${this.rowsOf(i)}`);
+    this.list.show(
+      Math.ceil(selection.rows.length / this.across),
+      this.tall + CAPTION + GAP,
+      (i) => `${look} ${this.rowsOf(i)}`,
+    );
   }
 
   rowsOf(i) {
@@ -41,11 +45,26 @@ export class Wall {
     const figure = column.show(column.values[row], even);
     const picture = this.app.picture(row, Math.max(this.tile, this.tall) > 140 ? 256 : 128);
     picture.style.height = `${this.tall}px`;
-    const caption = el("span.caption", {}, el("span", { textContent: `${rank + 1}` }), el("b", { textContent: figure }));
-    const tile = el("button.tile", { title: `point ${id}: ${column.label} ${figure}`, onclick: () => this.app.open(row) }, picture, caption);
+    const caption = el(
+      "span.caption",
+      {},
+      el("span", { textContent: `${rank + 1}` }),
+      el("b", { textContent: figure }),
+    );
+    const tile = el(
+      "button.tile",
+      { title: `point ${id}: ${column.label} ${figure}`, onclick: () => this.app.open(row) },
+      picture,
+      caption,
+    );
     tile.style.width = `${this.tile}px`;
     const pinned = state.pinned.includes(id);
-    const pin = el("button.pin", { textContent: pinned ? "✓" : "+", title: "compare", ariaPressed: String(pinned), onclick: () => this.app.pin(id) });
+    const pin = el("button.pin", {
+      textContent: pinned ? "✓" : "+",
+      title: "compare",
+      ariaPressed: String(pinned),
+      onclick: () => this.app.pin(id),
+    });
     return el("div.cell", {}, tile, pin);
   }
 }
