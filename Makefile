@@ -1,6 +1,8 @@
 # Everything runs from a fresh clone with Python >= 3.11 and make: the first target builds .venv.
 PYTHON ?= python3
-BENCH  ?= nist mgh core memory vlbi population processes swarm_quality
+BENCH  ?= nist mgh core memory vlbi population processes swarm_quality seismic survey
+# test workers; each needs a core and about 3 GB
+JOBS ?= 2
 PYTEST_ARGS ?=
 
 BIN  := .venv/bin
@@ -18,10 +20,10 @@ demo: $(DEV)
 	$(BIN)/shardfit demo --out demo-out
 
 test: $(DEV)
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
 
 test-all: $(DEV)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
 
 # one process per suite, so that peak memory belongs to the suite
 bench: $(DEV)

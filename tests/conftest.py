@@ -21,6 +21,14 @@ def pytest_runtest_setup(item):
             pytest.skip("no GPU in use: set JAX_PLATFORMS=cuda (or rocm) on a machine that has one")
 
 
+def pytest_collection_modifyitems(config, items):
+    """Keep a file's tests in one worker, for they share what they compile, and those that start processes in one."""
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            group = "processes" if item.get_closest_marker("processes") else str(item.path)
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Folder with the real data sets; tests that need it are skipped where it is absent."""

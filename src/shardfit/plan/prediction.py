@@ -97,8 +97,8 @@ def plan(
     """
     solver = as_solver(solver, **options)
     _check(problem, mesh, solver, memory)
-    needs, state_bytes = solver.needs, state_bytes(problem, solver)
-    layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, state_bytes)
+    needs, kept = solver.needs, state_bytes(problem, solver)
+    layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, kept)
     traced, compiled, held = compile_layout(layout)
     devices = working_devices(mesh)
     platform = devices[0].platform
