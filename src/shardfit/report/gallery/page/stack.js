@@ -82,7 +82,8 @@ export class Stack {
       return byId("downloads").replaceChildren(table, el("span.soft", { textContent: source.leftOut }));
     }
     const links = [link(source.table(this.asked), "Table (CSV)")];
-    if (this.app.view.facts.shape) {
+    const { facts, selection } = this.app.view;
+    if (facts.shape && selection.rows.length) {
       links.push(
         link(source.stackArray(this.asked, "mean"), "Mean (NPY)"),
         link(source.stackArray(this.asked, "sd"), "SD (NPY)"),
