@@ -16,6 +16,9 @@ REQUIREMENTS = {
     "diffopt": ("diffopt==2.0.0", "jax==0.10.2", "optax==0.2.8", "jaxopt==0.8.5", "mpi4py==4.1.2", "mpich==5.0.2"),
     # its NFFT needs a C library that no wheel brings: finufft stands in, see vlbi_ehtim.py
     "ehtim": ("ehtim==1.3.2", "finufft==2.5.1", "astropy==8.0.2", "numpy==2.4.6", "scipy==1.17.1"),
+    "deepwave": ("torch==2.13.0", "deepwave==0.1.0", "numpy==2.4.6"),
+    # it requires torch whichever of its backends runs; this version has a small build
+    "sweep": ("torch==2.13.0", "jax==0.10.2", "sweep-solver==0.3.5", "numpy==2.4.6"),
 }
 # one thread each: unpinned libraries fight over the cores and the figures mean nothing
 THREADS = {

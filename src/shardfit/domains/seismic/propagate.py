@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.domains.seismic import native, wave
+from shardfit.domains.seismic import elastic, native, wave
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.loops import record
@@ -43,6 +43,9 @@ def propagate(
 
     Example: `propagate(sim, jnp.full(sim.shape, 2000.0), ricker(10.0, sim.dt, sim.nt), shots)`.
     """
+    if isinstance(sim, elastic.ElasticSimulation):
+        signature = _signatures(sim, jnp.asarray(wavelet), *shots.sources.cells.shape[:2])
+        return elastic.traces(sim, velocity, signature, shots, engine, memory)
     velocity = jnp.asarray(velocity)
     check_velocity(sim, velocity)
     n_shots, n_sources = shots.sources.cells.shape[:2]
