@@ -1,0 +1,66 @@
+"""What every side of the seismic suite is given, as plain arrays, and how its memory is watched.
+
+NumPy only: the environments of peers lack our packages.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.core import memory, reset_peak
+
+DH, DT, V_MAX, F_PEAK, LAYER = 10.0, 1e-3, 4200.0, 10.0, 20
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A model (nz, nx) in m/s, a wavelet (nt,), and positions (n, 2) in cells (z, x); every shot has all receivers."""
+
+    velocity: np.ndarray
+    wavelet: np.ndarray
+    sources: np.ndarray
+    receivers: np.ndarray
+    order: int
+    dh: float = DH
+    dt: float = DT
+    v_max: float = V_MAX
+    f_peak: float = F_PEAK
+
+
+def scene(asked: dict) -> Scene:
+    """Return a rough model whose velocity grows with depth. asked: shape, nt, shots, order."""
+    nz, nx = asked["shape"]
+    depth = np.arange(nz)[:, None] / nz
+    velocity = 1600 + 2400 * depth + np.random.default_rng(0).uniform(0, 100, (nz, nx))
+    sources = np.array([(2, round(x)) for x in np.linspace(5, nx - 6, asked["shots"])])
+    receivers = np.array([(3, x) for x in range(0, nx, 2)])
+    wavelet = ricker(F_PEAK, DT, asked["nt"])
+    return Scene(velocity.astype(np.float32), wavelet, sources, receivers, asked["order"])
+
+
+def ricker(f_peak: float, dt: float, nt: int) -> np.ndarray:
+    """Return the wavelet (nt,), float32, its peak at 1.5 / f_peak."""
+    q = (np.pi * f_peak * (np.arange(nt) * dt - 1.5 / f_peak)) ** 2
+    return ((1 - 2 * q) * np.exp(-q)).astype(np.float32)
+
+
+def watched(call: Callable[[], Any], file: str) -> tuple[Callable, Callable]:
+    """Return what `serve` needs: the call, compiled, and a description that writes its last array to a file.
+
+    Memory is what calls need beyond libraries and inputs; what compiling needs for a moment does not count.
+    """
+    before = memory("VmRSS")
+    last = {"array": call()}
+    reset_peak()
+
+    def timed():
+        last["array"] = call()
+
+    def describe() -> dict:
+        peak = memory("VmHWM") - before
+        np.save(file, np.asarray(last["array"]))
+        return {"peak": peak}
+
+    return timed, describe
