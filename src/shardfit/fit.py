@@ -113,8 +113,8 @@ def require_compatible(problem: Problem, solver: Solver, callback: Any, run_dir:
         raise TypeError(f"fit needs a Problem, not {type(problem).__name__}: Problem(objective, x0).")
     if problem.box is not None and not solver.bounded:
         raise ValueError(
-            f"solver {solver.name!r} does not know bounds. Use 'lbfgsb' or 'lm', or give the parameters a transform "
-            "instead: transforms={'name': shardfit.Interval(lower, upper)}."
+            f"solver {solver.name!r} does not know bounds. Use 'lbfgsb', 'lm' or 'adam', or give the parameters a "
+            "transform instead: transforms={'name': shardfit.Interval(lower, upper)}."
         )
     if isinstance(solver, Optimistix) and (callback or run_dir):
         raise ValueError("an optimistix solver runs as one compiled call: it has no callback and no run_dir.")

@@ -1,6 +1,7 @@
 """`shardfit survey` and `shardfit init survey`: from a configuration to a table, stopped and resumed on the way."""
 
 import csv
+import os
 
 import pytest
 
@@ -114,7 +115,7 @@ def test_a_wrong_configuration_is_refused(capsys, config, tmp_path, change, mess
     config.write_text(config.read_text().replace(*change))
     code, _, err = run(capsys, "survey", "run", config)
     assert code == 2 and message in err
-    assert not (tmp_path / "out" / "ledger.sqlite").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_survey_in_the_same_folder_is_refused(capsys, config):
@@ -122,3 +123,11 @@ def test_another_survey_in_the_same_folder_is_refused(capsys, config):
     config.write_text(config.read_text().replace("10.0]", "11.0]"))
     code, _, err = run(capsys, "survey", "run", config)
     assert code == 2 and "belongs to another survey" in err
+    assert "10.0]" in (config.parent / "out" / "survey.toml").read_text()  # resume goes on with the first one
+
+
+@pytest.mark.slow
+def test_workers_share_the_points(capsys, config, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path) + os.pathsep + os.environ.get("PYTHONPATH", ""))
+    code, text, err = run(capsys, "survey", "run", config, "--workers", 2)
+    assert code == 0 and "8 of 8 points" in text, err

@@ -121,8 +121,8 @@ def checked(content: Mapping[str, Any], path: str) -> Config:
     return Config(settings=settings, path=path, **content)
 
 
-def make(text: str, path: str) -> tuple[Any, Any, dict[str, Any]]:
-    """Return problem, axes and options of `survey` from the text of a configuration (as workers do)."""
+def make(text: str, path: str, slots: int | str | None = None) -> tuple[Any, Any, dict[str, Any]]:
+    """Return problem, axes and options of `survey` from a configuration as JSON; workers call it too."""
     from shardfit.survey.axes import Span
     from shardfit.survey.designs import grid, latin, sobol
     from shardfit.survey.halving import Halving
@@ -138,7 +138,7 @@ def make(text: str, path: str) -> tuple[Any, Any, dict[str, Any]]:
         points = {"latin": latin, "sobol": sobol}[kind](
             ready.axes, int(design.get("points", 100)), design.get("seed", 0)
         )
-    options: dict[str, Any] = {"design": points, "picture": ready.picture, "seed": config.seed}
+    options: dict[str, Any] = {"design": points, "picture": ready.picture, "seed": config.seed, "slots": slots}
     options |= {"solver": solver.pop("name"), **solver}
     if config.halving is not None:
         told = {**config.halving, "score": tuple(config.halving.get("score", ()))}

@@ -10,6 +10,8 @@ from typing import Any
 from shardfit.cli.processes import request_devices
 from shardfit.cli.survey.config import SAVED, Config, make, read_config
 
+PARTS_EACH = 4  # parts of a worker: it compiles once, and the last part is short
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file and where to run."""
@@ -30,7 +32,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the survey."""
     config = read_config(args.config)
     out = Path(args.out or config.out)
-    out.mkdir(parents=True, exist_ok=True)
     return run_config(config, Path(args.config).read_text(encoding="utf-8"), out, args)
 
 
@@ -48,20 +49,24 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, r
     content = json.dumps(tomllib.loads(text))
     mesh = _mesh(place)
     print(f"shardfit serve {out}    # to look at it while it runs")
-    if place.get("workers", 1) > 1:
+    workers = int(place.get("workers", 1))
+
+    def keep(_: Any = None) -> None:  # that of another survey stays until the ledger has agreed
+        if not (out / SAVED).exists():
+            save(out, text)
+
+    if workers > 1:
         from shardfit.survey.parts import survey_parts
 
-        options = {"slots": slots, "retry": retry}
-        found = survey_parts(
-            make, (content, config.path), run_dir=out, parts=place["workers"], workers=place["workers"], **options
-        )
+        keep()
+        about = {"workers": workers, "parts": PARTS_EACH * workers}
+        found = survey_parts(make, (content, config.path, slots), run_dir=out, retry=retry, progress=True, **about)
     else:
         from shardfit.survey.run import survey
 
-        problem, axes, options = make(content, config.path)
-        save(out, text)
-        more: dict[str, Any] = {"slots": slots, "mesh": mesh, "retry": retry, "limit": place.get("limit")}
-        found = survey(problem, axes, run_dir=out, progress=True, **more, **options)
+        problem, axes, options = make(content, config.path, slots)
+        more: dict[str, Any] = {"mesh": mesh, "retry": retry, "limit": place.get("limit")}
+        found = survey(problem, axes, run_dir=out, progress=True, on_points=keep, **more, **options)
     save(out, text)
     print(summary(found, time.perf_counter() - began))
     return 0 if found.complete and not found.ledger.ids(failed=True) else 1
@@ -71,6 +76,7 @@ def save(out: Path, text: str) -> None:
     """Keep the configuration with the survey, for `resume`."""
     from shardfit.io.files import write_atomic
 
+    out.mkdir(parents=True, exist_ok=True)
     write_atomic(out / SAVED, lambda file: file.write(text.encode()))
 
 
