@@ -1,5 +1,7 @@
 """One small problem for all tests of surveys, with one set of axes, so that little is compiled."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -41,13 +43,14 @@ def with_arg(place, new):
     def change(start: Start, value) -> Start:
         args = list(start.objective.terms[1].args)
         args[place] = new(value)
-        return start._replace(objective=start.objective.with_args(reg=args))
+        return start._replace(objective=start.objective.with_args(reg=tuple(args)))
 
     return change
 
 
 def with_rows(start: Start, **new) -> Start:
-    return start._replace(objective=start.objective.with_rows(data=start.objective.terms[0].rows | new))
+    data: Any = start.objective.terms[0]
+    return start._replace(objective=start.objective.with_rows(data=data.rows | new))
 
 
 AXES = {
@@ -61,7 +64,7 @@ AXES = {
     "boot": seed_axis(range(8), lambda s, g: with_rows(s, y=Y + 0.1 * g.normal(size=N) if g.random() else Y)),
     "start": start_axis([{"m": np.zeros(P)}, {"m": np.full(P, 0.5)}]),
 }
-USUAL = {name: axis.values[0] for name, axis in AXES.items()}
+USUAL = {name: next(iter(axis.values)) for name, axis in AXES.items()}
 NEVER, LATER = {"power": -1.0}, {"edge": 0.05}  # not finite at the start; beyond an edge on the way
 
 
@@ -76,15 +79,16 @@ POINTS = [point(soft=s, prior=p, boot=b) for s in (0.3, 1, 3) for p in PRIORS fo
 def run(run_dir, points=POINTS, slots=SLOTS, the_problem=None, **options):
     """Return the survey of the small problem at these points."""
     the_problem = problem() if the_problem is None else the_problem
-    design = table(AXES, points)
-    return survey(the_problem, AXES, run_dir=run_dir, design=design, slots=slots, **{"maxiter": MAXITER} | options)
+    asked: dict[str, Any] = {"maxiter": MAXITER, "design": table(AXES, points)} | options
+    return survey(the_problem, AXES, run_dir=run_dir, slots=slots, **asked)
 
 
 def alone(the_problem, values, solver="lbfgs", **options):
     """Return the same point fitted by itself."""
     start = apply(Start(the_problem.objective, the_problem.x0), AXES, values)
     changed = the_problem.replace(objective=start.objective, x0=start.params)
-    return fit(changed, solver, certify=False, progress=False, **{"maxiter": MAXITER} | options)
+    asked: dict[str, Any] = {"maxiter": MAXITER} | options
+    return fit(changed, solver, certify=False, progress=False, **asked)
 
 
 TIMES = ("seconds", "finished")
@@ -100,7 +104,7 @@ def cells(found, without=TIMES):
     return result
 
 
-def found_alone(found, number):
+def found_at(found, number):
     """Return value, parameters and steps of a point of a survey."""
     (row,) = found.ledger.rows("WHERE id = ?", (number,))
     return row["value"], found.params(number)["m"], row["steps"]

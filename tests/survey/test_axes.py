@@ -136,8 +136,8 @@ def test_values_that_are_no_cells(values, words):
 
 
 def test_numpy_values_become_plain():
-    assert Axis(np.array([1, 2]), lambda s, v: s).values == (1, 2)
-    assert all(type(v) is float for v in Axis(np.logspace(0, 1, 3), lambda s, v: s).values)  # type: ignore[union-attr]
+    assert Axis(list(np.array([1, 2])), lambda s, v: s).values == (1, 2)
+    assert all(type(v) is float for v in Axis(list(np.logspace(0, 1, 3)), lambda s, v: s).values)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("low", "high", "log"), [(1, 1, False), (2, 1, False), (0, 1, True), (-np.inf, 1, False)])

@@ -194,10 +194,7 @@ def test_files_may_grow_no_further(ledger):
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path_factory):
-    if os.geteuid():
-        user = os.geteuid()
-    else:
-        user = 65534  # for root nothing is read-only
+    user = os.geteuid() or 65534  # for root nothing is read-only
     folder = tmp_path_factory.mktemp("others")
     for above in (folder, *folder.parents[:2]):
         above.chmod(0o755)
@@ -239,6 +236,17 @@ def test_parts_are_gathered_once_when_someone_looks(ledger, tmp_path):
     assert not list((tmp_path / PARTS).iterdir())
 
 
+def test_a_worker_of_an_earlier_run_cannot_write_any_more(ledger, tmp_path):
+    with Ledger.create(tmp_path / PARTS, HEADING, "a.sqlite", shared=True) as late:
+        late.write([record(1)])
+        ledger.gather()
+        ledger.drop_parts()
+        with pytest.raises(CheckpointError, match="a.sqlite: "):
+            late.write([record(2)])
+    assert ledger.gather() == 0
+    assert ledger.ids() == [1]
+
+
 def test_a_part_of_another_survey(ledger, tmp_path):
     other = Heading(**{**HEADING.__dict__, "asked": {"seed": 1}})
     Ledger.create(tmp_path / PARTS, other, "a.sqlite", shared=True).close()
@@ -272,7 +280,7 @@ with Ledger.create(sys.argv[1], HEADING, sys.argv[2], shared=shared) as ledger:
 def test_killed_in_the_middle_of_writes(tmp_path, shared):
     draw = np.random.default_rng(5)
     folder, name = (tmp_path / PARTS, "a.sqlite") if shared == "shared" else (tmp_path, LEDGER)
-    for _ in range(3):
+    for _ in range(2):
         command = [sys.executable, "-c", WRITER, str(folder), name, shared]
         with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=os.getcwd()) as writer:
             assert writer.stdout is not None

@@ -3,6 +3,9 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from shardfit.core.errors import CheckpointError
 from shardfit.survey import parts as module
 from shardfit.survey.designs import table
 from shardfit.survey.halving import Halving
+from shardfit.survey.ledger import Ledger
 from shardfit.survey.parts import survey_parts
 from shardfit.survey.picture import Picture
 from shardfit.survey.table import Survey
@@ -114,6 +118,58 @@ def test_a_killed_worker_is_replaced(whole, tmp_path):
     assert values.keys() == whole.keys()
     finite = [key for key in whole if whole[key][0]["value"] is not None]
     np.testing.assert_allclose([values[k] for k in finite], [whole[k][0]["value"] for k in finite], rtol=1e-12)
+
+
+CALLER = """
+import sys
+from shardfit.survey.parts import survey_parts
+from tests.survey.test_parts import make_slow
+survey_parts(make_slow, (sys.argv[1],), run_dir=sys.argv[1] + "/run", parts=2, workers=2)
+"""
+
+
+def make_slow(folder):
+    """Return the survey; every worker leaves its number and takes its time."""
+
+    def draw(params):
+        Path(folder, f"worker{os.getpid()}").touch()
+        time.sleep(0.3)
+        return params["m"]
+
+    return make(picture=Picture((1, P), draw=draw))
+
+
+def worker_numbers(folder, caller):
+    return {int(path.name.removeprefix("worker")) for path in folder.glob("worker*")} - {caller}
+
+
+@pytest.mark.slow
+def test_a_killed_caller_leaves_no_workers_and_loses_no_points(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", CALLER, str(tmp_path)]) as caller:
+        while not any(len(part_ids(path)) for path in (tmp_path / "run" / "parts").glob("*.sqlite")):
+            assert caller.poll() is None
+            time.sleep(0.05)
+        caller.kill()
+    workers = worker_numbers(tmp_path, caller.pid)
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline, "workers outlive their caller"
+        time.sleep(0.1)
+    with Survey(tmp_path / "run") as found:
+        kept = set(found.ledger.ids())
+        assert 0 < len(kept) < len(SICK)
+    seen = []
+    with run(tmp_path / "run", SICK, picture=Picture((1, P), draw=lambda p: p["m"]), on_points=seen.extend) as found:
+        assert found.complete
+    assert {record.id for record in seen} == set(range(len(SICK))) - kept
+
+
+def part_ids(path):
+    try:
+        with Ledger.open(path.parent, path.name, read_only=True) as part:
+            return part.ids()
+    except CheckpointError:  # only just begun
+        return []
 
 
 @pytest.mark.slow

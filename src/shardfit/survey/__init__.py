@@ -3,6 +3,7 @@
 from shardfit.survey.axes import Axis, Span, Start, seed_axis, start_axis, weight_axis
 from shardfit.survey.designs import Design, grid, latin, sobol, table
 from shardfit.survey.halving import Halving
+from shardfit.survey.parts import survey_parts
 from shardfit.survey.picture import Picture
 from shardfit.survey.ranking import below, marginals, pareto
 from shardfit.survey.run import survey
@@ -25,6 +26,7 @@ __all__ = [
     "sobol",
     "start_axis",
     "survey",
+    "survey_parts",
     "table",
     "weight_axis",
 ]

@@ -44,7 +44,7 @@ def latin(axes: Mapping[str, Axis], n: int, seed: int = 0) -> Design:
 
 
 def sobol(axes: Mapping[str, Axis], n: int, seed: int = 0) -> Design:
-    """Return n points of a scrambled Sobol sequence, evenest where n is a power of two; more can be added later."""
+    """Return n points of a scrambled Sobol sequence, evenest where n is a power of two."""
     from scipy.stats import qmc
 
     _check_number(n)

@@ -90,6 +90,8 @@ class Engine:
         began = time.perf_counter()
         work = _Work(self)
         slots = work.fill(queue)
+        if not work.busy:
+            return
         slots, _ = jax.block_until_ready(work.advance(slots, 0))  # no ticks: this call only compiles
         started = time.perf_counter()
         self.tally.slots, self.tally.compile_seconds = self.slots, self.tally.compile_seconds + started - began

@@ -84,19 +84,22 @@ class Taken(NamedTuple):
 
 def empty_slots(kind: Kind, shared: Shared, leaves: tuple, z0: np.ndarray, n: int) -> Slots:
     """Return n slots without points; leaves and z0 are any point's."""
+    mesh = shared.objective.mesh
 
     def many(leaf):
-        return on_runs(np.broadcast_to(leaf, (n, *np.shape(leaf))), shared.objective.mesh)
+        array = np.ascontiguousarray(np.broadcast_to(leaf, (n, *np.shape(leaf))))
+        return jax.device_put(array) if mesh is None else jax.device_put(array, NamedSharding(mesh, P(RUNS)))
 
     run = _start(kind.solver, many(z0), shared.lower, shared.upper)
+    if mesh is not None:
+        run = jax.device_put(run, NamedSharding(mesh, P(RUNS)))
     found = Found(many(z0), *(many(np.int32(0)) for _ in range(3)))
     return Slots(many(np.int32(EMPTY)), tuple(map(many, leaves)), run, many(np.True_), found)
 
 
-def on_runs(array: np.ndarray, mesh: Mesh | None) -> jax.Array:
-    """Put an array with one entry per slot onto the devices, split over the axis `runs`."""
-    array = np.ascontiguousarray(array)
-    return jax.device_put(array) if mesh is None else jax.device_put(array, NamedSharding(mesh, P(RUNS)))
+def _on_runs(slots: Slots, mesh: Mesh | None) -> Slots:
+    """Keep slots split over the axis `runs`: placed otherwise, the next call would be compiled again."""
+    return slots if mesh is None else jax.lax.with_sharding_constraint(slots, NamedSharding(mesh, P(RUNS)))
 
 
 @partial(jit, static_argnums=0)
@@ -140,7 +143,7 @@ def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: An
 
     begin = (jnp.zeros((), jnp.int32), slots.run, slots.ended, slots.found)
     ticks, run, ended, found = jax.lax.while_loop(go_on, tick, begin)
-    return slots._replace(run=run, ended=ended, found=found), ticks
+    return _on_runs(slots._replace(run=run, ended=ended, found=found), shared.objective.mesh), ticks
 
 
 @partial(jit, static_argnums=0)
@@ -167,13 +170,14 @@ def load(kind: Kind, shared: Shared, slots: Slots, new: Load) -> Slots:
         return old.at[new.slot].set(fresh, mode="drop")
 
     run = _start.compiled(kind.solver, new.z0, shared.lower, shared.upper)
-    return Slots(
+    loaded = Slots(
         put(slots.point, new.point),
         tuple(map(put, slots.leaves, new.leaves)),
         jax.tree.map(put, slots.run, run),
         put(slots.ended, new.point == EMPTY),
         slots.found,
     )
+    return _on_runs(loaded, shared.objective.mesh)
 
 
 def _like(mask: jax.Array, array: jax.Array) -> jax.Array:

@@ -17,6 +17,7 @@ from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty, statistic_term
 from shardfit.domains.seismic.bands import filtered
+from shardfit.domains.seismic.elastic import ElasticSimulation, check_medium
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.losses import Loss, as_loss, units
@@ -34,9 +35,10 @@ REDUCTIONS = ("mean", "sum")
 
 @dataclass(frozen=True)
 class ShotModel:
-    """Function of the data term: (params, rows, response, scale) → sum and count of every shot.
+    """Function of the data term: (params, rows, response, scale, known) → sum and count of every shot.
 
-    match: None, 'scalar' or 'filter', fitted to the observed data of every shot at every evaluation.
+    known: parameters of an elastic medium that are not fitted. match: None, 'scalar' or 'filter', fitted to the
+    observed data of every shot at every evaluation.
     """
 
     sim: Simulation
@@ -50,11 +52,11 @@ class ShotModel:
         # by this a run directory tells fits with different models apart
         object.__setattr__(self, "__qualname__", repr(self))
 
-    def __call__(self, params: Mapping, rows: Mapping, response: Any, scale: Any) -> dict[str, Any]:
+    def __call__(self, params: Mapping, rows: Mapping, response: Any, scale: Any, known: Mapping) -> dict[str, Any]:
         """Propagate a block of shots and compare."""
-        velocity = params["velocity"]
-        modelled = propagate(self.sim, velocity, rows["wavelet"], rows["shots"], self.engine, self.memory)
-        observed = jnp.asarray(rows["observed"], velocity.dtype)
+        medium = {**known, **params} if isinstance(self.sim, ElasticSimulation) else params["velocity"]
+        modelled = propagate(self.sim, medium, rows["wavelet"], rows["shots"], self.engine, self.memory)
+        observed = jnp.asarray(rows["observed"], modelled.dtype)
         modelled, observed = (filtered(traces, response) / scale for traces in (modelled, observed))
         weights = rows.get("weights")
         if weights is not None:
@@ -87,9 +89,10 @@ def inversion_problem(
     loss: str | Loss = "l2",
     normalise: str = "rms",
     reduction: str = "mean",
-    bounds: tuple[Any, Any] | None = None,
+    bounds: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = None,
     parameter: str = "velocity",
-    unit: float = 1.0,
+    unit: float | Mapping[str, float] = 1.0,
+    known: Mapping[str, Any] | None = None,
     penalties: Mapping[str, Penalty] | None = None,
     weights: Any = None,
     response: Any = None,
@@ -110,16 +113,23 @@ def inversion_problem(
     source of every shot at every evaluation, see `signature`. chunk: most shots that a device works on at once. engine,
     memory: see `propagate`.
 
+    With an `ElasticSimulation`, start is a mapping of what is fitted, known one of the rest of vp, vs and rho; bounds
+    and unit are mappings by the same names. Keep the bounds of vs below those of vp. A solver's step is one unit of
+    each, so that units set the rates: {"vs": 0.58} lets vs change by 0.58 m/s where vp changes by 1.
+
     Example: `fit(inversion_problem(sim, start, wavelet, shots, data, bounds=(1500, 4500)), "lbfgsb", maxiter=20)`.
     """
-    for name, value, known in (("normalise", normalise, NORMALISE), ("reduction", reduction, REDUCTIONS)):
-        if value not in known:
-            raise ValueError(f"inversion_problem: unknown {name} {value!r}.{suggestion(str(value), known)}")
+    for name, value, names in (("normalise", normalise, NORMALISE), ("reduction", reduction, REDUCTIONS)):
+        if value not in names:
+            raise ValueError(f"inversion_problem: unknown {name} {value!r}.{suggestion(str(value), names)}")
     if precision not in PRECISIONS:
         raise ValueError(f"unknown precision {precision!r}.{suggestion(str(precision), PRECISIONS)}")
-    start = np.asarray(start, PRECISIONS[precision])
-    check_velocity(sim, start)
-    _check_bounds(sim, start, bounds)
+    if isinstance(sim, ElasticSimulation):
+        known, fitted = _elastic(sim, start, bounds, parameter, unit, known or {}, PRECISIONS[precision])
+        used = "jax: elastic waves"
+    else:
+        known, fitted = _acoustic(sim, start, bounds, parameter, unit, known or {}, PRECISIONS[precision])
+        used = choose_engine(engine, sim)[1]
     observed = _check_observed(sim, shots, observed, precision)
     rows = {"shots": shots, "observed": observed, "wavelet": _wavelet_rows(sim, wavelet, shots)}
     weights = _weight_rows(shots, weights, observed.shape)
@@ -130,20 +140,58 @@ def inversion_problem(
         rows if weights is None else {**rows, "weights": weights},
         response,
         scale,
+        known,
         loss=mean_loss if reduction == "mean" else sum_loss,
         chunk=chunk,
     )
-    used = choose_engine(engine, sim)[1]
     return Problem(
         Objective({"data": term, **(penalties or {})}),
-        {"velocity": start},
-        bounds=None if bounds is None else {"velocity": tuple(bounds)},
-        transforms={"velocity": transform_of(parameter, start, unit)},
-        units={"velocity": "m/s"},
+        **fitted,
         name="waveform inversion",
         decode=lambda params: {"engine": used},
         precision=precision,
     )
+
+
+def _acoustic(
+    sim: Simulation, start: Any, bounds: Any, parameter: str, unit: Any, known: Mapping, dtype: Any
+) -> tuple[dict, dict]:
+    """Return what is known, and the start, bounds, transforms and units of a Problem."""
+    if known:
+        raise ValueError(f"known={sorted(known)}: acoustic waves have no parameter but the velocity.")
+    start = np.asarray(start, dtype)
+    check_velocity(sim, start)
+    _check_bounds(sim, start, bounds)
+    return {}, {
+        "x0": {"velocity": start},
+        "bounds": None if bounds is None else {"velocity": tuple(bounds)},
+        "transforms": {"velocity": transform_of(parameter, start, unit)},
+        "units": {"velocity": "m/s"},
+    }
+
+
+def _elastic(
+    sim: ElasticSimulation, start: Any, bounds: Any, parameter: str, unit: Any, known: Mapping, dtype: Any
+) -> tuple[dict, dict]:
+    """The same for an elastic medium."""
+    if parameter != "velocity":
+        raise ValueError(f"parameter={parameter!r} is for acoustic waves. Elastic ones are fitted in vp, vs and rho.")
+    if not isinstance(start, Mapping) or not start or set(start) & set(known):
+        raise ValueError("start: give a mapping of what is fitted of vp, vs and rho, and the others as `known`.")
+    start, known = ({name: np.asarray(x, dtype) for name, x in given.items()} for given in (start, known))
+    check_medium(sim, {**known, **start})
+    bounds, unit = bounds or {}, {} if unit == 1.0 else unit
+    for name, given in (("bounds", bounds), ("unit", unit)):
+        if not isinstance(given, Mapping) or not set(given) <= set(start):
+            raise ValueError(f"{name}={given!r}: give a mapping by what is fitted, {sorted(start)}.")
+    if "vp" in bounds:
+        _check_bounds(sim, start["vp"], bounds["vp"])
+    return known, {
+        "x0": start,
+        "bounds": dict(bounds) or None,
+        "transforms": {name: transform_of(parameter, x, unit.get(name, 1.0)) for name, x in start.items()},
+        "units": {name: "kg/m³" if name == "rho" else "m/s" for name in start},
+    }
 
 
 def data_rms(observed: np.ndarray, response: Any = None) -> float:
