@@ -20,6 +20,7 @@ from shardfit.survey.engine import Engine, Point
 from shardfit.survey.variants import bind, variants
 
 ITERATIONS = 100
+MOST = 2000  # iterations of the hardest points
 AXES = dict.fromkeys(("simple", "tv", "tv2", "l1"), WEIGHTS)
 
 
@@ -107,11 +108,11 @@ class Study:
             for first in range(0, len(points), size):
                 leaves, z0 = self._stacked(points[first : first + size], size)
                 wanted = limit[first : first + size]
-                _, history = steps(objective, leaves, z0, 2000)
+                _, history = steps(objective, leaves, z0, MOST)
                 below = np.asarray(history)[: len(wanted)] <= wanted[:, None]
                 reached.append(below.any(1))
                 needed = np.where(below.any(1), below.argmax(1) + 1, history.shape[1]).max()
-                count = int(min(2000, 50 * -(-needed // 50)))
+                count = int(min(MOST, 50 * -(-needed // 50)))
                 jax.block_until_ready(steps(objective, leaves, z0, count))
                 began = time.perf_counter()
                 jax.block_until_ready(steps(objective, leaves, z0, count))
@@ -121,7 +122,7 @@ class Study:
     def converged(self, points: list[dict]) -> np.ndarray:
         """Return the objective at convergence, computed in float64 by our engine with tight tolerances."""
         made = imaging_survey(self.obs, AXES, flux=0.6, systematic=0.02, precision="float64")
-        engine = Engine(variants(made.problem, made.axes), LBFGS(maxiter=20_000, ftol=1e-13, gtol=1e-9), 16)
+        engine = Engine(variants(made.problem, made.axes), LBFGS(maxiter=2 * MOST, ftol=1e-11, gtol=1e-8), 16)
         values = np.full(len(points), np.nan)
         for finished in engine.run(Point(i, point) for i, point in enumerate(points)):
             for one in finished:
@@ -154,10 +155,11 @@ class Study:
 def _optax_steps(search: str, space: Any, varied: tuple[int, ...]) -> Callable:
     import optax
 
+    kind, _, trials = search.partition("-")
     line = {
-        "backtracking": lambda: optax.scale_by_backtracking_linesearch(max_backtracking_steps=25, store_grad=True),
-        "zoom": lambda: optax.scale_by_zoom_linesearch(max_linesearch_steps=25),
-    }[search]()
+        "backtracking": lambda n: optax.scale_by_backtracking_linesearch(max_backtracking_steps=n, store_grad=True),
+        "zoom": lambda n: optax.scale_by_zoom_linesearch(max_linesearch_steps=n),
+    }[kind](int(trials))
     transform = optax.lbfgs(memory_size=10, linesearch=line)
 
     def one(objective, leaves, z0, count):

@@ -127,11 +127,11 @@ def test_edges_absorb():
 @pytest.mark.parametrize("free_surface", [False, True])
 def test_reciprocity(free_surface):
     """A force along x at A moves B along z as a force along z at B moves A along x."""
-    widths = (0 if free_surface else 15, 15, 15, 15)
+    widths = (0 if free_surface else 4, 5, 3, 6)
     sim = ElasticSimulation((14, 16), (10.0, 9.0), 1.5e-3, 200, 2600.0, 12.0, 4, widths, free_surface)
     there = run(replace(sim, source="force_x", receiver="velocity_z"), rough(sim), [(5, 4)], [(9, 12)])
     back = run(replace(sim, source="force_z", receiver="velocity_x"), rough(sim), [(9, 12)], [(5, 4)])
-    assert relative(there, back) < 1e-3  # the absorbing layers are not symmetric
+    assert relative(there, back) < 1e-12  # absorbing layers included
 
 
 def test_waves_do_not_grow():
@@ -140,7 +140,7 @@ def test_waves_do_not_grow():
     sim = ElasticSimulation((20, 24), (10.0, 9.0), dt, 2000, 2500.0, 12.0, 8, (0, 6, 5, 4), True, source="force_z")
     traces = np.abs(run(sim, rough(sim), [(3, 4)], [(1, 8), (10, 10)]))
     assert traces[..., -200:].max() < 0.5 * traces[..., :400].max()
-    with pytest.raises(ValueError, match="unstable at v_max=2500 m/s with order 8 on a staggered grid"):
+    with pytest.raises(ValueError, match="unstable at v_max=2500 m/s with order 8"):
         replace(sim, dt=1.02 * dt)
 
 
@@ -193,6 +193,7 @@ def test_derivatives(sim, memory):
     np.testing.assert_allclose(np.diff(np.log2(remainders)), -2, atol=0.15)
 
 
+@pytest.mark.slow
 def test_memory_strategies_agree():
     shots = acquisition(SIM, SOURCES, RECEIVERS)
 
@@ -205,11 +206,9 @@ def test_memory_strategies_agree():
     full = gradient("full")
     for a, b in zip(*map(jax.tree.leaves, (gradient(Checkpointed((3, 4))), full)), strict=True):
         assert relative(a, b) < 1e-12
-    with pytest.raises(ValueError, match=r"Binomial\(slots=3\) is not for elastic waves. Use memory='full'"):
-        gradient(Binomial(3))
 
 
-@pytest.mark.parametrize("memory_of_a_core", [1, 1 << 30])
+@pytest.mark.parametrize("memory_of_a_core", [1, pytest.param(1 << 30, marks=pytest.mark.slow)])
 def test_shots_stand_alone(monkeypatch, memory_of_a_core):
     monkeypatch.setattr(elastic, "CACHE", memory_of_a_core)
     shots = acquisition(SIM, SOURCES, RECEIVERS)
@@ -250,6 +249,8 @@ def test_what_is_refused():
         propagate(SIM, rough(SIM), np.zeros(49), shots)
     with pytest.raises(ValueError, match="engine='native' has no elastic waves"):
         propagate(SIM, rough(SIM), np.zeros(50), shots, engine="native")
+    with pytest.raises(ValueError, match=r"Binomial\(slots=3\) is not for elastic waves. Use memory='full'"):
+        propagate(SIM, rough(SIM), np.zeros(50), shots, memory=Binomial(3))
     with pytest.raises(ValueError, match="unknown source 'force_y'"):
         replace(SIM, source="force_y")
     with pytest.raises(ValueError, match=r"shape .* must be \(nz, nx\)"):
@@ -281,10 +282,13 @@ def test_inversion_of_two_parameters():
 
 
 @pytest.mark.slow
-def test_inversion_lowers_the_misfit():
+def test_inversion_on_devices_lowers_the_misfit():
     problem = inversion(run(SIM, rough(SIM), SOURCES, RECEIVERS, ricker(25.0, 1e-3, 50, 0.05)), unit={"vp": 10.0})
-    result = sf.fit(problem, "lbfgsb", maxiter=4)
-    assert result.value < 0.5 * float(problem.objective.value(problem.x0))
+    value, gradient = problem.objective.value_and_grad(problem.x0)
+    placed = problem.objective.place(sf.mesh(rows=3)).value_and_grad(problem.x0)[1]  # one device has padding only
+    for name in ("vp", "vs"):
+        assert relative(placed[name], np.asarray(gradient[name])) < 1e-11
+    assert sf.fit(problem, "lbfgsb", maxiter=4).value < 0.5 * float(value)
 
 
 @pytest.mark.parametrize(

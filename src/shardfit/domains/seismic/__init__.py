@@ -2,6 +2,7 @@
 
 from shardfit.domains.seismic.bands import filtered, low_pass
 from shardfit.domains.seismic.conditioning import Conditioning
+from shardfit.domains.seismic.elastic import ElasticSimulation, check_medium
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Points, Shots, acquisition, select
 from shardfit.domains.seismic.illumination import illumination
@@ -17,6 +18,8 @@ from shardfit.domains.seismic.simulation import Simulation, check_velocity, larg
 from shardfit.domains.seismic.wavelet import ricker
 
 __all__ = [
+    "ElasticSimulation",
+    "check_medium",
     "L1",
     "L2",
     "NIM",

@@ -31,18 +31,26 @@ def profiles(sim: Simulation) -> tuple[Profile, ...]:
     return tuple(_profile(sim, axis) for axis in range(len(sim.shape)))
 
 
-def _profile(sim: Simulation, axis: int) -> Profile:
-    m, dh, n = sim.half, sim.dh[axis], sim.padded[axis]
+def damping(sim: Simulation, axis: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a and b at places along an axis, in cells of the padded grid, whole or between; zero outside the layers.
+
+    Beyond the last cell the outermost value goes on.
+    """
     low, high = sim.pairs[axis]
-    cell = np.arange(-m, n + m)
-    a, b = np.zeros(n + 2 * m), np.zeros(n + 2 * m)
-    for width, depth in ((low, low - cell), (high, cell - (n - 1 - high))):
+    a, b = np.zeros(len(places)), np.zeros(len(places))
+    for width, depth in ((low, low - places), (high, places - (sim.padded[axis] - 1 - high))):
         if width:
             inside = depth > 0
-            e = np.clip(depth[inside] / width, 0, 1)  # the halo goes on with the outermost value
-            sigma = 3 * sim.v_max * np.log(1 / REFLECTION) / (2 * width * dh) * e**2
+            e = np.clip(depth[inside] / width, 0, 1)
+            sigma = 3 * sim.v_max * np.log(1 / REFLECTION) / (2 * width * sim.dh[axis]) * e**2
             alpha = np.pi * sim.f_peak * (1 - e)
             a[inside] = np.exp(-(sigma + alpha) * sim.dt)
             b[inside] = sigma / (sigma + alpha) * (a[inside] - 1)
+    return a, b
+
+
+def _profile(sim: Simulation, axis: int) -> Profile:
+    m, n = sim.half, sim.padded[axis]
+    a, b = damping(sim, axis, np.arange(-m, n + m))
     slope = sum(d * (b[m + k : n + m + k] - b[m - k : n + m - k]) for k, d in enumerate(FIRST[sim.order], start=1))
     return Profile(a[m:-m], b[m:-m], np.asarray(slope))

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from shardfit.domains.seismic.boundary import REFLECTION
+from shardfit.domains.seismic.boundary import damping
 from shardfit.domains.seismic.simulation import Simulation
 
 Z, X = 0, 1
@@ -31,8 +31,8 @@ class Material(NamedTuple):
     light_x: jax.Array
     light_z: jax.Array
     bulk: jax.Array
-    shape: jax.Array
     shear: jax.Array
+    corner: jax.Array
 
 
 class Waves(NamedTuple):
@@ -82,9 +82,9 @@ def material(sim: Simulation, medium: Mapping[str, jax.Array]) -> Material:
     mu = rho * vs**2
     solid = mu > 0
     inverse = _pairs(_pairs(1 / jnp.where(solid, mu, 1.0), Z), X)  # finite, and so are its derivatives
-    shear = jnp.where(_pairs(_pairs(~solid, Z), X), 0.0, 4 / inverse)
+    corner = jnp.where(_pairs(_pairs(~solid, Z), X), 0.0, 4 / inverse)
     light_x, light_z = (2 * sim.dt / _pairs(rho, axis) for axis in (X, Z))
-    return Material(light_x, light_z, *(sim.dt * modulus for modulus in (rho * vp**2 - mu, mu, shear)))
+    return Material(light_x, light_z, *(sim.dt * modulus for modulus in (rho * vp**2 - mu, mu, corner)))
 
 
 def _pairs(x: jax.Array, axis: int) -> jax.Array:
@@ -100,7 +100,7 @@ def scheme(sim: Simulation, dtype: Any) -> Scheme:
 
 def _strips(sim: Simulation, axis: int, place: int, dtype: Any) -> tuple[Strip, ...]:
     n, (low, high), found = sim.padded[axis], sim.pairs[axis], []
-    coefficients = _damping(sim, axis, np.arange(n) + place / 2)
+    coefficients = damping(sim, axis, np.arange(n) + place / 2)
     for width, cells in ((low, slice(0, low)), (high, slice(n - 1 - high, n))):
         if width:
             shape = (-1, 1) if axis == Z else (-1,)
@@ -108,21 +108,6 @@ def _strips(sim: Simulation, axis: int, place: int, dtype: Any) -> tuple[Strip, 
             a, b = (jnp.asarray(c[cells].reshape(shape), dtype) for c in coefficients)
             found.append(Strip((cells,) if axis == Z else (slice(None), cells), a, b))
     return tuple(found)
-
-
-def _damping(sim: Simulation, axis: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a and b of boundary.py at places along an axis, in cells of the padded grid, whole or half."""
-    a, b = np.zeros(len(places)), np.zeros(len(places))
-    low, high = sim.pairs[axis]
-    for width, depth in ((low, low - places), (high, places - (sim.padded[axis] - 1 - high))):
-        if width:
-            inside = depth > 0
-            e = np.clip(depth[inside] / width, 0, 1)
-            sigma = 3 * sim.v_max * np.log(1 / REFLECTION) / (2 * width * sim.dh[axis]) * e**2
-            alpha = np.pi * sim.f_peak * (1 - e)
-            a[inside] = np.exp(-(sigma + alpha) * sim.dt)
-            b[inside] = sigma / (sigma + alpha) * (a[inside] - 1)
-    return a, b
 
 
 def rest(of: Scheme, dtype: Any) -> Waves:
@@ -144,12 +129,12 @@ def strain(of: Scheme, material: Material, waves: Waves) -> Waves:
     """Return the waves with stresses one step on."""
     (xx, zz, xz, zx), memory = _derivatives(of, waves, OF_VELOCITY, waves.memory[4:])
     if of.sim.free_surface:  # szz stays zero on row 0
-        bulk, shape = material.bulk[0], material.shape[0]
-        zz = zz.at[0].set((shape - bulk) / (shape + bulk) * xx[0])
+        bulk, shear = material.bulk[0], material.shear[0]
+        zz = zz.at[0].set((shear - bulk) / (shear + bulk) * xx[0])
     # a factor multiplies one field, which is then all that its derivative keeps
-    mean, rest = material.bulk * (xx + zz), material.shape * (xx - zz)
-    sxx, szz = waves.sxx + (mean + rest), waves.szz + (mean - rest)
-    sxz = waves.sxz + material.shear * (xz + zx)
+    mean, half = material.bulk * (xx + zz), material.shear * (xx - zz)
+    sxx, szz = waves.sxx + (mean + half), waves.szz + (mean - half)
+    sxz = waves.sxz + material.corner * (xz + zx)
     return waves._replace(sxx=sxx, szz=szz, sxz=sxz, memory=waves.memory[:4] + memory)
 
 

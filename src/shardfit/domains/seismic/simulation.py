@@ -76,6 +76,11 @@ class Simulation:
             raise ValueError(f"Simulation: scaling={self.scaling!r} must be 'physical' or 'raw'.")
 
     @property
+    def spectral_bound(self) -> float:
+        """Largest eigenvalue of the scheme's second difference along one axis, times the spacing squared."""
+        return spectral_bound(self.order)
+
+    @property
     def half(self) -> int:
         """Cells a stencil reaches to each side."""
         return self.order // 2
@@ -98,7 +103,7 @@ class Simulation:
 
 def largest_dt(sim: Simulation) -> float:
     """Return the largest stable time step in seconds."""
-    return 2 / (sim.v_max * math.sqrt(spectral_bound(sim.order) * sum(1 / h**2 for h in sim.dh)))
+    return 2 / (sim.v_max * math.sqrt(sim.spectral_bound * sum(1 / h**2 for h in sim.dh)))
 
 
 def check_time_step(sim: Simulation) -> None:
