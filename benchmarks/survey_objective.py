@@ -20,7 +20,7 @@ from shardfit.survey.engine import Engine, Point
 from shardfit.survey.variants import bind, variants
 
 ITERATIONS = 100
-MOST = 2000  # iterations of the hardest points
+MOST = 600  # iterations that the hardest points may take
 AXES = dict.fromkeys(("simple", "tv", "tv2", "l1"), WEIGHTS)
 
 

@@ -15,7 +15,8 @@ from shardfit.plan.prediction import state_bytes
 from shardfit.plan.units import bytes_text
 from shardfit.survey.engine import Engine, Point, Tally
 
-USUAL = 64  # slots for each device: its matrix products are full, and the last points do not wait long
+USUAL = 64  # slots for each device: its matrix products are full
+FEW = 16  # slots from which on batches pay; beyond, every slot should have as many points: at the end some wait idle
 TRIED = (16, 32, 64, 128, 256)
 SHARE_OF_MEMORY = 0.5
 GAIN = 1.05  # a larger number must be this much faster to be worth its memory
@@ -36,11 +37,13 @@ def slot_bytes(engine: Engine) -> int:
 def choose_slots(engine: Engine, points: int) -> tuple[int, str]:
     """Return how many slots to use for so many points, and a sentence that says why."""
     runs, limit, each = _limits(engine)
-    slots = _whole(min(USUAL * runs, limit, points), runs)
+    slots = _whole(min(USUAL * runs, limit, max(points // FEW, min(points, FEW * runs))), runs)
     if slots >= points:
         why = "one for every point"
+    elif slots == limit:
+        why = "all that fit into half of the free memory"
     else:
-        why = "the usual number" if slots < limit else "all that fit into half of the free memory"
+        why = "the usual number" if slots == USUAL * runs else f"for {points:,} points, so that few wait at the end"
     return slots, f"{slots} slots of {bytes_text(each)} each: {why}"
 
 
