@@ -106,7 +106,7 @@ def test_bootstrap_keeps_the_total_weight(made):
     term = dict(made.problem.objective.items())["data"]
     changed = apply(Start(made.problem.objective, made.problem.x0), made.axes, {"bootstrap": 3})
     rows = dict(changed.objective.items())["data"].rows
-    ratio = [rows["amp"]["weight"][i].max() / term.rows["amp"]["weight"][i].max() for i in range(len(term.rows["channel"]))]
+    ratio = rows["amp"]["weight"].max(axis=1) / term.rows["amp"]["weight"].max(axis=1)
     assert np.sum(np.square(ratio)) == pytest.approx(len(ratio))
 
 

@@ -35,4 +35,4 @@ def _observation(data: str, seed: int) -> Observation:
         return observe(known_image(data), seed=seed)
     from shardfit.domains.vlbi.uvfits import read_uvfits
 
-    return read_uvfits(data, channels="average")
+    return read_uvfits(data, channels="average")  # pyright: ignore[reportReturnType] (one, when averaged)
