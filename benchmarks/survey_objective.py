@@ -39,11 +39,11 @@ class Method:
 
 @dataclass
 class Study:
-    """M87, or a simulated ring, imaged with many weights in float32."""
+    """M87, or a simulated ring, imaged with many weights."""
 
     source: Path | None
+    precision: str = "float32"
     useful: float = float("nan")
-    mixed_ftol: float = 3e-7
     made: Any = field(init=False)
     obs: Any = field(init=False)
 
@@ -54,7 +54,7 @@ class Study:
             from shardfit.domains.vlbi.uvfits import read_uvfits
 
             self.obs = read_uvfits(self.source, channels="average")
-        self.made = imaging_survey(self.obs, AXES, flux=0.6, systematic=0.02)
+        self.made = imaging_survey(self.obs, AXES, flux=0.6, systematic=0.02, precision=self.precision)
         self.variants = variants(self.made.problem, self.made.axes)
 
     def points(self, n: int) -> list[dict]:
@@ -86,7 +86,7 @@ class Study:
         steps = _optax_steps(search, self.made.problem.space, self.variants.varied)
 
         def run(points):
-            with problem_scope("float32"):
+            with problem_scope(self.precision):
                 objective = self.made.problem.objective.place()
                 found = []
                 for first in range(0, len(points), size):
@@ -103,7 +103,7 @@ class Study:
         """
         steps = _optax_steps(search, self.made.problem.space, self.variants.varied)
         total, reached = 0.0, []
-        with problem_scope("float32"):
+        with problem_scope(self.precision):
             objective = self.made.problem.objective.place()
             for first in range(0, len(points), size):
                 leaves, z0 = self._stacked(points[first : first + size], size)
@@ -118,14 +118,8 @@ class Study:
         return total, float(np.mean(np.concatenate(reached)))
 
     def converged(self, points: list[dict]) -> np.ndarray:
-        """Return the objective at convergence, computed in float64 by our engine with tight tolerances."""
-        made = imaging_survey(self.obs, AXES, flux=0.6, systematic=0.02, precision="float64")
-        engine = Engine(variants(made.problem, made.axes), LBFGS(maxiter=2 * MOST, ftol=1e-11, gtol=1e-8), 16)
-        values = np.full(len(points), np.nan)
-        for finished in engine.run(Point(i, point) for i, point in enumerate(points)):
-            for one in finished:
-                values[one.point] = one.value
-        return values
+        """Return the objective at convergence, by our engine with tight tolerances."""
+        return self.ours(16, maxiter=2 * MOST, ftol=1e-12)(points)
 
     def for_ehtim(self, folder: Path) -> dict:
         """Write data and prior for eht-imaging and return what it is to do."""

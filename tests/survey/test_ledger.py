@@ -2,11 +2,14 @@
 
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -193,11 +196,9 @@ def test_files_may_grow_no_further(ledger):
     assert ledger.ids() == [1, 2]
 
 
-def test_a_folder_that_cannot_be_written_to(tmp_path_factory):
+def test_a_folder_that_cannot_be_written_to():
     user = os.geteuid() or 65534  # for root nothing is read-only
-    folder = tmp_path_factory.mktemp("others")
-    for above in (folder, *folder.parents[:2]):
-        above.chmod(0o755)
+    folder = Path(tempfile.mkdtemp())  # pytest's own folders are closed to other users
     fill(folder)
     folder.chmod(0o555)
     root = os.geteuid()
@@ -210,6 +211,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path_factory):
     finally:
         os.seteuid(root)
         folder.chmod(0o755)
+        shutil.rmtree(folder)
 
 
 # ---- parts --------------------------------------------------------------------------------------------------------

@@ -73,28 +73,28 @@ def squared_differences(image: jax.Array) -> jax.Array:
     return below**2 + right**2
 
 
-@jax.custom_vjp
+@jax.custom_jvp
 def variation(image: jax.Array, epsilon: Any) -> jax.Array:
     """Total variation of an image (ny, nx); its derivative is zero where the image is flat and epsilon zero."""
     return _variation(image, epsilon)[0]
 
 
 def _variation(image, epsilon):
+    """Return the value, differences to the next row and column, and one over their length."""
     below, right = differences(image)
     square = below**2 + right**2 + epsilon
     real = square > 0
     inverse = jnp.where(real, jax.lax.rsqrt(jnp.where(real, square, 1.0)), 0.0)
-    return jnp.sum(square * inverse), (below * inverse, right * inverse, inverse)
+    return jnp.sum(square * inverse), below, right, inverse
 
 
-def _variation_back(unit, bar):
-    # by hand, for one root serves value and derivative: less than half the time of the automatic one
-    below, right, inverse = unit
-    above, left = jnp.pad(below, ((1, 0), (0, 0)))[:-1], jnp.pad(right, ((0, 0), (1, 0)))[:, :-1]
-    return bar * (above - below + left - right), bar * 0.5 * jnp.sum(inverse)
-
-
-variation.defvjp(_variation, _variation_back)
+@variation.defjvp
+def _variation_slope(primals, tangents):
+    # by hand, for one root serves value and derivative: half the time of the automatic one
+    value, below, right, inverse = _variation(*primals)
+    change, epsilon = tangents
+    down, across = differences(change)
+    return value, jnp.sum(inverse * (below * down + right * across)) + 0.5 * epsilon * jnp.sum(inverse)
 
 
 def flux(image, s):
