@@ -21,7 +21,7 @@ from benchmarks.survey_objective import ITERATIONS, MOST, Study
 from benchmarks.vlbi import M87
 
 SLOTS = 64
-MIXED_SLOTS, MIXED_POINTS, MIXED_FTOL = 16, 48, 1e-8
+MIXED_SLOTS, MIXED_POINTS, MIXED_FTOL = 8, 24, 1e-8
 ROUNDS = 2
 TRIALS = (5, 15)  # most steps of a peer's line search: with few a hard lane costs the others less
 NO_PEER = dict.fromkeys(("peer", "ratio", "quality_peer", "cpu_peer"), float("nan"))

@@ -57,7 +57,7 @@ def summary(result: Result) -> Section:
     shards, runs = layout.get("rows", 1), layout.get("runs", 1)
     split = f"rows split {shards} ways" if shards > 1 else "rows on one device"
     cards = [
-        ("value", number(result.value, 7), "at the answer"),
+        ("value", number(result.value, 5), "at the answer"),
         ("steps", number(result.steps), f"solver {solver_name(result)}"),
         ("evaluations", number(result.evaluations), "of the objective"),
         ("time", "–" if total is None else seconds(total), _compile_hint(result.timings)),
