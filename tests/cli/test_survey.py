@@ -86,6 +86,26 @@ def test_run_stop_resume_rank_export(capsys, config, tmp_path):
         assert found.params(0)["a"] == pytest.approx(2.0, abs=1e-4)
 
 
+def test_a_table_of_points(capsys, config, tmp_path):
+    config.write_text(
+        config.read_text()
+        + """
+[design]
+kind = "table"
+table = [{ weight = 0.1, prior = 1.0 }, { weight = 10.0, prior = 0.0 }]
+"""
+    )
+    code, text, err = run(capsys, "survey", "run", config)
+    assert code == 0 and "2 of 2 points" in text, err
+    with Survey(tmp_path / "out") as found:
+        assert found.column("weight").tolist() == [0.1, 10.0]
+
+
+def test_workers_go_with_no_limit(capsys, config):
+    code, _, err = run(capsys, "survey", "run", config, "--workers", 2, "--limit", 3)
+    assert code == 2 and "neither devices nor a limit" in err
+
+
 def test_init_writes_what_run_reads(capsys, tmp_path):
     from shardfit.cli.survey.config import read_config
 

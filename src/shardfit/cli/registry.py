@@ -76,6 +76,16 @@ def add_commands(parser: Parser, commands: Sequence[Command], argv: Sequence[str
             module.add_arguments(inner, argv[argv.index(chosen) + 1 :])
 
 
+def add_resume(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says what to do with an earlier run in the same folder."""
+    parser.add_argument(
+        "--resume",
+        choices=("auto", "must", "never"),
+        default="auto",
+        help="go on with an interrupted run in DIR, insist on it, or start anew (auto)",
+    )
+
+
 def parse(parser: Parser, argv: Sequence[str]) -> argparse.Namespace:
     """Parse argv; an unknown option is answered with the nearest known one."""
     args, odd = parser.parse_known_args(argv)

@@ -12,8 +12,6 @@ from shardfit.core.errors import suggestion
 from shardfit.core.latin import latin_hypercube
 from shardfit.survey.axes import Axis, Span
 
-DESIGNS = ("grid", "latin", "sobol")
-
 
 @dataclass(frozen=True)
 class Design:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import cycle
 
@@ -74,10 +75,11 @@ def _whole(slots: int, runs: int) -> int:
 
 def _rate(engine: Engine, points: Sequence[Point]) -> float:
     began = None
-    for _ in engine.run(cycle(points)):
-        began = began or (time.perf_counter(), engine.tally.total)
-        if time.perf_counter() - began[0] > MEASURED_SECONDS:
-            break
+    with closing(engine.run(cycle(points))) as batches:
+        for _ in batches:
+            began = began or (time.perf_counter(), engine.tally.total)
+            if time.perf_counter() - began[0] > MEASURED_SECONDS:
+                break
     assert began is not None
     seconds = time.perf_counter() - began[0]
     return (engine.tally.total - began[1]) / seconds if seconds else np.inf

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.cli.processes import request_devices, writes_files
+from shardfit.cli.registry import add_resume
 from shardfit.cli.seismic.config import Config, checked_table, read_config
 from shardfit.cli.seismic.setup import Setup, add_common, build, model_data, positive
 
@@ -23,12 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--epochs", metavar="N", type=positive, help="steps, of every band (as configured)")
     parser.add_argument("--batchsize", metavar="N", type=positive, help="shots per step (as configured)")
     parser.add_argument("--show-every", metavar="N", type=positive, help="epochs between pictures (as configured)")
-    parser.add_argument(
-        "--resume",
-        choices=("auto", "must", "never"),
-        default="auto",
-        help="go on with an interrupted run in DIR, insist on it, or start anew (auto)",
-    )
+    add_resume(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from shardfit.core.errors import suggestion
 
 # a science's function from its own section and the axes to what `survey` needs: problem, axes, picture
 SCIENCES = {"vlbi": "shardfit.domains.vlbi.recipes.survey_config:make"}
-DESIGNS = ("grid", "latin", "sobol")
+DESIGNS = ("grid", "latin", "sobol", "table")
 SAVED = "survey.toml"
 
 TEMPLATE = """\
@@ -36,7 +36,7 @@ tv2 = [0, 1, 10, 100, 1000]
 l1 = [0, 1, 10, 100, 1000]
 
 [design]
-kind = "latin"            # grid: every combination (7,500 here); latin, sobol: `points` of them, spread evenly
+kind = "latin"            # grid: every combination (7,500 here); latin, sobol: `points` of them; table: a list `table`
 points = 200
 seed = 0
 
@@ -124,26 +124,30 @@ def checked(content: Mapping[str, Any], path: str) -> Config:
 def make(text: str, path: str, slots: int | str | None = None) -> tuple[Any, Any, dict[str, Any]]:
     """Return problem, axes and options of `survey` from a configuration as JSON; workers call it too."""
     from shardfit.survey.axes import Span
-    from shardfit.survey.designs import grid, latin, sobol
     from shardfit.survey.halving import Halving
 
     config = checked(json.loads(text), path)
     axes = {name: Span(**v) if isinstance(v, Mapping) else tuple(v) for name, v in config.axes.items()}
     ready = _maker(config)(dict(config.settings), axes)
     solver = {"name": "lbfgs", "maxiter": 100, **config.solver}
-    design, kind = dict(config.design), config.design.get("kind", "grid")
-    if kind == "grid":
-        points = grid(ready.axes)
-    else:
-        points = {"latin": latin, "sobol": sobol}[kind](
-            ready.axes, int(design.get("points", 100)), design.get("seed", 0)
-        )
-    options: dict[str, Any] = {"design": points, "picture": ready.picture, "seed": config.seed, "slots": slots}
+    options: dict[str, Any] = {"design": _design(ready.axes, config.design)}
+    options |= {"picture": ready.picture, "seed": config.seed, "slots": slots}
     options |= {"solver": solver.pop("name"), **solver}
     if config.halving is not None:
         told = {**config.halving, "score": tuple(config.halving.get("score", ()))}
         options["halving"] = Halving(**told)
     return ready.problem, ready.axes, options
+
+
+def _design(axes: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
+    from shardfit.survey.designs import grid, latin, sobol, table
+
+    kind = asked.get("kind", "grid")
+    if kind == "grid":
+        return grid(axes)
+    if kind == "table":
+        return table(axes, asked.get("table", ()))
+    return {"latin": latin, "sobol": sobol}[kind](axes, int(asked.get("points", 100)), int(asked.get("seed", 0)))
 
 
 def _maker(config: Config) -> Any:

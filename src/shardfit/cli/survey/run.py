@@ -50,6 +50,8 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, r
     mesh = _mesh(place)
     print(f"shardfit serve {out}    # to look at it while it runs")
     workers = int(place.get("workers", 1))
+    if workers > 1 and (mesh is not None or place.get("limit") is not None):
+        raise ValueError("workers go with neither devices nor a limit: each has one device, and all points are dealt.")
 
     def keep(_: Any = None) -> None:  # that of another survey stays until the ledger has agreed
         if not (out / SAVED).exists():

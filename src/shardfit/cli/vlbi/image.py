@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli.processes import request_devices, writes_files
+from shardfit.cli.registry import add_resume
 from shardfit.cli.vlbi.files import read_observation, require_seed
 
 STOPPED = 130  # exit code of an interrupted command
@@ -53,12 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--seed", metavar="S", type=int, default=0, help="seed of the parity check, of --errors and of --pol (0)"
     )
-    parser.add_argument(
-        "--resume",
-        choices=("auto", "must", "never"),
-        default="auto",
-        help="go on with an interrupted run in DIR, insist on it, or start anew (auto)",
-    )
+    add_resume(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -58,14 +58,6 @@ def carry_size(sim: Simulation) -> int:
     return 2 * (nz * nx + nx * (top + bottom) + nz * (left + right))
 
 
-def gradient_bytes(sim: Simulation, shots: int, settings: Native, item: int) -> int:
-    """Return the memory of value and gradient: kept states and gradients of all shots, a segment for every thread."""
-    length, (nz, nx) = segment_length(sim, settings, shots), sim.padded
-    kept = math.ceil(sim.nt / length) - 1
-    threads = min(shots, usable_threads(settings))
-    return item * (shots * (kept * carry_size(sim) + nz * nx) + threads * (length * nz * nx + 2 * carry_size(sim)))
-
-
 def traces(sim: Simulation, settings: Native, kappa: jax.Array, wavelet: jax.Array, shots: Shots) -> jax.Array:
     """Return traces (shots, receivers, nt). kappa: (v dt)² on the padded grid; wavelet: (shots, sources, nt)."""
     length = segment_length(sim, settings, wavelet.shape[0])
