@@ -89,7 +89,7 @@ def observe(case: str, devices: int) -> dict:
 
     from shardfit.core.mesh import mesh
     from shardfit.core.precision import problem_scope
-    from shardfit.plan import plan
+    from shardfit.planning import plan
     from shardfit.solve.base import evaluate
 
     grid = mesh(rows=devices) if devices > 1 else None

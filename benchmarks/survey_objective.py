@@ -16,8 +16,8 @@ from shardfit.domains.vlbi.recipes.simulated import simulated_ring
 from shardfit.domains.vlbi.recipes.surveys import WEIGHTS, imaging_survey
 from shardfit.solve.base import evaluate
 from shardfit.solve.lbfgs import LBFGS
-from shardfit.survey.engine import Engine, Point
-from shardfit.survey.variants import bind, variants
+from shardfit.surveys.engine import Engine, Point
+from shardfit.surveys.variants import bind, variants
 
 ITERATIONS = 100
 MOST = 3000  # iterations that the hardest points may take

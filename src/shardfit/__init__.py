@@ -3,22 +3,22 @@
 One objective runs unchanged on one CPU core, on N devices and on N processes; every solver works on it.
 """
 
-from shardfit.core.certificate import Certificate
+from shardfit.check.certificate import Certificate
 from shardfit.core.errors import CheckpointError, NonFiniteError, ParityError
 from shardfit.core.mesh import mesh
 from shardfit.core.objective import Objective
 from shardfit.core.params import Above, Below, Identity, Interval, Log, Simplex, Softplus, TanInterval, within
 from shardfit.core.problem import Problem
-from shardfit.core.processes import join
 from shardfit.core.reduce import Gram
 from shardfit.core.result import Result
 from shardfit.core.rows import my_rows
 from shardfit.core.status import Status
 from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term, total
-from shardfit.fit import fit, least_squares
+from shardfit.distributed.processes import join
+from shardfit.fitting import fit, least_squares
 from shardfit.io.results import load_result, save_result
 from shardfit.io.run_dir import RunDir
-from shardfit.plan import Plan, plan
+from shardfit.planning import Plan, plan
 from shardfit.solve.custom import Custom
 from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
 from shardfit.solve.lbfgsb import LBFGSB
@@ -27,7 +27,7 @@ from shardfit.solve.monitor import Snapshot
 from shardfit.solve.optax_loop import OptaxLoop
 from shardfit.solve.optimistix_adapter import Optimistix
 from shardfit.solve.swarm import Swarm
-from shardfit.survey import Axis, Halving, Picture, Span, Survey, seed_axis, start_axis, survey, weight_axis
+from shardfit.surveys import Axis, Halving, Picture, Span, Survey, seed_axis, start_axis, survey, weight_axis
 
 __all__ = [
     "Above",

@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from shardfit.cli import main, registry
+from shardfit.cli import commands, main
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.io.results import save_result
@@ -59,7 +59,7 @@ def test_devices(capsys):
 def test_help_lists_every_command(capsys, argv):
     code, out, _ = run(capsys, *argv)
     assert code == 0
-    for command in registry.COMMANDS:
+    for command in commands.COMMANDS:
         assert command.name in out
 
 
@@ -118,11 +118,11 @@ def science(monkeypatch):
     leaf = type(sys)("fake_leaf")
     leaf.add_arguments = lambda parser, argv: parser.add_argument("--size", type=int)
     leaf.run = lambda args: args.size
-    inner = (registry.Command("image", "make an image", "fake_leaf"),)
-    module.add_arguments = lambda parser, argv: registry.add_commands(parser, inner, argv)
+    inner = (commands.Command("image", "make an image", "fake_leaf"),)
+    module.add_arguments = lambda parser, argv: commands.add_commands(parser, inner, argv)
     monkeypatch.setitem(sys.modules, "fake_science", module)
     monkeypatch.setitem(sys.modules, "fake_leaf", leaf)
-    added = (*registry.COMMANDS, registry.Command("toy", "radio images", "fake_science"))
+    added = (*commands.COMMANDS, commands.Command("toy", "radio images", "fake_science"))
     monkeypatch.setattr("shardfit.cli.app.COMMANDS", added)
 
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from shardfit.cli import main
-from shardfit.survey.table import Survey
+from shardfit.surveys.reading import Survey
 
 CONFIG = """
 problem = "survey_of_lines:make"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shardfit.report.gallery.offline import write_offline
-from shardfit.survey.ledger import Ledger
+from shardfit.surveys.ledger import Ledger
 from tests.pages.conftest import serving
 from tests.report.fake_survey import records, write_survey
 from tests.report.hostile_survey import IMAGE, VECTOR, write_hostile

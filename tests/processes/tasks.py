@@ -2,7 +2,7 @@
 
 from mpi4py.futures import MPIPoolExecutor
 
-from shardfit.io.executors import run_tasks
+from shardfit.distributed.executors import run_tasks
 
 
 def root(x):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardfit.cli.supervisor import culprits
+from shardfit.distributed.supervisor import culprits
 
 pytestmark = pytest.mark.processes
 SECONDS = 30

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from shardfit.core.launchers import PORTS, Place, find_place, first_host
+from shardfit.distributed.launchers import PORTS, Place, find_place, first_host
 
 OWN = {"SHARDFIT_RANK": "1", "SHARDFIT_SIZE": "3", "SHARDFIT_COORDINATOR": "127.0.0.1:4000"}
 OPEN_MPI = {

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from shardfit.core.status import Status
-from shardfit.survey.heading import Heading
-from shardfit.survey.ledger import Ledger, Record
+from shardfit.surveys.heading import Heading
+from shardfit.surveys.ledger import Ledger, Record
 
 WEIGHTS = (0.0, 1.0, 10.0, 100.0, 1000.0)
 GRID = {

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from shardfit.core.status import Status
-from shardfit.survey.heading import Heading
-from shardfit.survey.ledger import Ledger, Record
+from shardfit.surveys.heading import Heading
+from shardfit.surveys.ledger import Ledger, Record
 
 IMAGE = '"><img src=x onerror=alert(1)>'
 DROP = '"; DROP TABLE points; --'

@@ -162,7 +162,7 @@ def test_progress_of_a_survey_that_is_complete_or_stands_still(tmp_path):
     still = Points.open(write_survey(tmp_path / "still", 5, side=4, total=9))
     assert still.progress()["state"] == "running"
     still.close()
-    from shardfit.survey.ledger import Ledger
+    from shardfit.surveys.ledger import Ledger
 
     with Ledger.open(tmp_path / "still") as ledger:
         ledger.connection.execute("UPDATE points SET finished = finished - 4000")

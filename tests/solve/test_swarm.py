@@ -8,11 +8,11 @@ from jax.extend.random import threefry_2x32
 from scipy.stats import qmc
 
 import shardfit as sf
-from shardfit.core.latin import latin_hypercube
 from shardfit.solve import swarm_start
 from shardfit.solve.draws import threefry, uniform_pairs
 from shardfit.solve.points import values_at
 from shardfit.solve.swarm import move
+from shardfit.stats.latin import latin_hypercube
 
 MINIMUM = np.e - np.e**2
 

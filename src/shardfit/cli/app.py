@@ -4,7 +4,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from shardfit.cli.registry import COMMANDS, Parser, UsageError, add_commands, parse
+from shardfit.cli.commands import COMMANDS, Parser, UsageError, add_commands, parse
 from shardfit.cli.versions import own_version
 
 # what the library raises on purpose; anything else is a defect and shows where it happened

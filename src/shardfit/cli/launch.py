@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli.rank import EXAMPLES, python_command
-from shardfit.cli.supervisor import Job, supervise
-from shardfit.core.processes import EXCHANGE_SECONDS
+from shardfit.distributed.processes import EXCHANGE_SECONDS
+from shardfit.distributed.supervisor import Job, supervise
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:

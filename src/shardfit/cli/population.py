@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli.commands import UsageError
 from shardfit.cli.processes import request_devices, writes_files
-from shardfit.cli.registry import UsageError
 from shardfit.core.errors import suggestion
 
 TEMPLATE = """\

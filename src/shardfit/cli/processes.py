@@ -5,7 +5,7 @@ It may ask JAX for virtual CPU devices before the first array; of many processes
 
 import contextlib
 
-from shardfit.core.processes import client
+from shardfit.distributed.processes import client
 
 
 def request_devices(count: int | None, default: int = 1) -> int:

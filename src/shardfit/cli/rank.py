@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Join and run; an error ends all processes, without the barrier in which they would wait for each other."""
-    from shardfit.core.processes import die_with_parent, fail, join
+    from shardfit.distributed.processes import die_with_parent, fail, join
 
     if "SHARDFIT_PARENT" in os.environ:
         die_with_parent(int(os.environ["SHARDFIT_PARENT"]))

@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the report and print where it is."""
-    from shardfit.survey.ledger import LEDGER
+    from shardfit.surveys.ledger import LEDGER
 
     if (Path(args.run_dir) / LEDGER).is_file():
         from shardfit.report.gallery.offline import write_offline as write

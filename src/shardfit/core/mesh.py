@@ -1,5 +1,10 @@
-"""Device meshes: axis `rows` splits data, axis `runs` splits independent runs (particles, chains, survey points)."""
+"""Device meshes: axis `rows` splits data, axis `runs` splits independent runs (particles, chains, survey points).
 
+Also what small arrays need to be the same on the hosts of all processes of a mesh; all must call these functions in the
+same order. In a single process they give back what they are given.
+"""
+
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -78,3 +83,73 @@ def layout(mesh: Mesh | None) -> dict:
         "runs": 1 if mesh is None else mesh.shape.get(RUNS, 1),
         "processes": len(processes_of(mesh)),
     }
+
+
+def spans_processes(mesh: Mesh | None) -> bool:
+    """Return whether a mesh has devices of several processes."""
+    return len(processes_of(mesh)) > 1
+
+
+def leads(mesh: Mesh | None) -> bool:
+    """Return whether this process is the one of the mesh that writes files, shows progress and decides."""
+    return not spans_processes(mesh) or jax.process_index() == 0
+
+
+def gather(numbers: np.ndarray) -> np.ndarray:
+    """Return every process's array of one common shape and type, stacked in the order of ranks."""
+    return _exchange(numbers, _all)
+
+
+def first_says(numbers: np.ndarray) -> np.ndarray:
+    """Return rank 0's array, to the bit; the others' give only shape and type."""
+    return _exchange(numbers, _first)
+
+
+def fetch(array: Any, index: Any = ...) -> np.ndarray:
+    """Return array[index] as a NumPy array, in every process, also where the array is spread over them."""
+    if not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated:
+        return np.asarray(array[index])
+    everywhere = NamedSharding(array.sharding.mesh, P())  # type: ignore[attr-defined]
+    if index is ...:
+        return np.asarray(jax.jit(_all, out_shardings=everywhere)(array))
+    return np.asarray(jax.jit(_chosen, out_shardings=everywhere)(array, index))
+
+
+def _exchange(numbers: np.ndarray, pick: Any) -> np.ndarray:
+    """Stack one array per process, apply pick, and return the same result everywhere; bytes travel, nothing is cast."""
+    if jax.process_count() == 1:
+        return np.asarray(pick(np.asarray(numbers)[None]))
+    numbers = np.ascontiguousarray(numbers)
+    size, raw = jax.process_count(), numbers.view(np.uint8).reshape(-1)
+    everyone = _one_device_each()
+    piece = jax.device_put(raw[None], jax.local_devices()[0])
+    stacked = jax.make_array_from_single_device_arrays(
+        (size, raw.size), NamedSharding(everyone, P("processes")), [piece]
+    )
+    found = np.asarray(_compiled(pick)(stacked))
+    return found.reshape(-1).view(numbers.dtype).reshape(*found.shape[:-1], *numbers.shape)
+
+
+def _all(stacked: Any) -> Any:
+    return stacked
+
+
+def _chosen(array: Any, index: Any) -> Any:
+    return array[index]
+
+
+def _first(stacked: Any) -> Any:
+    return stacked[0]
+
+
+@lru_cache(maxsize=1)
+def _one_device_each() -> Mesh:
+    first = {}
+    for device in jax.devices():
+        first.setdefault(device.process_index, device)
+    return Mesh(np.array([first[rank] for rank in sorted(first)]), ("processes",))
+
+
+@lru_cache(maxsize=4)
+def _compiled(pick: Any) -> Any:
+    return jax.jit(pick, out_shardings=NamedSharding(_one_device_each(), P()))

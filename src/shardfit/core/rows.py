@@ -17,8 +17,7 @@ from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from shardfit.core.exchange import fetch, gather
-from shardfit.core.mesh import ROWS, n_shards, processes_of, replicate
+from shardfit.core.mesh import ROWS, fetch, gather, n_shards, processes_of, replicate
 
 CHECK_BLOCK = 1 << 22  # elements looked at in one go, so that checking 1e8 rows does not double their memory
 

@@ -16,7 +16,8 @@ import jax
 import numpy as np
 
 from shardfit.core.errors import CheckpointError
-from shardfit.core.exchange import leads, meet, require_same, spans_processes
+from shardfit.core.mesh import leads, spans_processes
+from shardfit.distributed.exchange import meet, require_same
 from shardfit.io.files import read_arrays, write_arrays, write_atomic
 from shardfit.io.journal import Journal
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.report import style
-from shardfit.survey.table import Survey
+from shardfit.surveys.reading import Survey
 
 MAP, SPREAD_MAP = "afmhot", "cividis"
 

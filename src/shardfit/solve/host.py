@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import CheckpointError, NonFiniteError
-from shardfit.core.exchange import first_says, leads, share, spans_processes
+from shardfit.core.mesh import first_says, leads, spans_processes
 from shardfit.core.status import Status
+from shardfit.distributed.exchange import share
 from shardfit.solve.base import HostSolver, evaluate
 from shardfit.solve.loop import Finish
 from shardfit.solve.monitor import Monitor, Snapshot

@@ -15,8 +15,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from shardfit.core.exchange import first_says, spans_processes
-from shardfit.core.mesh import replicate
+from shardfit.core.mesh import first_says, replicate, spans_processes
 from shardfit.core.precision import jit
 from shardfit.core.status import Status
 from shardfit.solve.base import StepSolver

@@ -5,8 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.latin import latin_hypercube
 from shardfit.core.params import Space
+from shardfit.stats.latin import latin_hypercube
 
 TRIES = 1000  # draws for a start point before giving up
 CARRIED = (

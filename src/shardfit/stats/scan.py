@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core import reduce
-from shardfit.core.latin import latin_hypercube
 from shardfit.core.objective import named_parts
 from shardfit.core.params import ends_of, make_space, spread
 from shardfit.core.precision import problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty, weighted_sum
+from shardfit.stats.latin import latin_hypercube
 
 
 class Scan(NamedTuple):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from shardfit.domains.seismic import Binomial, Checkpointed, Frame, Full, Native, Stored, loops, propagate, wave
-from shardfit.domains.seismic.memory import as_strategy, n_bytes
 from shardfit.domains.seismic.schedule import ADVANCE, RESTORE, REVERSE, STORE, plan
+from shardfit.domains.seismic.strategies import as_strategy, n_bytes
 from tests.domains.seismic.cases import needs_compiler, quick_jit, relative, small
 
 FREE = (True, "raw")

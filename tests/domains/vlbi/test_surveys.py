@@ -10,9 +10,9 @@ from shardfit.domains.vlbi.recipes.options import Options
 from shardfit.domains.vlbi.recipes.prepare import prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe
 from shardfit.domains.vlbi.recipes.surveys import OBSERVED, PAPER_IV, imaging_survey, top_set, training_data
-from shardfit.survey.axes import Start, apply
-from shardfit.survey.designs import grid
-from shardfit.survey.run import survey
+from shardfit.surveys.axes import Start, apply
+from shardfit.surveys.designs import grid
+from shardfit.surveys.run import survey
 
 AXES = {
     "flux": (0.6, 0.5),
@@ -41,7 +41,7 @@ def made(obs):
 @pytest.fixture(scope="module")
 def one_by_one(made, tmp_path_factory):
     """Return a survey that changes one axis at a time, the unchanged point first."""
-    from shardfit.survey.designs import table
+    from shardfit.surveys.designs import table
 
     first = {name: values[0] for name, values in AXES.items()}
     points = [first, *({**first, name: values[1]} for name, values in AXES.items())]

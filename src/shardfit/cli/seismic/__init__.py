@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from shardfit.cli.registry import Command, Parser, add_commands
+from shardfit.cli.commands import Command, Parser, add_commands
 
 COMMANDS = (
     Command("init", "write a commented configuration that runs as it is", "shardfit.cli.seismic.init"),

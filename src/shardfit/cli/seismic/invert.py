@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.cli.commands import add_resume
 from shardfit.cli.processes import request_devices, writes_files
-from shardfit.cli.registry import add_resume
 from shardfit.cli.seismic.config import Config, checked_table, read_config
 from shardfit.cli.seismic.setup import Setup, add_common, build, model_data, positive
 

@@ -13,7 +13,7 @@ def true_model(config: Config, folder: str | None) -> tuple[np.ndarray | None, t
     """Return the true model, None where there is none, and the spacing (dz, dx)."""
     from shardfit.domains.seismic import models
     from shardfit.domains.seismic.files import load_model
-    from shardfit.domains.seismic.registry import marmousi
+    from shardfit.domains.seismic.public_models import marmousi
 
     section, velocity, told = config.model, None, None
     if section.name is not None and section.file is not None:

@@ -123,8 +123,8 @@ def checked(content: Mapping[str, Any], path: str) -> Config:
 
 def make(text: str, path: str, slots: int | str | None = None) -> tuple[Any, Any, dict[str, Any]]:
     """Return problem, axes and options of `survey` from a configuration as JSON; workers call it too."""
-    from shardfit.survey.axes import Span
-    from shardfit.survey.halving import Halving
+    from shardfit.surveys.axes import Span
+    from shardfit.surveys.halving import Halving
 
     config = checked(json.loads(text), path)
     axes = {name: Span(**v) if isinstance(v, Mapping) else tuple(v) for name, v in config.axes.items()}
@@ -140,7 +140,7 @@ def make(text: str, path: str, slots: int | str | None = None) -> tuple[Any, Any
 
 
 def _design(axes: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
-    from shardfit.survey.designs import grid, latin, sobol, table
+    from shardfit.surveys.designs import grid, latin, sobol, table
 
     kind = asked.get("kind", "grid")
     if kind == "grid":

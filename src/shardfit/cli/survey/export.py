@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file."""
-    from shardfit.survey.table import Survey
+    from shardfit.surveys.reading import Survey
 
     kind = Path(args.file).suffix
     with Survey(args.run_dir) as survey:

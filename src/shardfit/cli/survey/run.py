@@ -58,13 +58,13 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, r
             save(out, text)
 
     if workers > 1:
-        from shardfit.survey.parts import survey_parts
+        from shardfit.surveys.parts import survey_parts
 
         keep()
         about = {"workers": workers, "parts": PARTS_EACH * workers}
         found = survey_parts(make, (content, config.path, slots), run_dir=out, retry=retry, progress=True, **about)
     else:
-        from shardfit.survey.run import survey
+        from shardfit.surveys.run import survey
 
         problem, axes, options = make(content, config.path, slots)
         more: dict[str, Any] = {"mesh": mesh, "retry": retry, "limit": place.get("limit")}

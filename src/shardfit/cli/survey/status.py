@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the state."""
-    from shardfit.survey.table import Survey
+    from shardfit.surveys.reading import Survey
 
     with Survey(args.run_dir) as survey:
         print(summary(survey))

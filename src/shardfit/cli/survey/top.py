@@ -22,8 +22,8 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from shardfit.survey.ranking import below
-    from shardfit.survey.table import Survey
+    from shardfit.surveys.ranking import below
+    from shardfit.surveys.reading import Survey
 
     if args.n < 1:
         raise ValueError(f"-n {args.n}: ask for at least 1 point.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from shardfit.cli.registry import Command, Parser, add_commands
+from shardfit.cli.commands import Command, Parser, add_commands
 
 COMMANDS = (
     Command("image", "make an image of a uvfits file, with report", "shardfit.cli.vlbi.image"),

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli.commands import add_resume
 from shardfit.cli.processes import request_devices, writes_files
-from shardfit.cli.registry import add_resume
 from shardfit.cli.vlbi.files import read_observation, require_seed
 
 STOPPED = 130  # exit code of an interrupted command

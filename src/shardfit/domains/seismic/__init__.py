@@ -7,7 +7,6 @@ from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Points, Shots, acquisition, select
 from shardfit.domains.seismic.illumination import illumination
 from shardfit.domains.seismic.losses import L1, L2, NIM, W2, Correlation, Envelope, Huber, StudentT, as_loss
-from shardfit.domains.seismic.memory import Binomial, Checkpointed, Frame, Full, Stored
 from shardfit.domains.seismic.metrics import model_error, structural_similarity
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.penalties import deviation, tikhonov, total_variation
@@ -15,6 +14,7 @@ from shardfit.domains.seismic.problem import inversion_problem
 from shardfit.domains.seismic.propagate import propagate
 from shardfit.domains.seismic.signature import estimate_source
 from shardfit.domains.seismic.simulation import Simulation, check_velocity, largest_dt
+from shardfit.domains.seismic.strategies import Binomial, Checkpointed, Frame, Full, Stored
 from shardfit.domains.seismic.wavelet import ricker
 
 __all__ = [

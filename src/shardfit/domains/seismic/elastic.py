@@ -19,8 +19,8 @@ from jax.core import Tracer
 from shardfit.core.errors import suggestion
 from shardfit.domains.seismic import elastic_wave as wave
 from shardfit.domains.seismic.geometry import HALF_WIDTH, Points, Shots
-from shardfit.domains.seismic.memory import Checkpointed, Full, Strategy, as_strategy
 from shardfit.domains.seismic.simulation import CELLS_PER_WAVELENGTH, Simulation
+from shardfit.domains.seismic.strategies import Checkpointed, Full, Strategy, as_strategy
 
 PARAMETERS = ("vp", "vs", "rho")
 # fields that a source acts on, and that a receiver takes the mean of; stresses with a minus sign, as pressure has

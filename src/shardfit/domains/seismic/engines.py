@@ -13,9 +13,9 @@ from shardfit.domains.seismic import native, wave
 from shardfit.domains.seismic.build import BuildError, library_path
 from shardfit.domains.seismic.geometry import acquisition
 from shardfit.domains.seismic.loops import record
-from shardfit.domains.seismic.memory import Full
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.simulation import Simulation
+from shardfit.domains.seismic.strategies import Full
 
 ENGINES = ("auto", "jax", "native")
 

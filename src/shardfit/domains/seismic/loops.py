@@ -17,9 +17,9 @@ from jax import lax
 
 from shardfit.domains.seismic import wave
 from shardfit.domains.seismic.linear import with_transpose
-from shardfit.domains.seismic.memory import BLOCK, Binomial, Checkpointed, Frame, Full, Stored, Strategy
 from shardfit.domains.seismic.schedule import walk_back
 from shardfit.domains.seismic.simulation import Simulation
+from shardfit.domains.seismic.strategies import BLOCK, Binomial, Checkpointed, Frame, Full, Stored, Strategy
 from shardfit.domains.seismic.wave import Medium, State
 
 TURNS = 3  # sets of fields that take turns: as many steps at a time spare copies

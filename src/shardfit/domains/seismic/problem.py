@@ -21,12 +21,12 @@ from shardfit.domains.seismic.elastic import ElasticSimulation, check_medium
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.losses import Loss, as_loss, units
-from shardfit.domains.seismic.memory import Strategy
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.parametrisation import transform_of
 from shardfit.domains.seismic.propagate import propagate
 from shardfit.domains.seismic.signature import matched
 from shardfit.domains.seismic.simulation import Simulation, check_velocity
+from shardfit.domains.seismic.strategies import Strategy
 
 BLOCK = 1 << 24  # samples looked at in one go
 NORMALISE = ("rms", "trace", "none")

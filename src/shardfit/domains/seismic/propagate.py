@@ -18,9 +18,9 @@ from shardfit.domains.seismic import elastic, native, wave
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.loops import record
-from shardfit.domains.seismic.memory import Strategy, as_strategy
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.simulation import Simulation, check_velocity
+from shardfit.domains.seismic.strategies import Strategy, as_strategy
 
 CACHE = 1 << 21  # bytes of fields of the shots that share a loop: more fall out of a CPU core's cache
 

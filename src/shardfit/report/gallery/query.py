@@ -15,8 +15,8 @@ import numpy as np
 from shardfit.report.gallery.columns import encode
 from shardfit.report.gallery.selection import Selection
 from shardfit.report.gallery.thumbnails import limits_of, png
-from shardfit.survey.heading import axis_column, part_column, quoted
-from shardfit.survey.table import Survey
+from shardfit.surveys.heading import axis_column, part_column, quoted
+from shardfit.surveys.reading import Survey
 
 MOST_POINTS = 25_000  # points sent at once
 RECENT = 400  # points that tell the throughput

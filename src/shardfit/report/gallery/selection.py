@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardfit.core.errors import suggestion
-from shardfit.survey.heading import Heading, quoted
+from shardfit.surveys.heading import Heading, quoted
 
 
 @dataclass(frozen=True)

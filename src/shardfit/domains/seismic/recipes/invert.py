@@ -18,14 +18,14 @@ from shardfit.domains.seismic.bands import low_pass
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.illumination import illumination
-from shardfit.domains.seismic.memory import as_strategy
 from shardfit.domains.seismic.metrics import model_error, structural_similarity
 from shardfit.domains.seismic.parametrisation import transform_of
 from shardfit.domains.seismic.problem import inversion_problem
 from shardfit.domains.seismic.recipes.options import InversionOptions
 from shardfit.domains.seismic.signature import estimate_source
 from shardfit.domains.seismic.simulation import Simulation
-from shardfit.fit import fit
+from shardfit.domains.seismic.strategies import as_strategy
+from shardfit.fitting import fit
 from shardfit.io.run_dir import RunDir
 from shardfit.solve.base import HostSolver, Solver
 from shardfit.solve.monitor import Snapshot

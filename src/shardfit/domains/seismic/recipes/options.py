@@ -9,12 +9,12 @@ from shardfit.core.errors import suggestion
 from shardfit.domains.seismic.bands import check_corner
 from shardfit.domains.seismic.conditioning import FIRST_ORDER, Conditioning
 from shardfit.domains.seismic.losses import Loss, as_loss
-from shardfit.domains.seismic.memory import Strategy
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.parametrisation import PARAMETERS
 from shardfit.domains.seismic.problem import NORMALISE
 from shardfit.domains.seismic.signature import KINDS
 from shardfit.domains.seismic.simulation import Simulation
+from shardfit.domains.seismic.strategies import Strategy
 from shardfit.solve.registry import CLASSES
 
 SECOND_ORDER = ("lbfgsb", "lbfgs", "lbfgs-bt")

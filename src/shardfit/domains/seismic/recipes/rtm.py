@@ -8,10 +8,10 @@ from shardfit.core.mesh import n_shards
 from shardfit.core.precision import problem_scope
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.illumination import blocks, illumination
-from shardfit.domains.seismic.memory import Strategy
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.problem import inversion_problem
 from shardfit.domains.seismic.simulation import Simulation
+from shardfit.domains.seismic.strategies import Strategy
 
 
 def rtm(

@@ -16,7 +16,7 @@ from shardfit.domains.vlbi.image import Image
 from shardfit.domains.vlbi.problem import image_maps
 from shardfit.domains.vlbi.recipes.imaging import ImagingResult
 from shardfit.domains.vlbi.tables import DataSet
-from shardfit.fit import fit
+from shardfit.fitting import fit
 from shardfit.stats.laplace import Laplace, laplace
 
 

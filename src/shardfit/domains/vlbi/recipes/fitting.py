@@ -9,7 +9,7 @@ from shardfit.core.errors import CheckpointError, suggestion
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
-from shardfit.fit import fit
+from shardfit.fitting import fit
 from shardfit.io.run_dir import RESUME
 from shardfit.solve.registry import CLASSES
 

@@ -26,7 +26,7 @@ from shardfit.domains.vlbi.recipes.options import Options, Round, options_from
 from shardfit.domains.vlbi.recipes.prepare import compact_flux, prepare
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, self_calibrate, solve_gains
 from shardfit.domains.vlbi.tables import DataSet, data_set
-from shardfit.fit import fit
+from shardfit.fitting import fit
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"default": {}, "m87": M87})
 

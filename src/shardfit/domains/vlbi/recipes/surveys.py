@@ -33,10 +33,10 @@ from shardfit.domains.vlbi.recipes.options import Options, options_from
 from shardfit.domains.vlbi.recipes.prepare import ZERO_BASELINE, compact_flux, prepare
 from shardfit.domains.vlbi.simulate import Gains, draw_gains
 from shardfit.domains.vlbi.tables import DataSet
-from shardfit.survey.axes import Axis, Span, Start, weight_axis
-from shardfit.survey.picture import Picture
-from shardfit.survey.ranking import below, points_at, trained
-from shardfit.survey.table import Survey
+from shardfit.surveys.axes import Axis, Span, Start, weight_axis
+from shardfit.surveys.picture import Picture
+from shardfit.surveys.ranking import below, points_at, trained
+from shardfit.surveys.reading import Survey
 
 OBSERVED = "observed"
 OWN_AXES = ("flux", "prior_fwhm_uas", "systematic", "data", "bootstrap", "epsilon_tv")

@@ -1,0 +1,168 @@
+"""One of many processes: how it joins the others, and how it ends when one of them fails.
+
+A process that raises tells the others through JAX's coordination service and leaves at once, without the barrier JAX
+holds at the end, where everybody would wait for everybody. A thread listens for such news. A process that is killed, or
+hangs, cannot speak: the others find out in their next exchange, whose time is limited, and count who is missing.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import Any, NoReturn
+
+import jax
+
+from shardfit.distributed.launchers import Place, find_place
+
+EXCHANGE_SECONDS = 15  # how long a process waits for the others in an exchange
+START_SECONDS = 600  # the same where they meet before a fit: loading data may take one longer than another
+END_SECONDS = 3600  # the same at the very end: rank 0 may draw figures while the others have nothing left to do
+POLL_SECONDS = 0.5
+ROLL_CALL_SECONDS = 3.0  # after a failed exchange: long enough for all the living to report
+FAILED, FOLLOWED = 1, 3  # exit codes: own failure, another's
+NEWS, PRESENT = "shardfit/news/", "shardfit/present/"
+_leaving = threading.Event()  # set once this process ends for a reason of its own
+COMMUNICATION = ("gloo", "collective operation", "barrier", "coordination", "heartbeat")
+
+
+def join() -> None:
+    """Make this process part of its job; does nothing where it is alone or has joined already.
+
+    Must come before the first array. `shardfit launch` and `shardfit rank` call it before they run a script, so a
+    script needs it only when started by `srun` or `mpiexec` directly.
+    """
+    if client() is not None:
+        return
+    place = find_place(os.environ)
+    devices = int(os.environ.get("SHARDFIT_DEVICES", "0"))
+    if devices:
+        jax.config.update("jax_num_cpu_devices", devices)
+    if place is None:
+        return
+    _limit_exchanges(int(os.environ.get("SHARDFIT_TIMEOUT", EXCHANGE_SECONDS)))
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    per_process = devices or 1
+    jax.distributed.initialize(
+        place.coordinator,
+        place.size,
+        place.rank,
+        local_device_ids=[place.local_rank * per_process + i for i in range(per_process)],  # of GPUs; ignored on CPUs
+        cluster_detection_method="deactivate",
+        initialization_timeout=START_SECONDS,
+        heartbeat_timeout_seconds=EXCHANGE_SECONDS,
+        shutdown_timeout_seconds=END_SECONDS,
+    )
+    _listen(place)
+    sys.excepthook = lambda kind, error, trace: fail(error)
+
+
+def fail(error: BaseException) -> NoReturn:
+    """Print the error, tell the other processes, and end this one."""
+    alone = client() is None
+    rank = 0 if alone else jax.process_index()
+    if not alone and any(word in str(error).lower() for word in COMMUNICATION):
+        missing = _roll_call(rank)
+        if missing:
+            text = f"rank {', '.join(map(str, missing))} ended or hangs: the others waited for it in vain"
+            for lost in missing:
+                _spread(lost, text)
+            _leave(f"rank {rank}: {text}. If it was only slow, allow more time with --timeout.", FOLLOWED)
+    _leaving.set()
+    if not isinstance(error, SystemExit | KeyboardInterrupt):
+        traceback.print_exception(error)
+    if alone:
+        _leave("", FAILED)
+    told = f"{type(error).__name__}: {error}".splitlines()[0]
+    _spread(rank, f"rank {rank} failed ({told})")
+    _leave(f"rank {rank} failed ({told}).", FAILED)
+
+
+def die_with_parent(parent: int) -> None:
+    """End this process when the one that started it ends, however that happens."""
+    if sys.platform == "linux":
+        set_death_signal = 1
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+    if os.getppid() != parent:
+        _leave("the parent is gone.", FOLLOWED)
+
+
+def client() -> Any:
+    """Return JAX's connection to its coordination service; None in a process that is alone."""
+    from jax._src import distributed  # JAX offers its coordination service nowhere else
+
+    return distributed.global_state.client
+
+
+def _limit_exchanges(seconds: int) -> None:
+    # XLA reads the variable when the first array is made; without a limit a process waits for the others for ever
+    flags = (
+        f"--xla_cpu_collective_timeout_seconds={seconds} --xla_cpu_collective_call_terminate_timeout_seconds={seconds}"
+    )
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+
+
+def _listen(place: Place) -> None:
+    """Start the thread that ends this process when another one has failed, or when its parent is gone."""
+    stop = threading.Event()
+    parent = os.getppid()
+    service = client()
+
+    def wait():
+        while not stop.wait(POLL_SECONDS):
+            try:
+                news = service.key_value_dir_get(NEWS)
+            except Exception:  # whatever it is: rank 0 does not answer
+                if not stop.wait(ROLL_CALL_SECONDS):
+                    _leave(f"rank {place.rank}: rank 0 ended or hangs.", FOLLOWED)
+                return
+            if _leaving.is_set():
+                return
+            if news:
+                blamed = any(name == f"{NEWS}{place.rank}" for name, _ in news)
+                if not stop.wait(ROLL_CALL_SECONDS / 2 if place.rank == 0 else 0.0):  # rank 0 keeps the news
+                    _leave(f"rank {place.rank}: ends because {news[0][1]}.", FAILED if blamed else FOLLOWED)
+                return
+            if os.getppid() != parent:
+                _leave(f"rank {place.rank}: the parent is gone.", FOLLOWED)
+
+    thread = threading.Thread(target=wait, name="shardfit-listen", daemon=True)
+    thread.start()
+
+    def end():
+        stop.set()
+        thread.join()
+
+    atexit.register(end)  # before JAX's own, registered earlier: afterwards there is nobody to ask
+
+
+def _roll_call(rank: int) -> list[int]:
+    """Return the ranks that do not report within a few seconds."""
+    service = client()
+    try:
+        service.key_value_set(f"{PRESENT}{rank}", "")
+        time.sleep(ROLL_CALL_SECONDS)
+        present = {int(name.rpartition("/")[2]) for name, _ in service.key_value_dir_get(PRESENT)}
+    except Exception:  # rank 0 keeps the list
+        return [0]
+    return [r for r in range(jax.process_count()) if r not in present]
+
+
+def _spread(blamed: int, text: str) -> None:
+    with contextlib.suppress(Exception):  # said already, or nobody is there to say it to: they will find out
+        client().key_value_set(f"{NEWS}{blamed}", text)
+    if jax.process_index() == 0:
+        time.sleep(2 * POLL_SECONDS + 0.5)  # the news ends with rank 0
+
+
+def _leave(text: str, code: int) -> NoReturn:
+    if text:
+        sys.stderr.write(f"shardfit: {text}\n")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

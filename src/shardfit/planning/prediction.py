@@ -1,0 +1,151 @@
+"""plan(): does it fit, and how long does an evaluation take? Answered from shapes, before any data are placed."""
+
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from shardfit.core.free_memory import available_bytes
+from shardfit.core.mesh import ROWS
+from shardfit.core.precision import PRECISIONS, problem_scope
+from shardfit.core.problem import Problem
+from shardfit.planning.advice import advise
+from shardfit.planning.cost import Work, work_of
+from shardfit.planning.machine import rates, working_devices
+from shardfit.planning.peak import Footprint, Layout, compile_layout
+from shardfit.planning.shapes import count_shards
+from shardfit.planning.units import bytes_text, count_text, seconds_text
+from shardfit.solve.base import StepSolver
+from shardfit.solve.registry import as_solver
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Predicted bytes per device and seconds per evaluation; print it for a summary.
+
+    memory: bytes by use, per device. work: operations and bytes moved, per device and evaluation. available: bytes
+    per device. notes: what a term's function says about how it computes, by term, where it has an attribute `note`.
+    suggested_chunk (by term) and suggested_shards: what would fit, where the present layout does not.
+    """
+
+    name: str
+    needs: str
+    platform: str
+    n_rows: dict[str, int]
+    shards: int
+    memory: Footprint
+    available: int
+    work: Work
+    seconds: float
+    advice: str
+    notes: dict[str, str]
+    suggested_chunk: dict[str, int] | None = None
+    suggested_shards: int | None = None
+
+    @property
+    def total(self) -> int:
+        """Bytes per device, everything included."""
+        return self.memory.total
+
+    @property
+    def fits(self) -> bool:
+        """Whether the total is within the available memory."""
+        return self.total <= self.available
+
+    def to_dict(self) -> dict:
+        """Return plain numbers and texts."""
+        return {**asdict(self), "total": self.total, "fits": self.fits}
+
+    def __str__(self):
+        rows = ", ".join(f"{name} {n:,}" for name, n in self.n_rows.items()) or "none"
+        plural = "s" if self.shards > 1 else ""
+        uses = ("rows", "replicated", "temporaries", "outputs", "state")
+        split = ", ".join(f"{use} {bytes_text(getattr(self.memory, use))}" for use in uses)
+        verdict = "fits" if self.fits else "DOES NOT FIT"
+        return (
+            f"Plan of {self.name!r}: {self.needs}, rows: {rows}, on {self.shards} row shard{plural} ({self.platform})\n"
+            f"  memory per device  {bytes_text(self.total)} of {bytes_text(self.available)}: {verdict}\n"
+            f"                     {split}\n"
+            f"  per evaluation     about {seconds_text(self.seconds)} "
+            f"({count_text(self.work.flops, 'flop')}, {count_text(self.work.transcendentals)} special functions, "
+            f"{bytes_text(self.work.bytes)} moved)\n"
+            + "".join(f"  {'term ' + repr(name):<19}{note}\n" for name, note in self.notes.items())
+            + f"  {self.advice}"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def plan(
+    problem: Problem,
+    solver: Any = None,
+    *,
+    mesh: Mesh | int | None = None,
+    memory: int | None = None,
+    **options: Any,
+) -> Plan:
+    """Predict memory and time of one evaluation from shapes alone; no data are copied.
+
+    solver and options: as for fit; they decide what is evaluated and what is kept between evaluations.
+    mesh: where it would run; a number asks for that many row shards, on devices that need not be present.
+    memory: bytes each device offers; by default what is free now.
+
+    Example: `print(plan(problem, "lm", mesh=64, memory=16 * 10**9))`.
+    """
+    solver = as_solver(solver, **options)
+    _check(problem, mesh, solver, memory)
+    needs, kept = solver.needs, state_bytes(problem, solver)
+    layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, kept)
+    traced, compiled, held = compile_layout(layout)
+    devices = working_devices(mesh)
+    platform = devices[0].platform
+    available = available_bytes(devices) if memory is None else int(memory)
+    work = work_of(traced, compiled)
+    advice = advise(layout, held, available, platform)
+    return Plan(
+        name=problem.name,
+        needs=needs,
+        platform=platform,
+        n_rows=problem.objective.n_rows,
+        shards=count_shards(mesh),
+        memory=held,
+        available=available,
+        work=work,
+        # virtual devices of a CPU share its cores
+        seconds=rates(devices[0], problem.precision).seconds(
+            work, held.rows, held.temporaries, sharing=len(devices) if platform == "cpu" else 1
+        ),
+        advice=advice.text,
+        notes={name: term.fn.note for name, term in problem.objective.items() if getattr(term.fn, "note", "")},
+        suggested_chunk=advice.chunk,
+        suggested_shards=advice.shards,
+    )
+
+
+def state_bytes(problem, solver) -> int:
+    """Return what a device solver keeps; a host solver's vectors are on the host."""
+    if not isinstance(solver, StepSolver):
+        return 0
+    with problem_scope(problem.precision):
+        z0 = jax.ShapeDtypeStruct((problem.space.size,), PRECISIONS[problem.precision])
+        state = jax.eval_shape(lambda z: solver.init(z, None, None), z0)
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+
+
+def _check(problem, mesh, solver, memory) -> None:
+    if not isinstance(problem, Problem):
+        raise TypeError(f"plan takes a Problem, not {type(problem).__name__}: Problem(objective, x0).")
+    if solver.needs == "gram":
+        problem.objective.require_least_squares(f"solver {solver.name!r}")
+    if isinstance(mesh, Mesh):
+        if ROWS not in mesh.axis_names:
+            raise ValueError(
+                f"plan: this mesh has axes {mesh.axis_names}, but no axis 'rows'. Make it with shardfit.mesh()."
+            )
+    elif mesh is not None and (isinstance(mesh, bool) or not isinstance(mesh, int) or mesh < 1):
+        raise ValueError(f"plan: mesh={mesh!r} must be a mesh, a number of row shards (at least 1), or None.")
+    if memory is not None and memory <= 0:
+        raise ValueError(f"plan: memory={memory!r} must be a positive number of bytes per device, or None.")

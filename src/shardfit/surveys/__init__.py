@@ -1,0 +1,32 @@
+"""Surveys: thousands of fits of one objective with different leaves, batched, crash-safe, ranked."""
+
+from shardfit.surveys.axes import Axis, Span, Start, seed_axis, start_axis, weight_axis
+from shardfit.surveys.designs import Design, grid, latin, sobol, table
+from shardfit.surveys.halving import Halving
+from shardfit.surveys.parts import survey_parts
+from shardfit.surveys.picture import Picture
+from shardfit.surveys.ranking import below, marginals, pareto
+from shardfit.surveys.reading import Survey
+from shardfit.surveys.run import survey
+
+__all__ = [
+    "Axis",
+    "Design",
+    "Halving",
+    "Picture",
+    "Span",
+    "Start",
+    "Survey",
+    "below",
+    "grid",
+    "latin",
+    "marginals",
+    "pareto",
+    "seed_axis",
+    "sobol",
+    "start_axis",
+    "survey",
+    "survey_parts",
+    "table",
+    "weight_axis",
+]

@@ -1,0 +1,197 @@
+"""The host's side of a survey: keeps slots filled from a queue and hands over what they find, as it is found.
+
+While the device works on the next ticks the host writes what the last ones gave, so neither waits for the other.
+"""
+
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.mesh import replicate
+from shardfit.core.precision import problem_scope
+from shardfit.core.status import Status
+from shardfit.solve.base import StepSolver
+from shardfit.surveys.slots import EMPTY, Kind, Load, Shared, Slots, Taken, advance, empty_slots, load, take
+from shardfit.surveys.variants import Variants
+
+DISPATCH_SECONDS = 0.5  # longest time the device is left alone: progress, writing and Ctrl-C wait this long
+SHARE = 16  # one slot in so many may wait, ended, for the host: more often costs dispatches, less often evaluations
+
+
+class Point(NamedTuple):
+    """A point to run: its number, value by axis, and start z (n,) if it is not the problem's own."""
+
+    number: int
+    values: Mapping[str, Any]
+    z: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """One point that has ended.
+
+    point: its number; z: coordinates; params: fitted parameters; parts: of the objective; seconds: its share of the
+    time, the elapsed time divided by the slots that shared it.
+    """
+
+    point: int
+    z: np.ndarray
+    params: Any
+    parts: dict[str, float]
+    value: float
+    status: Status
+    steps: int
+    evaluations: int
+    seconds: float
+
+
+@dataclass
+class Tally:
+    """Counts of a run: evaluations made for points, and all that the device did; compile and running seconds."""
+
+    useful: int = 0
+    total: int = 0
+    compile_seconds: float = 0.0
+    seconds: float = 0.0
+    slots: int = 0
+
+    @property
+    def efficiency(self) -> float:
+        """Useful evaluations over all."""
+        return self.useful / self.total if self.total else 1.0
+
+
+@dataclass(eq=False)
+class Engine:
+    """Runs points of one problem in slots.
+
+    Example: `for finished in Engine(variants(problem, axes), LBFGS(), 64).run(points): ...`.
+    """
+
+    variants: Variants
+    solver: StepSolver
+    slots: int
+    mesh: Any = None
+    seed: int = 0
+    tally: Tally = field(default_factory=Tally)
+
+    def run(self, points: Iterable[Point]) -> Generator[list[Finished], None, None]:
+        """Yield what has ended, list by list, in the order in which it ends. Close it if it is left early."""
+        with problem_scope(self.variants.problem.precision):
+            yield from self._run(iter(points))
+
+    def _run(self, queue: Iterator[Point]) -> Iterator[list[Finished]]:
+        began = time.perf_counter()
+        work = _Work(self)
+        slots = work.fill(queue)
+        if not work.busy:
+            return
+        slots, _ = jax.block_until_ready(work.advance(slots, 0))  # no ticks: this call only compiles
+        started = time.perf_counter()
+        self.tally.slots, self.tally.compile_seconds = self.slots, self.tally.compile_seconds + started - began
+        earlier = self.tally.seconds
+        work.loaded_at[:] = started
+        ticks, finished = 1, []
+        while work.busy:
+            launched = time.perf_counter()
+            slots, count = work.advance(slots, ticks)
+            if finished:
+                yield finished  # written while the device works
+            done = work.ended(slots)
+            self.tally.total += int(count) * self.slots * self.solver.points
+            ticks = _next_ticks(ticks, time.perf_counter() - launched)
+            finished = []
+            for some in work.blocks(done):
+                finished += work.take(slots, some)
+                slots = work.load(slots, some, queue)
+            self.tally.useful += sum(one.evaluations for one in finished)
+            self.tally.seconds = earlier + time.perf_counter() - started
+        if finished:
+            yield finished
+
+
+class _Work:
+    """What one run of an engine keeps: shared arrays on the devices, and which slots are in use."""
+
+    def __init__(self, engine: Engine):
+        problem, mesh = engine.variants.problem, engine.mesh
+        box = (None, None) if problem.box is None else problem.box
+        self.blank = engine.variants.leaves_of({})
+        dtype = self.blank[1].dtype
+        lower, upper = (None if b is None else replicate(jnp.asarray(b, dtype), mesh) for b in box)
+        key = replicate(jax.random.key(engine.seed), mesh)
+        placed = problem.objective.place(mesh)
+        self.kind = Kind(engine.solver, problem.space, engine.variants.places(placed))
+        self.shared = Shared(placed, lower, upper, key)
+        self.variants, self.slots = engine.variants, engine.slots
+        self.size = max(1, engine.slots // SHARE)  # slots taken and loaded by one call
+        self.busy = 0
+        self.loaded_at = np.zeros(engine.slots)
+
+    def fill(self, queue: Iterator[Point]) -> Slots:
+        slots = empty_slots(self.kind, self.shared, *self.blank, self.slots)
+        self.busy = self.slots
+        for some in self.blocks(np.arange(self.slots)):
+            slots = self.load(slots, some, queue)
+        return slots
+
+    def blocks(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
+        return (chosen[i : i + self.size] for i in range(0, len(chosen), self.size))
+
+    def advance(self, slots: Slots, ticks: int) -> tuple[Slots, jax.Array]:
+        return advance(self.kind, self.shared, slots, ticks, self.size)
+
+    def ended(self, slots: Slots) -> np.ndarray:
+        return np.flatnonzero(np.asarray(slots.ended) & (np.asarray(slots.point) != EMPTY))
+
+    def load(self, slots: Slots, free: np.ndarray, queue: Iterator[Point]) -> Slots:
+        """Put the next points into free slots; those for which there is none are left empty."""
+        points = list(islice(queue, len(free)))
+        self.busy -= len(free) - len(points)
+        self.loaded_at[free] = time.perf_counter()
+        starts = [self.variants.leaves_of(point.values) for point in points]
+        starts += [self.blank] * (self.size - len(points))
+        leaves = tuple(np.stack(leaf) for leaf in zip(*(one[0] for one in starts), strict=True))
+        z0 = np.stack([one[1] for one in starts])
+        for i, point in enumerate(points):
+            if point.z is not None:
+                z0[i] = point.z
+        numbers = [point.number for point in points] + [EMPTY] * (self.size - len(points))
+        slot = np.full(self.size, self.slots, np.int32)
+        slot[: len(free)] = free
+        return load(self.kind, self.shared, slots, Load(slot, np.array(numbers, np.int32), leaves, z0))
+
+    def take(self, slots: Slots, some: np.ndarray) -> list[Finished]:
+        """Return what these slots found."""
+        now, slot = time.perf_counter(), np.zeros(self.size, np.int32)
+        slot[: len(some)] = some
+        taken: Taken = jax.tree.map(np.asarray, take(self.kind, self.shared, slots, slot))
+        finished = []
+        for i, each in enumerate(some):
+            one: Taken = jax.tree.map(lambda leaf, i=i: leaf[i], taken)
+            finished.append(
+                Finished(
+                    point=int(one.point),
+                    z=np.asarray(one.found.z),
+                    params=one.params,
+                    parts={name: float(v) for name, v in one.parts.items()},
+                    value=float(one.value),
+                    status=Status.of(int(one.found.status)),
+                    steps=int(one.found.steps),
+                    evaluations=int(one.found.evaluations),
+                    seconds=float(now - self.loaded_at[each]) / self.slots,
+                )
+            )
+        return finished
+
+
+def _next_ticks(ticks: int, seconds: float) -> int:
+    if seconds < DISPATCH_SECONDS / 2:
+        return min(2 * ticks, 1 << 12)
+    return max(1, ticks // 2) if seconds > 2 * DISPATCH_SECONDS else ticks

@@ -1,0 +1,134 @@
+"""A survey on many workers: points are dealt to parts, and each part writes a ledger of its own.
+
+Workers may be processes of this machine or of others that see the same folder. No two of them ever write to one file;
+the caller gathers what they have finished into the survey's ledger, while they run and whenever someone looks.
+"""
+
+import multiprocessing
+import os
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from shardfit.distributed.executors import Outcome, run_tasks
+from shardfit.io.lock import only_writer
+from shardfit.surveys.ledger import PARTS, Ledger
+from shardfit.surveys.progress import SurveyProgress
+from shardfit.surveys.reading import Survey
+from shardfit.surveys.run import Prepared, run_points
+
+GATHER_SECONDS = 5.0
+
+
+def survey_parts(
+    make: Callable[..., tuple],
+    arguments: Sequence[Any] = (),
+    *,
+    run_dir: str | Path,
+    parts: int,
+    executor: Any = None,
+    workers: int | None = None,
+    retry: bool = False,
+    progress: bool | None = None,
+) -> Survey:
+    """Run a survey in parts on an executor's workers, and return the table of all of them.
+
+    make(*arguments) returns (problem, axes, options), what `survey` takes; it is called by every worker, so it must be
+    importable there, and read its data itself. parts: at least one for each worker; more of them share the work more
+    evenly. executor: anything with concurrent.futures' `submit`; None makes a local pool of `workers` processes.
+    run_dir must be seen by all workers. The same call goes on where an earlier one stopped, with any number of parts,
+    as does `survey`.
+
+    Example: `survey_parts(make_m87, ("data/m87.uvfits",), run_dir="runs/m87", parts=8, workers=2)`.
+    """
+    if parts < 1:
+        raise ValueError(f"survey_parts: parts={parts} must be at least 1.")
+    problem, axes, options = make(*arguments)
+    ready, _ = _prepared(problem, axes, options)
+    with only_writer(run_dir), Ledger.create(run_dir, ready.heading) as ledger:
+        ledger.gather()
+        ledger.drop_parts()
+        tried = ledger.attempts() if retry else {}
+        numbers = ready.missing(ledger, tried)
+        # names that were never used before: a worker of a run that was killed may still be writing to its own
+        run, local = secrets.token_hex(4), executor is None
+        tasks = {}
+        for i in range(min(parts, len(numbers))):
+            dealt = numbers[i::parts]
+            again = {n: tried[n] for n in dealt if n in tried}
+            tasks[i] = (make, tuple(arguments), Path(run_dir).resolve(), f"{run}-{i}", dealt, again, local)
+        outcomes = _run(tasks, ledger, SurveyProgress(problem.name, ledger, progress), executor, workers)
+        _require_all(outcomes)
+        ledger.drop_parts()
+    return Survey(run_dir)
+
+
+def run_part(
+    make: Callable[..., tuple],
+    arguments: tuple,
+    run_dir: Path,
+    name: str,
+    numbers: list[int],
+    tried: Mapping[int, int],
+    local: bool,
+) -> None:
+    """Run some points of a survey into a ledger of their own; those that it holds already are left out."""
+    if local:
+        _end_with_parent()
+    ready, slots = _prepared(*make(*arguments))
+    folder = run_dir / PARTS
+    with (
+        only_writer(folder, f"{name}.lock"),
+        Ledger.create(folder, ready.heading, f"{name}.sqlite", shared=True) as part,
+    ):
+        there = set(part.ids())
+        run_points(ready, part, [i for i in numbers if i not in there], slots, tried, [])
+
+
+def _prepared(problem: Any, axes: Any, options: Mapping[str, Any]) -> tuple[Prepared, Any]:
+    """Return a survey that can run, and its slots."""
+    options = dict(options)
+    slots = options.pop("slots", None)
+    if options.get("halving") is not None:
+        raise ValueError("survey_parts: halving ranks all points together, which parts cannot do. Use `survey`.")
+    return Prepared.make(problem, axes, **options), slots
+
+
+def _run(tasks: Mapping, ledger: Ledger, show: SurveyProgress, executor: Any, workers: int | None) -> list[Outcome]:
+    """Run parts to their end, and gather what they have finished from time to time."""
+    with closing(show), ThreadPoolExecutor(1) as aside:
+        running = aside.submit(lambda: list(run_tasks(run_part, tasks, executor=executor, workers=workers)))
+        ended = False
+        while not ended:
+            ended = bool(wait([running], GATHER_SECONDS).done)
+            ledger.gather()
+            show.look(ledger)
+    return running.result()
+
+
+def _require_all(outcomes: Sequence[Outcome]) -> None:
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    if failed:
+        error = failed[0].error
+        assert error is not None
+        error.add_note(f"{len(failed)} of {len(outcomes)} parts ended with an error; what they finished is kept.")
+        raise error
+
+
+@cache  # once in a process
+def _end_with_parent() -> None:
+    """End this process when the one that started it has ended: a killed caller must not leave workers behind."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch():
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

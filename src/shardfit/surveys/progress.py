@@ -1,0 +1,55 @@
+"""The progress of a survey: a live line on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from typing import Any
+
+from shardfit.io.progress import Line, duration
+from shardfit.surveys.ledger import Ledger, Record
+
+
+class SurveyProgress:
+    """Shows points done, rate, time left, the lowest value, and failures. wanted: None shows it on a terminal."""
+
+    def __init__(self, title: str, ledger: Ledger, wanted: bool | None, stream: Any = None):
+        self.total = ledger.heading.total
+        self._count(ledger)
+        self.before = self.done
+        self.began = time.monotonic()
+        stream = stream or sys.stderr
+        live = bool(getattr(stream, "isatty", lambda: False)())
+        self.line = Line(title, stream) if (live if wanted is None else wanted) else None
+
+    def _count(self, ledger: Ledger) -> None:
+        lowest = ledger.rows("WHERE NOT failed ORDER BY value LIMIT 1")
+        self.best = lowest[0]["value"] if lowest else float("inf")
+        self.done, self.failed = len(ledger.ids()), len(ledger.ids(failed=True))
+
+    def __call__(self, records: list[Record]) -> None:
+        """Take note of new points; a later attempt at a failed one is not a new one."""
+        again = sum(record.attempt > 1 for record in records)
+        self.done += len(records) - again
+        self.failed += sum(record.failed for record in records) - again
+        self.best = min([self.best, *(r.value for r in records if not r.failed)])
+        self._show()
+
+    def look(self, ledger: Ledger) -> None:
+        """Take note of what others have written."""
+        self._count(ledger)
+        self._show()
+
+    def _show(self) -> None:
+        if self.line is not None:
+            self.line.show(self.text())
+
+    def text(self) -> str:
+        """Return the line."""
+        rate = (self.done - self.before) / max(1e-9, time.monotonic() - self.began)
+        left = f", {duration((self.total - self.done) / rate)} left" if rate > 0 and self.done < self.total else ""
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.done:,}/{self.total:,} points, {rate:.3g}/s{left}, lowest value {self.best:.6g}{failed}"
+
+    def close(self) -> None:
+        """Remove the live line."""
+        if self.line is not None:
+            self.line.close()

@@ -1,0 +1,155 @@
+"""Survey: what a survey has found so far, read from its ledger page by page."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.errors import suggestion
+from shardfit.io.files import write_atomic
+from shardfit.surveys.heading import axis_column, part_column, quoted
+from shardfit.surveys.ledger import Ledger, gather_parts
+
+PAGE = 2048  # points read at once
+
+
+class Survey:
+    """The table of a survey and its pictures. Columns are named as axes and parts are, or by their full name.
+
+    Example: `Survey("runs/m87").best(10, by=("data.cphase", "data.logcamp"))`.
+    """
+
+    def __init__(self, run_dir: str | Path):
+        self.run_dir = Path(run_dir)
+        gather_parts(run_dir)
+        self.ledger = Ledger.open(run_dir, read_only=True)
+        self.heading = self.ledger.heading
+
+    def __enter__(self) -> "Survey":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self.ledger.close()
+
+    def __len__(self) -> int:
+        return self.ledger.connection.execute("SELECT count(*) FROM points").fetchone()[0]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every point of the design has ended."""
+        return len(self) == self.heading.total
+
+    @property
+    def last_run(self) -> dict[str, float]:
+        """Seconds, evaluations and slots of the last run that came to its end; empty if there is none."""
+        return json.loads(self.ledger.told("last run") or "{}")
+
+    def status(self) -> dict[str, int]:
+        """Return how many points ended in which way."""
+        return dict(self.ledger.connection.execute("SELECT status, count(*) FROM points GROUP BY status"))
+
+    def failures(self) -> list[dict[str, Any]]:
+        """Return the failed points with their reasons."""
+        return self.ledger.rows("WHERE failed ORDER BY id")
+
+    def column_name(self, name: str) -> str:
+        """Return the full name of a column: 'tv' may be 'axis.tv', 'data.cphase' 'part.data.cphase'."""
+        known = list(self.heading.columns())
+        for candidate in (name, axis_column(name), part_column(name)):
+            if candidate in known:
+                return candidate
+        raise ValueError(f"this survey has no column {name!r}.{suggestion(name, known)}")
+
+    def column(self, name: str) -> np.ndarray:
+        """Return a column over all points, in the order of their numbers."""
+        return self.ledger.column(self.column_name(name))
+
+    def best(self, n: int | None = None, *, by: str | Sequence[str] = "value") -> list[dict[str, Any]]:
+        """Return the n points with the lowest value, or the lowest sum of some columns; failed ones are left out."""
+        names = [by] if isinstance(by, str) else list(by)
+        total = " + ".join(quoted(self.column_name(name)) for name in names)
+        limit = "" if n is None else f" LIMIT {int(n)}"
+        return self.ledger.rows(f"WHERE NOT failed AND ({total}) IS NOT NULL ORDER BY ({total}), id{limit}")
+
+    def picture(self, point: int) -> np.ndarray:
+        """Return the picture of a point, (ny, nx)."""
+        return self.ledger.picture(point)
+
+    def params(self, point: int) -> dict[str, np.ndarray]:
+        """Return the fitted parameters of a point by label."""
+        return self.ledger.params(point)
+
+    def mean_and_sd(self, points: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and standard deviation over the pictures of some points, reading one at a time."""
+        total, square, n = 0.0, 0.0, 0
+        for point in points:
+            image = self.picture(point).astype(float)
+            n += 1
+            step = image - total
+            total = total + step / n
+            square = square + step * (image - total)
+        if not n:
+            raise ValueError("mean_and_sd: no points were chosen. Loosen the selection.")
+        return np.asarray(total), np.sqrt(np.asarray(square) / n)
+
+    # ---- for other programs -------------------------------------------------------------------------------------
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write the table as CSV, in the order of the points' numbers."""
+        path, names = Path(path), list(self.heading.columns())
+
+        def write(file):
+            text = io.TextIOWrapper(file, "utf-8", newline="")
+            rows = csv.writer(text)
+            rows.writerow(names)
+            for page in self._pages():
+                rows.writerows([row[name] for name in names] for row in page)
+            text.flush()
+            text.detach()
+
+        write_atomic(path, write)
+        return path
+
+    def to_parquet(self, path: str | Path) -> Path:
+        """Write the table as Parquet; needs pyarrow."""
+        try:
+            import pyarrow as pa
+            from pyarrow import parquet
+        except ImportError:
+            raise ImportError("to_parquet needs pyarrow: pip install pyarrow. to_csv needs nothing.") from None
+        rows = [row for page in self._pages() for row in page]
+        columns = {name: [row[name] for row in rows] for name in self.heading.columns()}
+        write_atomic(Path(path), lambda file: parquet.write_table(pa.table(columns), file))
+        return Path(path)
+
+    def to_xarray(self, pictures: bool = True) -> Any:
+        """Return an xarray.Dataset over `point`: columns by full name, axes as coordinates, pictures; needs xarray."""
+        try:
+            import xarray as xr
+        except ImportError:
+            raise ImportError("to_xarray needs xarray: pip install xarray. to_csv needs nothing.") from None
+        axes = {axis_column(name): unit for name, unit in self.heading.axes.items()}
+        columns = {n: ("point", self.ledger.column(n)) for n in self.heading.columns() if n != "id"}
+        data: dict[str, Any] = {name: column for name, column in columns.items() if name not in axes}
+        ids = self.ledger.ids()
+        if pictures and self.heading.shape is not None and ids:
+            data["picture"] = (("point", "y", "x"), np.stack([self.picture(i) for i in ids]))
+        coordinates = {"point": ids} | {name: columns[name] for name in axes}
+        found = xr.Dataset(data, coords=coordinates, attrs={"name": self.heading.name})
+        for name, unit in axes.items():
+            found[name].attrs["units"] = unit
+        return found
+
+    def _pages(self):
+        last = -1
+        while page := self.ledger.rows("WHERE id > ? ORDER BY id LIMIT ?", (last, PAGE)):
+            yield page
+            last = page[-1]["id"]

@@ -1,0 +1,52 @@
+"""A survey killed at random instants ends complete, each point once, equal to one that nothing happened to."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import shardfit
+from shardfit.surveys.reading import Survey
+from tests.surveys.killed import POINTS
+from tests.surveys.small import cells, run
+
+KILLS = 20
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Folder with `whole` and `killed`."""
+    folder = tmp_path_factory.mktemp("survey")
+    command = [sys.executable, "-m", "tests.surveys.killed", str(folder), str(KILLS), "7"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=900, env=os.environ | {"JAX_PLATFORMS": "cpu"}
+    )
+    assert not done.returncode, done.stderr
+    assert int(done.stdout) == KILLS, f"some processes had ended before they were killed: {done.stdout}"
+    return folder
+
+
+def test_complete_and_equal_to_the_bit(folder):
+    with Survey(folder / "whole") as whole, Survey(folder / "killed") as killed:
+        assert killed.complete
+        assert len(killed) == len(POINTS)
+        assert cells(killed) == cells(whole)
+
+
+def test_nothing_is_left_to_do(folder):
+    seen = []
+    run(folder / "killed", POINTS, on_points=seen.append).close()
+    assert not seen
+
+
+@pytest.mark.slow
+def test_continued_with_other_slots_and_devices(folder, tmp_path):
+    """Points differ by the order of sums only."""
+    run(tmp_path, POINTS, limit=30).close()
+    run(tmp_path, POINTS, slots=8, mesh=shardfit.mesh(2, 1), limit=30).close()
+    run(tmp_path, POINTS, slots=6, mesh=shardfit.mesh(1, 2), limit=10).close()
+    with run(tmp_path, POINTS, slots=3) as found, Survey(folder / "whole") as whole:
+        assert found.complete
+        np.testing.assert_allclose(found.column("value"), whole.column("value"), rtol=1e-9)
