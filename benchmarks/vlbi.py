@@ -68,8 +68,8 @@ def _duel(arguments: dict, rounds: int) -> dict:
 def _simulated(sky: dict, folder: Path) -> dict:
     """Write a simulated observation of a ring, one file a channel, and return what both sides need to know."""
     from shardfit.domains.vlbi.constants import UAS
-    from shardfit.domains.vlbi.image import blank, prior, ring
-    from shardfit.domains.vlbi.simulate import EHT2017, simulate
+    from shardfit.domains.vlbi.images import blank, prior, ring
+    from shardfit.domains.vlbi.simulation import EHT2017, simulate
     from shardfit.domains.vlbi.uvfits import write_uvfits
 
     ny, nx = sky["shape"]
@@ -106,7 +106,7 @@ def _m87(folder: Path) -> dict:
         print(f"cases m87 and schedule are left out: no {source}. Set SHARDFIT_DATA.", file=sys.stderr)
         return {}
     from shardfit.domains.vlbi.constants import UAS
-    from shardfit.domains.vlbi.image import blank, prior
+    from shardfit.domains.vlbi.images import blank, prior
     from shardfit.domains.vlbi.recipes import EHT2017_TOLERANCE, prepare
     from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
 

@@ -85,7 +85,7 @@ def _schedule(asked: dict) -> tuple[Callable, Callable]:
     import time
 
     import shardfit as sf
-    from shardfit.domains.vlbi.image import Image
+    from shardfit.domains.vlbi.images import Image
     from shardfit.domains.vlbi.problem import image_maps
 
     last = {}

@@ -1,35 +1,66 @@
-"""`import shardfit` is quick and leaves optional packages alone."""
+"""`import shardfit` and the command line's help load neither JAX nor optional packages; lazy names are complete."""
 
-import json
+import ast
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-CPU_SECONDS = 1.5  # user + system of the whole process, jax included
 OPTIONAL = {"optax", "optimistix", "equinox", "matplotlib", "astropy", "numpyro", "h5py"}
+LAZY = ("shardfit", "shardfit.domains.vlbi")
 
-PROBE = """
-import json, resource, sys
-import shardfit
-used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps([used.ru_utime + used.ru_stime, sorted({name.partition(".")[0] for name in sys.modules})]))
+HELP = """
+import contextlib, importlib, io
+from shardfit.cli.app import main
+from shardfit.cli.commands import COMMANDS, Command
+
+def every(commands, above=()):
+    for command in commands:
+        yield (*above, command.name)
+        below = getattr(importlib.import_module(command.module), "COMMANDS", ())
+        yield from every([one for one in below if isinstance(one, Command)], (*above, command.name))
+
+words = list(every(COMMANDS))
+assert ("vlbi", "image") in words
+with contextlib.redirect_stdout(io.StringIO()):
+    for line in [(), *words]:
+        assert main([*line, "--help"]) == 0, line
 """
 
 
-def probe() -> tuple[float, set[str]]:
-    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
-    seconds, packages = json.loads(done.stdout)
-    return seconds, set(packages)
+def packages_after(code: str) -> set[str]:
+    code += "\nimport sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
-def test_import_leaves_optional_packages_alone():
-    _, packages = probe()
-    assert not packages & OPTIONAL
+@pytest.mark.parametrize("package", LAZY)
+def test_importing_a_package_loads_neither_jax_nor_numpy(package):
+    assert not packages_after(f"import {package}") & {"jax", "numpy", "scipy", *OPTIONAL}
 
 
-def test_import_is_quick():
-    pytest.importorskip("resource", reason="CPU time of a process is read through the resource module")
-    probe()  # the first import may compile bytecode
-    best = min(probe()[0] for _ in range(3))
-    assert best < CPU_SECONDS, f"import shardfit took {best:.2f} s of CPU; python -X importtime tells why"
+def test_a_fit_leaves_optional_packages_alone():
+    assert not packages_after("from shardfit import *") & OPTIONAL
+
+
+def test_help_of_every_command_does_without_jax():
+    assert not packages_after(HELP) & {"jax", "scipy", *OPTIONAL}
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_lazy_names_are_those_that_type_checkers_see(package):
+    module = importlib.import_module(package)
+    tree = ast.parse(Path(str(module.__file__)).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {name.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    assert sorted(seen) == sorted(module.__all__)
+    for name, home in seen.items():
+        assert getattr(module, name) is getattr(importlib.import_module(str(home)), name)
+    assert set(module.__all__) <= set(dir(module))
+
+
+def test_a_name_that_does_not_exist():
+    shardfit = importlib.import_module("shardfit")
+    with pytest.raises(AttributeError, match="no attribute 'fti'"):
+        shardfit.fti  # noqa: B018

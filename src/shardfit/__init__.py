@@ -1,33 +1,40 @@
 """Fit differentiable models to more data than one device holds.
 
 One objective runs unchanged on one CPU core, on N devices and on N processes; every solver works on it.
+
+Names are imported when they are first used: `import shardfit` alone does not load JAX.
 """
 
-from shardfit.check.certificate import Certificate
-from shardfit.core.errors import CheckpointError, NonFiniteError, ParityError
-from shardfit.core.mesh import mesh
-from shardfit.core.objective import Objective
-from shardfit.core.params import Above, Below, Identity, Interval, Log, Simplex, Softplus, TanInterval, within
-from shardfit.core.problem import Problem
-from shardfit.core.reduce import Gram
-from shardfit.core.result import Result
-from shardfit.core.rows import my_rows
-from shardfit.core.status import Status
-from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term, total
-from shardfit.distributed.processes import join
-from shardfit.fitting import fit, least_squares
-from shardfit.io.results import load_result, save_result
-from shardfit.io.run_dir import RunDir
-from shardfit.planning import Plan, plan
-from shardfit.solve.custom import Custom
-from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
-from shardfit.solve.lbfgsb import LBFGSB
-from shardfit.solve.lm import LM
-from shardfit.solve.monitor import Snapshot
-from shardfit.solve.optax_loop import OptaxLoop
-from shardfit.solve.optimistix_adapter import Optimistix
-from shardfit.solve.swarm import Swarm
-from shardfit.surveys import Axis, Halving, Picture, Span, Survey, seed_axis, start_axis, survey, weight_axis
+from typing import TYPE_CHECKING
+
+from shardfit.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from shardfit.check.certificate import Certificate
+    from shardfit.core.errors import CheckpointError, NonFiniteError, ParityError
+    from shardfit.core.mesh import mesh
+    from shardfit.core.objective import Objective
+    from shardfit.core.params import Above, Below, Identity, Interval, Log, Simplex, Softplus, TanInterval, within
+    from shardfit.core.problem import Problem
+    from shardfit.core.reduce import Gram
+    from shardfit.core.result import Result
+    from shardfit.core.rows import my_rows
+    from shardfit.core.status import Status
+    from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term, total
+    from shardfit.distributed.processes import join
+    from shardfit.fitting import fit, least_squares
+    from shardfit.io.results import load_result, save_result
+    from shardfit.io.run_dir import RunDir
+    from shardfit.planning import Plan, plan
+    from shardfit.solve.custom import Custom
+    from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
+    from shardfit.solve.lbfgsb import LBFGSB
+    from shardfit.solve.lm import LM
+    from shardfit.solve.monitor import Snapshot
+    from shardfit.solve.optax_loop import OptaxLoop
+    from shardfit.solve.optimistix_adapter import Optimistix
+    from shardfit.solve.swarm import Swarm
+    from shardfit.surveys import Axis, Halving, Picture, Span, Survey, seed_axis, start_axis, survey, weight_axis
 
 __all__ = [
     "Above",
@@ -82,3 +89,34 @@ __all__ = [
     "weight_axis",
     "within",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "check.certificate": "Certificate",
+        "core.errors": "CheckpointError NonFiniteError ParityError",
+        "core.mesh": "mesh",
+        "core.objective": "Objective",
+        "core.params": "Above Below Identity Interval Log Simplex Softplus TanInterval within",
+        "core.problem": "Problem",
+        "core.reduce": "Gram",
+        "core.result": "Result",
+        "core.rows": "my_rows",
+        "core.status": "Status",
+        "core.terms": "penalty residual_penalty residual_term statistic_term total",
+        "distributed.processes": "join",
+        "fitting": "fit least_squares",
+        "io.results": "load_result save_result",
+        "io.run_dir": "RunDir",
+        "planning": "Plan plan",
+        "solve.custom": "Custom",
+        "solve.lbfgs": "LBFGS BacktrackingLBFGS",
+        "solve.lbfgsb": "LBFGSB",
+        "solve.lm": "LM",
+        "solve.monitor": "Snapshot",
+        "solve.optax_loop": "OptaxLoop",
+        "solve.optimistix_adapter": "Optimistix",
+        "solve.swarm": "Swarm",
+        "surveys": "Axis Halving Picture Span Survey seed_axis start_axis survey weight_axis",
+    },
+)

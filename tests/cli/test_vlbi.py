@@ -43,7 +43,7 @@ def test_run_directory_is_complete(folder):
 
 def test_image_looks_like_the_truth(folder):
     from shardfit.domains.vlbi.fits_image import read_image
-    from shardfit.domains.vlbi.image import blank, ring
+    from shardfit.domains.vlbi.images import blank, ring
     from shardfit.domains.vlbi.recipes import cross_correlation
 
     image, truth = read_image(folder / "out" / "image.fits"), read_image(folder / "truth.fits")
@@ -105,7 +105,7 @@ def test_report_says_how_it_ended(folder):
 
 def test_selfcal(capsys, folder, tmp_path):
     from shardfit.domains.vlbi import read_uvfits
-    from shardfit.domains.vlbi.image import visibilities
+    from shardfit.domains.vlbi.images import visibilities
 
     files = folder / "ring.uvfits", folder / "truth.fits"
     exact = ("--interval", "time", "--systematic", 0)

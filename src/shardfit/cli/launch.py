@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli.rank import EXAMPLES, python_command
-from shardfit.distributed.processes import EXCHANGE_SECONDS
+from shardfit.distributed.launchers import EXCHANGE_SECONDS
 from shardfit.distributed.supervisor import Job, supervise
 
 

@@ -5,8 +5,6 @@ It may ask JAX for virtual CPU devices before the first array; of many processes
 
 import contextlib
 
-from shardfit.distributed.processes import client
-
 
 def request_devices(count: int | None, default: int = 1) -> int:
     """Ask for `count` CPU devices, None meaning `default` or as many as there are; return how many to use.
@@ -15,6 +13,8 @@ def request_devices(count: int | None, default: int = 1) -> int:
     Must run before JAX makes its first array.
     """
     import jax
+
+    from shardfit.distributed.processes import client
 
     if count is not None and count < 1:
         raise ValueError(f"--devices {count}: at least 1 device is needed.")

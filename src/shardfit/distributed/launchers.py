@@ -13,6 +13,8 @@ from typing import NamedTuple
 REMEDY = (
     "Set SHARDFIT_RANK, SHARDFIT_SIZE and SHARDFIT_COORDINATOR=host:port for every process, or use `shardfit launch`."
 )
+EXCHANGE_SECONDS = 15  # how long a process waits for the others in an exchange
+FAILED, FOLLOWED = 1, 3  # exit codes: own failure, another's
 PORTS = 61440  # 4096 ports from here on lie above those that systems hand out by themselves
 
 

@@ -18,14 +18,12 @@ from typing import Any, NoReturn
 
 import jax
 
-from shardfit.distributed.launchers import Place, find_place
+from shardfit.distributed.launchers import EXCHANGE_SECONDS, FAILED, FOLLOWED, Place, find_place
 
-EXCHANGE_SECONDS = 15  # how long a process waits for the others in an exchange
 START_SECONDS = 600  # the same where they meet before a fit: loading data may take one longer than another
 END_SECONDS = 3600  # the same at the very end: rank 0 may draw figures while the others have nothing left to do
 POLL_SECONDS = 0.5
 ROLL_CALL_SECONDS = 3.0  # after a failed exchange: long enough for all the living to report
-FAILED, FOLLOWED = 1, 3  # exit codes: own failure, another's
 NEWS, PRESENT = "shardfit/news/", "shardfit/present/"
 _leaving = threading.Event()  # set once this process ends for a reason of its own
 COMMUNICATION = ("gloo", "collective operation", "barrier", "coordination", "heartbeat")

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shardfit.distributed.launchers import free_port
-from shardfit.distributed.processes import EXCHANGE_SECONDS, FOLLOWED
+from shardfit.distributed.launchers import EXCHANGE_SECONDS, FOLLOWED, free_port
 
 GRACE_SECONDS = 6.0  # for the others to notice a failure and say so, before they are asked to end
 TERM_SECONDS = 3.0  # between asking and forcing

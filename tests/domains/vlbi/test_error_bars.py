@@ -8,10 +8,10 @@ import shardfit as sf
 from shardfit.core.precision import problem_scope
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.grid import Grid
-from shardfit.domains.vlbi.image import blank
+from shardfit.domains.vlbi.images import blank
 from shardfit.domains.vlbi.problem import imaging_problem
 from shardfit.domains.vlbi.recipes import error_map, image, simulated_ring
-from shardfit.domains.vlbi.simulate import EHT2017, simulate
+from shardfit.domains.vlbi.simulation import EHT2017, simulate
 from shardfit.domains.vlbi.tables import data_set
 from shardfit.stats.laplace import laplace
 

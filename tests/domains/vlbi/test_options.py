@@ -8,7 +8,7 @@ import pytest
 import shardfit as sf
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.grid import Grid
-from shardfit.domains.vlbi.image import blank, check_frequency
+from shardfit.domains.vlbi.images import blank, check_frequency
 from shardfit.domains.vlbi.observation import Stations, make_observation
 from shardfit.domains.vlbi.options import Computation, Polarisation, Regularisation, Spectrum, options_of
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem

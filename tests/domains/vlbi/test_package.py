@@ -17,16 +17,6 @@ def test_names():
         assert getattr(vlbi, name).__doc__
 
 
-def test_functions_win_over_modules_of_the_same_name():
-    from shardfit.domains.vlbi.image import Image
-    from shardfit.domains.vlbi.simulate import EHT2017
-
-    assert Image is vlbi.Image
-    assert EHT2017 is vlbi.EHT2017
-    assert callable(vlbi.image)
-    assert callable(vlbi.simulate)
-
-
 def test_import_is_light():
     code = f"import sys, shardfit.domains.vlbi; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)

@@ -7,7 +7,7 @@ import pytest
 from shardfit import CheckpointError, Status, mesh
 from shardfit.domains.vlbi import recipes
 from shardfit.domains.vlbi.constants import UAS
-from shardfit.domains.vlbi.image import blank, gaussian, prior
+from shardfit.domains.vlbi.images import blank, gaussian, prior
 from shardfit.domains.vlbi.uvfits import read_uvfits
 from shardfit.solve.lbfgs import LBFGS
 

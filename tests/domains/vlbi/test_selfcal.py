@@ -8,7 +8,7 @@ from shardfit.core.precision import problem_scope
 from shardfit.domains.vlbi import gain_solver, selfcal
 from shardfit.domains.vlbi.closures import quadrangles, triangles
 from shardfit.domains.vlbi.constants import UAS
-from shardfit.domains.vlbi.image import Image, gaussian
+from shardfit.domains.vlbi.images import Image, gaussian
 from shardfit.domains.vlbi.recipes import known_image, observe
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, gain_cost, self_calibrate, solve_gains
 from tests.domains.vlbi.golden import arrays, needs_golden, numbers, observation, relative

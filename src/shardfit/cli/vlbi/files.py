@@ -13,7 +13,7 @@ def read_observation(file: str) -> Any:
 def read_pair(file: str, image: str, any_frequency: bool) -> tuple[Any, Any]:
     """Read a uvfits file and an image; raise if the image is of another frequency, unless that is accepted."""
     from shardfit.domains.vlbi.fits_image import read_image
-    from shardfit.domains.vlbi.image import SAME_BAND
+    from shardfit.domains.vlbi.images import SAME_BAND
 
     obs, model = read_observation(file), read_image(image)
     if not any_frequency and abs(model.freq_hz - obs.freq_hz) > SAME_BAND * obs.freq_hz:

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
     from shardfit.domains.vlbi.fits_image import write_image
     from shardfit.domains.vlbi.recipes import observe
-    from shardfit.domains.vlbi.simulate import EHT2017, read_array
+    from shardfit.domains.vlbi.simulation import EHT2017, read_array
     from shardfit.domains.vlbi.uvfits import write_uvfits
 
     truth = _truth(args.image, args.flux)

@@ -1,43 +1,49 @@
 """Very long baseline interferometry: data, closure quantities, images, self-calibration, imaging, simulation.
 
 `image` and `simulate` here are functions; the modules of the same names are reached as `from
-shardfit.domains.vlbi.image import ...`. Figures are in `plots`, which needs matplotlib.
+shardfit.domains.vlbi.images import ...`. Figures are in `plots`, which needs matplotlib. Names are imported when they
+are first used: reading and calibrating data does not load JAX.
 """
 
-from shardfit.domains.vlbi.closures import quadrangles, triangles
-from shardfit.domains.vlbi.constants import UAS
-from shardfit.domains.vlbi.fits_image import read_image, write_image
-from shardfit.domains.vlbi.grid import Grid
-from shardfit.domains.vlbi.image import Image, blank, gaussian, prior, ring
-from shardfit.domains.vlbi.models import model_image
-from shardfit.domains.vlbi.nufft import Nufft
-from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
-from shardfit.domains.vlbi.operations import add_fractional_noise, average_scans, average_time, flag
-from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_data_weights
-from shardfit.domains.vlbi.recipes import (
-    ErrorMap,
-    ImagingResult,
-    PolarisedResult,
-    PreCal,
-    Round,
-    SelfCal,
-    SpectralResult,
-    chi2,
-    compact_flux,
-    cross_correlation,
-    error_map,
-    image,
-    known_image,
-    observe,
-    polarimetric_image,
-    prepare,
-    spectral_image,
-)
-from shardfit.domains.vlbi.selfcal import Calibrated, GainTable, apply_gains, self_calibrate, solve_gains
-from shardfit.domains.vlbi.simulate import EHT2017, Gains, read_array, simulate
-from shardfit.domains.vlbi.tables import DataSet, data_set
-from shardfit.domains.vlbi.text import read_text, write_text
-from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
+from typing import TYPE_CHECKING
+
+from shardfit.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from shardfit.domains.vlbi.closures import quadrangles, triangles
+    from shardfit.domains.vlbi.constants import UAS
+    from shardfit.domains.vlbi.fits_image import read_image, write_image
+    from shardfit.domains.vlbi.grid import Grid
+    from shardfit.domains.vlbi.images import Image, blank, gaussian, prior, ring
+    from shardfit.domains.vlbi.models import model_image
+    from shardfit.domains.vlbi.nufft import Nufft
+    from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
+    from shardfit.domains.vlbi.operations import add_fractional_noise, average_scans, average_time, flag
+    from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_data_weights
+    from shardfit.domains.vlbi.recipes import (
+        ErrorMap,
+        ImagingResult,
+        PolarisedResult,
+        PreCal,
+        Round,
+        SelfCal,
+        SpectralResult,
+        chi2,
+        compact_flux,
+        cross_correlation,
+        error_map,
+        image,
+        known_image,
+        observe,
+        polarimetric_image,
+        prepare,
+        spectral_image,
+    )
+    from shardfit.domains.vlbi.selfcal import Calibrated, GainTable, apply_gains, self_calibrate, solve_gains
+    from shardfit.domains.vlbi.simulation import EHT2017, Gains, read_array, simulate
+    from shardfit.domains.vlbi.tables import DataSet, data_set
+    from shardfit.domains.vlbi.text import read_text, write_text
+    from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
 
 __all__ = [
     "EHT2017",
@@ -96,3 +102,26 @@ __all__ = [
     "write_text",
     "write_uvfits",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "closures": "quadrangles triangles",
+        "constants": "UAS",
+        "fits_image": "read_image write_image",
+        "grid": "Grid",
+        "images": "Image blank gaussian prior ring",
+        "models": "model_image",
+        "nufft": "Nufft",
+        "observation": "Observation Stations make_observation",
+        "operations": "add_fractional_noise average_scans average_time flag",
+        "problem": "image_maps imaging_problem with_data_weights",
+        "recipes": "ErrorMap ImagingResult PolarisedResult PreCal Round SelfCal SpectralResult chi2 compact_flux "
+        "cross_correlation error_map image known_image observe polarimetric_image prepare spectral_image",
+        "selfcal": "Calibrated GainTable apply_gains self_calibrate solve_gains",
+        "simulation": "EHT2017 Gains read_array simulate",
+        "tables": "DataSet data_set",
+        "text": "read_text write_text",
+        "uvfits": "read_uvfits write_uvfits",
+    },
+)

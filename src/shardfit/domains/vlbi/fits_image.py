@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.domains.vlbi.constants import STOKES
-from shardfit.domains.vlbi.image import Image
+from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.uvfits_tables import number, open_fits
 
 

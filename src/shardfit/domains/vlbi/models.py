@@ -6,7 +6,7 @@ import numpy as np
 
 from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi.constants import UAS
-from shardfit.domains.vlbi.image import Image, gaussian, ring
+from shardfit.domains.vlbi.images import Image, gaussian, ring
 
 
 def model_image(name: str, grid: Image, flux_jy: float) -> Image:

@@ -7,7 +7,7 @@ import numpy as np
 
 from shardfit.domains.vlbi.closures import triangles
 from shardfit.domains.vlbi.constants import UAS
-from shardfit.domains.vlbi.image import Image, visibilities
+from shardfit.domains.vlbi.images import Image, visibilities
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.selfcal import GainTable
 from shardfit.report import style

@@ -14,7 +14,7 @@ from shardfit.core.errors import suggestion
 from shardfit.core.precision import problem_scope
 from shardfit.domains.vlbi.checks import check_pixels
 from shardfit.domains.vlbi.gain_solver import solve, total_cost
-from shardfit.domains.vlbi.image import Image, visibilities
+from shardfit.domains.vlbi.images import Image, visibilities
 from shardfit.domains.vlbi.observation import Observation, frozen
 from shardfit.domains.vlbi.operations import scan_table
 from shardfit.domains.vlbi.tables import DataSet, debias_amplitude

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.domains.vlbi.image import Image
+from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.problem import image_maps
 from shardfit.domains.vlbi.recipes.imaging import ImagingResult
 from shardfit.domains.vlbi.tables import DataSet

@@ -16,7 +16,7 @@ from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.domains.vlbi.constants import UAS
-from shardfit.domains.vlbi.image import Image, blank, gaussian, prior
+from shardfit.domains.vlbi.images import Image, blank, gaussian, prior
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import taper
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem

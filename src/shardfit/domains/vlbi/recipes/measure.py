@@ -9,7 +9,7 @@ import numpy as np
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import problem_scope
 from shardfit.domains.vlbi.checks import check_pixels
-from shardfit.domains.vlbi.image import Image
+from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.packing import pack
 from shardfit.domains.vlbi.products import DataModel

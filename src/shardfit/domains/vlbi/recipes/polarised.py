@@ -15,7 +15,7 @@ from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.domains.vlbi import transforms
 from shardfit.domains.vlbi.checks import check_weights
-from shardfit.domains.vlbi.image import Image
+from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import REGULARISERS, image_maps, imaging_problem
 from shardfit.domains.vlbi.recipes.fitting import data_chi2, fit_again, fit_folder, fit_settings, options_of

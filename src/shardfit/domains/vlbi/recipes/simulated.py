@@ -3,10 +3,10 @@
 from typing import Any
 
 from shardfit.domains.vlbi.constants import UAS
-from shardfit.domains.vlbi.image import Image, blank
+from shardfit.domains.vlbi.images import Image, blank
 from shardfit.domains.vlbi.models import model_image
 from shardfit.domains.vlbi.observation import Observation, Stations
-from shardfit.domains.vlbi.simulate import EHT2017, Gains, simulate
+from shardfit.domains.vlbi.simulation import EHT2017, Gains, simulate
 
 M87_LIKE = {"ra_hours": 12.513729, "dec_deg": 12.391123, "freq_hz": 227.1e9, "mjd": 57854}
 

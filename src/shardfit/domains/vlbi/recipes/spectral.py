@@ -13,7 +13,7 @@ import numpy as np
 
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
-from shardfit.domains.vlbi.image import Image
+from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import channel_chi2, image_maps, imaging_problem
 from shardfit.domains.vlbi.recipes.fitting import fit_again, fit_folder, fit_settings, options_of

@@ -21,7 +21,7 @@ import numpy as np
 from shardfit.core.errors import suggestion
 from shardfit.core.problem import Problem
 from shardfit.domains.vlbi.constants import UAS
-from shardfit.domains.vlbi.image import Image, prior, visibilities
+from shardfit.domains.vlbi.images import Image, prior, visibilities
 from shardfit.domains.vlbi.models import MODELS, model_image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import add_fractional_noise, rescale_zero_baselines
@@ -31,7 +31,7 @@ from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_i
 from shardfit.domains.vlbi.recipes.measure import cross_correlation
 from shardfit.domains.vlbi.recipes.options import Options, options_from
 from shardfit.domains.vlbi.recipes.prepare import ZERO_BASELINE, compact_flux, prepare
-from shardfit.domains.vlbi.simulate import Gains, draw_gains
+from shardfit.domains.vlbi.simulation import Gains, draw_gains
 from shardfit.domains.vlbi.tables import DataSet
 from shardfit.surveys.axes import Axis, Span, Start, weight_axis
 from shardfit.surveys.picture import Picture

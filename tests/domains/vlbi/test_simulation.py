@@ -6,11 +6,11 @@ import pytest
 from shardfit.domains.vlbi.closures import quadrangles, triangles
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.geometry import hour_angle, sidereal_time, uv_coordinates
-from shardfit.domains.vlbi.image import blank, ring, visibilities
+from shardfit.domains.vlbi.images import blank, ring, visibilities
 from shardfit.domains.vlbi.models import MODELS
 from shardfit.domains.vlbi.observation import Stations
 from shardfit.domains.vlbi.recipes import known_image
-from shardfit.domains.vlbi.simulate import EHT2017, Gains, read_array, simulate
+from shardfit.domains.vlbi.simulation import EHT2017, Gains, read_array, simulate
 from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
 
 NIGHT = {"start_h": 0.0, "stop_h": 24.0, "cadence_s": 1800.0, "tint_s": 60.0, "bandwidth_hz": 2e9}

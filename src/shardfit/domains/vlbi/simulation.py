@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.domains.vlbi.geometry import elevation, hour_angle, uv_coordinates
-from shardfit.domains.vlbi.image import Image, visibilities
+from shardfit.domains.vlbi.images import Image, visibilities
 from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
 
 QUANTIZATION = 0.88  # efficiency of two-bit sampling

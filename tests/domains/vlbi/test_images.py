@@ -5,7 +5,7 @@ import pytest
 
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.fits_image import read_image, write_image
-from shardfit.domains.vlbi.image import Image, blank, gaussian, prior, ring, visibilities
+from shardfit.domains.vlbi.images import Image, blank, gaussian, prior, ring, visibilities
 
 FWHM = 2 * np.sqrt(2 * np.log(2))
 
