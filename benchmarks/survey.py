@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.peers import ROOT, run_peer
+from benchmarks.peers import run_peer
 from benchmarks.survey_objective import ITERATIONS, MOST, Study
 from benchmarks.vlbi import M87
 
@@ -29,10 +29,7 @@ NO_PEER = dict.fromkeys(("peer", "ratio", "quality_peer", "cpu_peer"), float("na
 
 def run(quick: bool) -> dict[str, dict]:
     """Return the figures of every case."""
-    source = Path(os.environ.get("SHARDFIT_DATA", ROOT.parent / "shared" / "data")) / M87
-    if not source.is_file():
-        print(f"no {source}: a simulated ring stands in. Set SHARDFIT_DATA.", file=sys.stderr)
-    study = Study(source if source.is_file() else None)
+    study = Study(M87)
     found = {}
     points = study.points(2 * SLOTS if quick else 8 * SLOTS)
     ours = study.ours(SLOTS)

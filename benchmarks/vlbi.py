@@ -6,7 +6,6 @@ matrix that a direct transform would hold.
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,9 +15,10 @@ import numpy as np
 
 from benchmarks.duel import duel
 from benchmarks.peers import ROOT
+from shardfit import data
 
 SIDES = ("benchmarks.vlbi_ours", "benchmarks.vlbi_ehtim")
-M87 = "eht/SR1_M87_2017_101_lo_hops_netcal_StokesI.uvfits"
+M87 = data.folder("m87") / "SR1_M87_2017_101_lo_hops_netcal_StokesI.uvfits"
 CLOSURES = {"amp": 0.2, "cphase": 1.0, "logcamp": 1.0}
 SMOOTH = {"simple": 1.0, "tv": 1.0}
 PIPELINE = {"simple": 100.0, "tv": 1.0, "tv2": 1.0, "flux": 1e4}
@@ -100,18 +100,14 @@ def _simulated(sky: dict, folder: Path) -> dict:
 
 
 def _m87(folder: Path) -> dict:
-    """Write the prepared M87 data of day 101, low band; nothing where the real data are absent."""
-    source = Path(os.environ.get("SHARDFIT_DATA", ROOT.parent / "shared" / "data")) / M87
-    if not source.is_file():
-        print(f"cases m87 and schedule are left out: no {source}. Set SHARDFIT_DATA.", file=sys.stderr)
-        return {}
+    """Write the prepared M87 data of day 101, low band."""
     from shardfit.domains.vlbi.constants import UAS
     from shardfit.domains.vlbi.images import blank, prior
     from shardfit.domains.vlbi.recipes import EHT2017_TOLERANCE, prepare
     from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
 
     folder.mkdir(exist_ok=True)
-    ready = prepare(read_uvfits(source), 0.6, systematic=0.02)
+    ready = prepare(read_uvfits(M87), 0.6, systematic=0.02)
     write_uvfits(ready, folder / "m87.uvfits", overwrite=True)
     about = {name: getattr(ready, name) for name in ("ra_hours", "dec_deg", "freq_hz", "mjd", "source")}
     np.save(folder / "prior.npy", prior(blank(64, 128 * UAS, **about), 0.6, 40 * UAS).values["I"])

@@ -1,4 +1,4 @@
-"""Eight virtual CPU devices for every test, and the shared data where it exists."""
+"""Eight virtual CPU devices for every test, and the one data set that cannot be in the repository."""
 
 import os
 from pathlib import Path
@@ -9,8 +9,6 @@ import pytest
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8").strip()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_runtest_setup(item):
@@ -30,9 +28,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """Folder with the real data sets; tests that need it are skipped where it is absent."""
-    folder = Path(os.environ.get("SHARDFIT_DATA", ROOT.parent / "shared" / "data"))
-    if not folder.is_dir():
-        pytest.skip(f"no shared data at {folder}: set SHARDFIT_DATA to the folder that holds it")
-    return folder
+def marmousi_data() -> Path:
+    """Folder that holds Marmousi, whose terms of use are unclear; its tests are skipped without it."""
+    folder = os.environ.get("SHARDFIT_DATA")
+    if not folder or not (Path(folder) / "marmousi").is_dir():
+        pytest.skip("no Marmousi: set SHARDFIT_DATA to a folder that holds marmousi/")
+    return Path(folder)

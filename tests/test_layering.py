@@ -24,13 +24,14 @@ MAY_IMPORT = {
     "io": {"core", "distributed"},
     "solve": {"core", "distributed", "stats"},
     "demo": {"core"},
+    "data": {"core"},
     "planning": MIDDLE,
     "sample": MIDDLE,
     "surveys": MIDDLE | {"planning"},  # slots are sized by it
     "root": MIDDLE | {"planning"},  # shardfit/fitting.py
     "front": MIDDLE | UPPER,  # shardfit/__init__.py
     "report": MIDDLE | UPPER,
-    "cli": MIDDLE | UPPER | {"report", "demo", "domains"},
+    "cli": MIDDLE | UPPER | {"report", "demo", "data", "domains"},
     "physics": {"core", "stats"},
     "plots": {"core", "stats", "report"},
     "recipes": MIDDLE | UPPER | {"report"},

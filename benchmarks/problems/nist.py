@@ -4,13 +4,14 @@ import ast
 import functools
 import json
 import operator
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+
+from shardfit import data
 
 FUNCTIONS = {"exp": jnp.exp, "log": jnp.log, "sin": jnp.sin, "cos": jnp.cos, "arctan": jnp.arctan}
 OPERATORS = {
@@ -58,16 +59,10 @@ def lre(values, certified) -> np.ndarray:
     return np.clip(-np.log10(np.maximum(error, 10.0**-DIGITS)), 0.0, DIGITS)
 
 
-def data_dir() -> Path:
-    """The folder of shared data: $SHARDFIT_DATA, else ../shared/data beside the repository."""
-    beside = Path(__file__).parents[2] / ".." / "shared" / "data"
-    return Path(os.environ.get("SHARDFIT_DATA", beside)).resolve()
-
-
 @functools.cache
-def load(data: Path | None = None) -> dict[str, Regression]:
-    """All sets by name, read from `data`/nist_strd."""
-    folder = (data or data_dir()) / "nist_strd"
+def load() -> dict[str, Regression]:
+    """All sets by name."""
+    folder = data.folder("nist_strd")
     facts = json.loads((folder / "certified.json").read_text())
     return {name: _regression(name, fact, folder) for name, fact in facts.items()}
 

@@ -289,11 +289,11 @@ def test_unknown_words(capsys, config):
     assert code == 2 and "shardfit seismic init missing.toml" in err
 
 
-def test_marmousi_of_a_folder(capsys, tmp_path, config, shared_data):
+def test_marmousi_of_a_folder(capsys, tmp_path, config, marmousi_data):
     from shardfit.cli.seismic.config import read_config
     from shardfit.cli.seismic.setup import build
 
     config.write_text('[model]\nname = "marmousi"\n[survey]\ndt = 0.003\nnt = 100\n')
-    assert build(read_config(config), str(shared_data), None, True).truth.shape == (101, 401)
+    assert build(read_config(config), str(marmousi_data), None, True).truth.shape == (101, 401)
     code, _, err = run(capsys, "seismic", "model", config, "--data", tmp_path, "--out", tmp_path / "out")
     assert code == 2 and "holds no Marmousi model" in err

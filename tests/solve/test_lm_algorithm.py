@@ -67,14 +67,14 @@ def test_reaches_every_known_minimum(problem):
 
 
 @pytest.mark.parametrize("name", ["BoxBOD", "Lanczos3", "MGH17"])
-def test_certified_digits_and_standard_errors(name, shared_data):
-    check_certified(nist.load(shared_data)[name], least_digits=8)
+def test_certified_digits_and_standard_errors(name):
+    check_certified(nist.load()[name], least_digits=8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Bennett5", "ENSO", "Gauss2", "Hahn1", "MGH09", "MGH10", "Rat43", "Thurber"])
-def test_certified_digits_of_more_sets(name, shared_data):
-    check_certified(nist.load(shared_data)[name], least_digits=6)
+def test_certified_digits_of_more_sets(name):
+    check_certified(nist.load()[name], least_digits=6)
 
 
 def check_certified(regression, least_digits):

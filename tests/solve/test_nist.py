@@ -36,8 +36,8 @@ SETS = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_certified_values(name, shared_data):
-    case = nist.load(shared_data)[name]
+def test_certified_values(name):
+    case = nist.load()[name]
     for start in case.starts:
         objective = sf.Objective({"data": sf.residual_term(case.residual, dict(case.rows))})
         # Bennett5 from its first start takes more than the default thousand steps

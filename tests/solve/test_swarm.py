@@ -13,6 +13,7 @@ from shardfit.solve.draws import threefry, uniform_pairs
 from shardfit.solve.points import values_at
 from shardfit.solve.swarm import move
 from shardfit.stats.latin import latin_hypercube
+from tests.reference import REFERENCE
 
 MINIMUM = np.e - np.e**2
 
@@ -54,8 +55,8 @@ def same(one, other):
 
 
 @pytest.fixture
-def golden(shared_data):
-    return np.load(shared_data / "golden" / "population_pso_step.npz")
+def golden():
+    return np.load(REFERENCE / "population" / "pso_step.npz")
 
 
 def state_of(solver, x, v, own, guide, lower, upper):

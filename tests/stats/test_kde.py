@@ -11,6 +11,7 @@ from shardfit.stats import bank as banks
 from shardfit.stats.bank import Bank, BankOptions, bank_at, make_bank
 from shardfit.stats.compare import chi2, comparison_term, density_chi2, density_difference, row_normals, sample_counts
 from shardfit.stats.kde import scott
+from tests.reference import REFERENCE
 
 CASES = ("d2", "d2_cov", "d3")
 
@@ -22,9 +23,9 @@ def double():
 
 
 @pytest.fixture(params=CASES)
-def golden(request, shared_data):
+def golden(request):
     """Stored values (diffopt 2.0.0, float64) at given centres and positions, and our bank there."""
-    with np.load(shared_data / "golden" / f"population_kde_{request.param}.npz") as stored:
+    with np.load(REFERENCE / "population" / f"kde_{request.param}.npz") as stored:
         g = {"train_w": None, "model_w": None} | {k: stored[k] for k in stored.files}
     options = BankOptions(
         kernels=int(g["num_eval_kernels"]),

@@ -28,6 +28,7 @@ COMMANDS = (
     Command("population", "galaxy and other population models: fits and swarms", "shardfit.cli.population"),
     Command("seismic", "seismic waves: shot gathers, waveform inversion, migration", "shardfit.cli.seismic"),
     Command("survey", "thousands of fits at once: run, resume, rank, export", "shardfit.cli.survey"),
+    Command("data", "public data sets that come with shardfit: list, copy", "shardfit.cli.data"),
     Command("init", "write a commented configuration to start from", "shardfit.cli.init"),
     Command("launch", "run a script in many processes that work as one", "shardfit.cli.launch"),
     Command("rank", "run a script as one of many processes started by Slurm or MPI", "shardfit.cli.rank"),

@@ -7,6 +7,7 @@ import pytest
 import shardfit as sf
 from shardfit.domains.population import ackley, colours, gaussian, recipes
 from shardfit.stats.bank import make_bank
+from tests.reference import REFERENCE
 
 TRUTH = np.concatenate([np.ravel(gaussian.TRUTH[name]) for name in ("mean", "variance", "correlation")])
 # five times the root mean square error with seeds 0 to 19, which are not used below
@@ -111,8 +112,8 @@ def test_upweighted_colours_reach_the_loss_of_the_truth():
     assert found < 2 * truth < 0.1 * start
 
 
-def test_ackley_golden(shared_data):
-    with np.load(shared_data / "golden" / "population_pso_step.npz") as stored:
+def test_ackley_golden():
+    with np.load(REFERENCE / "population" / "pso_step.npz") as stored:
         points, values = stored["ackley_points"], stored["ackley_values"]
     with jax.enable_x64(True):
         np.testing.assert_allclose([float(ackley.ackley(x)) for x in points], values, rtol=1e-10)

@@ -9,12 +9,13 @@ from shardfit.core.params import Above, Below, Identity, TanInterval, within
 from shardfit.domains.population import smf
 from shardfit.domains.population.halos import blocks, log_masses, upweights
 from shardfit.stats.scan import trajectory
+from tests.reference import REFERENCE
 
 
 @pytest.fixture(scope="module")
-def golden(shared_data):
+def golden():
     """Values of diffopt 2.0.0 in float64 with 10 000 halos."""
-    with np.load(shared_data / "golden" / "population_smf.npz") as stored:
+    with np.load(REFERENCE / "population" / "smf.npz") as stored:
         return {name: stored[name] for name in stored.files}
 
 
@@ -140,10 +141,10 @@ def test_complaints():
         smf.problem("A", 1)
 
 
-def test_golden_bijections(shared_data):
+def test_golden_bijections():
     import json
 
-    cases = json.loads((shared_data / "golden" / "population_bounds.json").read_text())
+    cases = json.loads((REFERENCE / "population" / "bounds.json").read_text())
     kinds = set()
     with jax.enable_x64(True):
         for case in cases:

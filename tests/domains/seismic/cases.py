@@ -1,9 +1,7 @@
 """Golden files and small simulations that several tests use."""
 
 import json
-import os
 from functools import cache, partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +10,8 @@ import pytest
 
 from shardfit.domains.seismic import Simulation, acquisition, ricker
 from shardfit.domains.seismic.build import compiler
+from tests.reference import REFERENCE
 
-ROOT = Path(__file__).resolve().parents[4]
-FOLDER = Path(os.environ.get("SHARDFIT_DATA", ROOT / "shared" / "data")) / "golden"
-needs_golden = pytest.mark.skipif(
-    not (FOLDER / "seismic_hetero_lens_o4.npz").is_file(), reason=f"no golden values in {FOLDER}: set SHARDFIT_DATA"
-)
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C++ compiler")
 # compiling takes longer than running cases as small as these
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -26,8 +20,8 @@ ENGINES = ["jax", pytest.param("native", marks=needs_compiler)]
 
 @cache
 def golden(name):
-    meta = json.loads((FOLDER / f"seismic_{name}.json").read_text())
-    with np.load(FOLDER / f"seismic_{name}.npz") as stored:
+    meta = json.loads((REFERENCE / "seismic" / f"{name}.json").read_text())
+    with np.load(REFERENCE / "seismic" / f"{name}.npz") as stored:
         return meta, {k: stored[k] for k in stored.files}
 
 

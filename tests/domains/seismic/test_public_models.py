@@ -21,14 +21,14 @@ def published(tmp_path, monkeypatch):
     return file, values
 
 
-def test_copies_agree(shared_data):
-    fine, coarse = marmousi(7.5, shared_data), marmousi(30.0, shared_data)
+def test_copies_agree(marmousi_data):
+    fine, coarse = marmousi(7.5, marmousi_data), marmousi(30.0, marmousi_data)
     assert coarse.velocity.shape == (101, 401) and coarse.dh == (30.0, 30.0)
     assert np.array_equal(fine.velocity[::4, ::4], coarse.velocity)
 
 
-def test_folder_from_the_environment(shared_data, monkeypatch):
-    monkeypatch.setenv("SHARDFIT_DATA", str(shared_data))
+def test_folder_from_the_environment(marmousi_data, monkeypatch):
+    monkeypatch.setenv("SHARDFIT_DATA", str(marmousi_data))
     assert marmousi(15.0).velocity.shape == (201, 801)
 
 

@@ -1,38 +1,31 @@
 """Golden values of the VLBI domain (eht-imaging 1.4.0, float64) and observations made of their stored tables."""
 
 import json
-import os
 from functools import cache, partial
-from pathlib import Path
 
 import jax
 import numpy as np
-import pytest
 
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.observation import Stations, make_observation
+from tests.reference import REFERENCE
 
-ROOT = Path(__file__).resolve().parents[3]
-FOLDER = Path(os.environ.get("SHARDFIT_DATA", ROOT.parent / "shared" / "data")) / "golden"
 # fractional gain errors of the M87 pipeline, round 1
 ERRORS = {"AA": 0.10, "AP": 0.11, "AZ": 0.07, "LM": 0.22, "PV": 0.10, "SM": 0.15, "JC": 0.14, "SP": 0.07}
 TOLERANCE = {k: 0.25 * (np.sqrt(1 + e) - 1) + (0.15 if k == "LM" else 0.0) for k, e in ERRORS.items()}
 # compiling costs more than these small cases take to run
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-needs_golden = pytest.mark.skipif(
-    not (FOLDER / "vlbi_sim.npz").is_file(), reason=f"no golden values in {FOLDER}: set SHARDFIT_DATA"
-)
 
 
 @cache
 def arrays(name):
-    with np.load(FOLDER / f"vlbi_{name}.npz") as stored:
+    with np.load(REFERENCE / "vlbi" / f"{name}.npz") as stored:
         return {k: stored[k] for k in stored.files}
 
 
 @cache
 def numbers(name):
-    return json.loads((FOLDER / f"vlbi_{name}.json").read_text())
+    return json.loads((REFERENCE / "vlbi" / f"{name}.json").read_text())
 
 
 @cache

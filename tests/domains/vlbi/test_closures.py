@@ -8,6 +8,7 @@ import pytest
 from shardfit.domains.vlbi.closures import closure_covariance, quadrangles, triangles
 from shardfit.domains.vlbi.constants import DEGREE
 from shardfit.domains.vlbi.observation import Stations, make_observation
+from tests.reference import REFERENCE
 
 TRIANGLES = {
     "cp_min": {},
@@ -26,15 +27,15 @@ SIZES = {"cp_min": 134, "cp_min_cut": 70, "cp_max": 257, "cp_max_cut": 171, "lca
 
 
 @pytest.fixture(scope="module")
-def golden(shared_data):
-    with np.load(shared_data / "golden" / "vlbi_real_101_lo.npz") as z:
+def golden():
+    with np.load(REFERENCE / "vlbi" / "real_101_lo.npz") as z:
         wanted = ("prep", "cp", "bs", "lca", "ca", "cpdiag", "lcadiag", "cov", "model")
         return {name: z[name] for name in z.files if name.partition("_")[0] in wanted}
 
 
 @pytest.fixture(scope="module")
-def about(shared_data):
-    return json.loads((shared_data / "golden" / "vlbi_real_101_lo.json").read_text())
+def about():
+    return json.loads((REFERENCE / "vlbi" / "real_101_lo.json").read_text())
 
 
 @pytest.fixture(scope="module")

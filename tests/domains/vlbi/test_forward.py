@@ -13,7 +13,7 @@ from shardfit.domains.vlbi import nufft
 from shardfit.domains.vlbi.forward import as_operator, choose, rows_for, visibilities
 from shardfit.domains.vlbi.grid import Grid, embed, mask_index
 from shardfit.domains.vlbi.nufft import Nufft
-from tests.domains.vlbi.golden import arrays, needs_golden, numbers, quick_jit, relative, uas
+from tests.domains.vlbi.golden import arrays, numbers, quick_jit, relative, uas
 
 needs_nufft = pytest.mark.skipif(not nufft.available(), reason="jax-finufft is not installed")
 FINE = pytest.param(Nufft(1e-13), marks=needs_nufft, id="nufft")
@@ -41,7 +41,6 @@ def points(n, reach=0.45, seed=0):
     return np.random.default_rng(seed).uniform(-reach, reach, (2, n))
 
 
-@needs_golden
 @pytest.mark.parametrize("pulse", ["triangle", "delta", "rect"])
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_golden_visibilities(kind, pulse):
@@ -52,7 +51,6 @@ def test_golden_visibilities(kind, pulse):
     assert relative(found, z[name]) < LIMIT[kind]
 
 
-@needs_golden
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_golden_image_that_is_not_square(kind):
     z = arrays("real_101_lo")

@@ -6,13 +6,14 @@ import pytest
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.fits_image import read_image, write_image
 from shardfit.domains.vlbi.images import Image, blank, gaussian, prior, ring, visibilities
+from tests.reference import REFERENCE
 
 FWHM = 2 * np.sqrt(2 * np.log(2))
 
 
 @pytest.fixture(scope="module")
-def golden(shared_data):
-    with np.load(shared_data / "golden" / "vlbi_real_101_lo.npz") as z:
+def golden():
+    with np.load(REFERENCE / "vlbi" / "real_101_lo.npz") as z:
         wanted = ("image", "image_blur20", "prior", "ns_image", "ns_model_vis", "prep_u", "prep_v")
         return {name: z[name] for name in z.files if name in wanted or name.startswith("model_vis")}
 

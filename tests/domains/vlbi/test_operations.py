@@ -8,24 +8,25 @@ import pytest
 from shardfit.domains.vlbi import operations as ops
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.uvfits import read_uvfits
+from tests.reference import M87, REFERENCE
 
 pytest.importorskip("astropy")
 
 
 @pytest.fixture(scope="module")
-def golden(shared_data):
-    with np.load(shared_data / "golden" / "vlbi_real_101_lo.npz") as z:
+def golden():
+    with np.load(REFERENCE / "vlbi" / "real_101_lo.npz") as z:
         return {name: z[name] for name in z.files if name.partition("_")[0] in TABLES}
 
 
 @pytest.fixture(scope="module")
-def about(shared_data):
-    return json.loads((shared_data / "golden" / "vlbi_real_101_lo.json").read_text())
+def about():
+    return json.loads((REFERENCE / "vlbi" / "real_101_lo.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def raw(shared_data):
-    return read_uvfits(shared_data / "eht" / "SR1_M87_2017_101_lo_hops_netcal_StokesI.uvfits", dtype=np.float32)
+def raw():
+    return read_uvfits(M87, dtype=np.float32)
 
 
 def snr_order(raw, about):

@@ -10,7 +10,7 @@ import pytest
 from shardfit.domains.vlbi import penalties, penalties_pol, penalties_spectral
 from shardfit.domains.vlbi.grid import Grid, mask_index
 from shardfit.domains.vlbi.penalties import Scales
-from tests.domains.vlbi.golden import arrays, needs_golden, numbers, quick_jit, relative, uas
+from tests.domains.vlbi.golden import arrays, numbers, quick_jit, relative, uas
 
 NAMES = tuple(penalties.PENALTIES)
 GEOMETRY = {"flux": 0.6, "beam": 3.0, "vflux": 0.1, "major": 4.0, "minor": 3.0, "pa": 0.4}
@@ -60,7 +60,6 @@ def golden_scales(case, grid, prior, index=None, **changes):
     return scales(grid, prior, index, **{**given, **changes})
 
 
-@needs_golden
 @pytest.mark.parametrize("kind", ["norm", "raw", "norm_eps1e-6", "norm_alpha3"])
 def test_golden_stokes_i(kind):
     z, j = arrays("real_101_lo"), numbers("real_101_lo")
@@ -80,7 +79,6 @@ def test_golden_stokes_i(kind):
             np.testing.assert_allclose(np.linalg.norm(gradient), stored["gnorm"], rtol=1e-12, atol=1e-12, err_msg=name)
 
 
-@needs_golden
 def test_golden_image_that_is_not_square():
     z, j = arrays("real_101_lo"), numbers("real_101_lo")
     grid = Grid(24, 20, uas(5.0))
@@ -92,7 +90,6 @@ def test_golden_image_that_is_not_square():
         np.testing.assert_allclose(found[name], stored, rtol=1e-12, atol=1e-30, err_msg=name)
 
 
-@needs_golden
 def test_golden_mask():
     z, j = arrays("real_101_lo"), numbers("real_101_lo")
     grid = Grid(32, 32, j["psize_rad"])
@@ -106,7 +103,6 @@ def test_golden_mask():
         assert relative(gradient, z[f"maskgrad_{name}"]) < 1e-12, name
 
 
-@needs_golden
 @pytest.mark.parametrize("kind", ["norm", "raw"])
 def test_golden_polarised(kind):
     z, j = arrays("sim"), numbers("sim")

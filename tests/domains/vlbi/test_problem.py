@@ -13,9 +13,8 @@ from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.nufft import Nufft
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_data_weights
 from shardfit.domains.vlbi.tables import data_set
-from tests.domains.vlbi.golden import TOLERANCE, arrays, needs_golden, numbers, observation, quick_jit, relative, uas
+from tests.domains.vlbi.golden import TOLERANCE, arrays, numbers, observation, quick_jit, relative, uas
 
-pytestmark = needs_golden
 needs_nufft = pytest.mark.skipif(not nufft.available(), reason="jax-finufft is not installed")
 NUFFT = pytest.param(Nufft(1e-12), marks=needs_nufft, id="nufft")
 POLARISED = {"IP": "mcv", "P": "mcv", "IV": "vcv", "IPV": "polcv"}

@@ -20,7 +20,7 @@ from shardfit.domains.vlbi.tables import (
     inflate,
     visibility_product,
 )
-from tests.domains.vlbi.golden import TOLERANCE, arrays, needs_golden, numbers, observation, quick_jit, relative
+from tests.domains.vlbi.golden import TOLERANCE, arrays, numbers, observation, quick_jit, relative
 from tests.domains.vlbi.small import EVERY, GRID, small_data, small_maps
 
 VARIANTS = {
@@ -51,7 +51,6 @@ def values_and_gradients(model, maps, rows):
     return chi2(model, maps, rows), jax.jacrev(chi2, 1)(model, maps, rows)
 
 
-@needs_golden
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_golden_chi2(variant):
     z, j = arrays("real_101_lo"), numbers("real_101_lo")
@@ -67,7 +66,6 @@ def test_golden_chi2(variant):
         assert relative(gradient[name]["I"], z[f"grad_{name}_{variant}"]) < 1e-12, name
 
 
-@needs_golden
 def test_golden_covariance():
     z, j = arrays("real_101_lo"), numbers("real_101_lo")
     names = ("cphase_cov", "logcamp_cov")
@@ -82,7 +80,6 @@ def test_golden_covariance():
         pack(data_set(observation("real_101_lo", "prep"), names, count="max"), grid, "separable")
 
 
-@needs_golden
 def test_golden_polarised():
     z, j = arrays("sim"), numbers("sim")
     grid = Grid(20, 20, j["psize_rad"])

@@ -10,6 +10,7 @@ from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import blank, gaussian, prior
 from shardfit.domains.vlbi.uvfits import read_uvfits
 from shardfit.solve.lbfgs import LBFGS
+from tests.reference import M87, REFERENCE
 
 SMALL = {"npix": 32, "maxiter": 60, "restarts": 1}
 
@@ -25,8 +26,8 @@ def imaged(simulated):
 
 
 @pytest.fixture(scope="module")
-def m87(shared_data):
-    return read_uvfits(shared_data / "eht" / "SR1_M87_2017_101_lo_hops_netcal_StokesI.uvfits")
+def m87():
+    return read_uvfits(M87)
 
 
 def test_ring_is_recovered(simulated, imaged):
@@ -252,9 +253,9 @@ def test_cross_correlation_ignores_flux_and_place():
         recipes.cross_correlation(one, grid)
 
 
-def recon(shared_data):
-    folder = shared_data / "golden"
-    content = json.loads((folder / "vlbi_recon_A_101_lo.json").read_text())
+def recon():
+    folder = REFERENCE / "vlbi"
+    content = json.loads((folder / "recon_A_101_lo.json").read_text())
     config = content["config"]
     options = {
         "npix": config["npix"],
@@ -266,13 +267,13 @@ def recon(shared_data):
         "regularisers": config["reg"],
         "epsilon_tv": config["eps"],
     }
-    with np.load(folder / "vlbi_recon_A_101_lo.npz") as stored:
+    with np.load(folder / "recon_A_101_lo.npz") as stored:
         return content, options, stored["image_converged"].reshape(config["npix"], config["npix"])
 
 
-def test_m87_pipeline(m87, shared_data):
+def test_m87_pipeline(m87):
     """One fit and three restarts of 100 iterations, as eht-imaging 1.4.0 does them by L-BFGS-B."""
-    golden, options, image = recon(shared_data)
+    golden, options, image = recon()
     found = recipes.image(m87, **options)
     # the flux on short baselines is taken from all of them, not from one pair of stations
     assert found.fits[0].history[0] == pytest.approx(golden["J_init"], rel=1e-5)
@@ -283,8 +284,8 @@ def test_m87_pipeline(m87, shared_data):
 
 
 @pytest.mark.slow
-def test_m87_converged(m87, shared_data):
-    golden, options, image = recon(shared_data)
+def test_m87_converged(m87):
+    golden, options, image = recon()
     found = recipes.image(m87, **options, restarts=0, maxiter=4000, stop=1e-8)
     assert found.result.success
     assert found.result.value < golden["converged"]["J"] * (1 + 1e-5)

@@ -11,7 +11,7 @@ from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, gaussian
 from shardfit.domains.vlbi.recipes import known_image, observe
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, gain_cost, self_calibrate, solve_gains
-from tests.domains.vlbi.golden import arrays, needs_golden, numbers, observation, relative
+from tests.domains.vlbi.golden import arrays, numbers, observation, relative
 
 GOLDEN_TOLERANCE = {"tolerance": (0.02, 0.2)}
 
@@ -32,7 +32,6 @@ def ring():
     return truth, clean, spoilt
 
 
-@needs_golden
 @pytest.mark.parametrize("method", ["phase", "amp", "both"])
 def test_cost_at_fixed_gains(golden, method):
     obs, image, z, n = golden
@@ -42,7 +41,6 @@ def test_cost_at_fixed_gains(golden, method):
     assert cost[at] == pytest.approx(n["selfcal_cost"][method], rel=1e-12)
 
 
-@needs_golden
 @pytest.mark.parametrize("method", ["phase", "both"])
 def test_calibrated_visibilities(golden, method):
     obs, image, z, _ = golden

@@ -12,6 +12,7 @@ from shardfit.domains.vlbi.observation import Stations
 from shardfit.domains.vlbi.recipes import known_image
 from shardfit.domains.vlbi.simulation import EHT2017, Gains, read_array, simulate
 from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
+from tests.reference import M87, REFERENCE
 
 NIGHT = {"start_h": 0.0, "stop_h": 24.0, "cadence_s": 1800.0, "tint_s": 60.0, "bandwidth_hz": 2e9}
 
@@ -24,9 +25,9 @@ def image():
     return unpolarised.replace(values={"I": plane, "Q": 0.1 * plane, "U": -0.05 * plane, "V": 0.02 * plane})
 
 
-def test_golden_coordinates_and_noise(shared_data, image):
+def test_golden_coordinates_and_noise(image):
     pytest.importorskip("astropy")
-    expected = read_uvfits(shared_data / "golden" / "vlbi_sim_pol.uvfits")
+    expected = read_uvfits(REFERENCE / "vlbi" / "sim_pol.uvfits")
     obs = simulate(image, expected.stations, **NIGHT)
     assert obs.baseline_names == expected.baseline_names
     np.testing.assert_allclose(obs.time, expected.time, atol=1e-6)
@@ -38,9 +39,9 @@ def test_golden_coordinates_and_noise(shared_data, image):
         np.testing.assert_allclose(obs.sigma[name][~sma], expected.sigma[name][~sma], rtol=1e-6)
 
 
-def test_coordinates_of_the_real_observation(shared_data):
+def test_coordinates_of_the_real_observation():
     pytest.importorskip("astropy")
-    obs = read_uvfits(shared_data / "eht" / "SR1_M87_2017_101_lo_hops_netcal_StokesI.uvfits")
+    obs = read_uvfits(M87)
     angle = hour_angle(obs.mjd, obs.time, obs.ra_hours)
     xyz = obs.stations.xyz
     u, v = uv_coordinates(xyz[obs.ant1], xyz[obs.ant2], angle, obs.dec_deg, obs.freq_hz)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shardfit.domains.vlbi import transforms as tr
-from tests.domains.vlbi.golden import arrays, needs_golden, relative
+from tests.domains.vlbi.golden import arrays, relative
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,6 @@ SLOTS = {"IP": {"I": 0, "m_share": 1, "phi": 2}, "IV": {"I": 0, "v_share": 3}}
 SLOTS["IPV"] = {"I": 0, "rho": 1, "phi": 2, "psi": 3}
 
 
-@needs_golden
 @pytest.mark.parametrize(("mode", "name"), [("IP", "mcv"), ("IV", "vcv"), ("IPV", "polcv")])
 def test_golden_solver_rows(mode, name):
     z = arrays("sim")

@@ -9,23 +9,19 @@ from shardfit.domains.vlbi.observation import Observation, Stations, make_observ
 from shardfit.domains.vlbi.operations import average_scans
 from shardfit.domains.vlbi.text import read_text, write_text
 from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
+from tests.reference import M87, REFERENCE
 
 pytest.importorskip("astropy")
-M87 = [
-    f"SR1_M87_2017_{day}_{band}_hops_netcal_StokesI.uvfits"
-    for day in ("095", "096", "100", "101")
-    for band in ("hi", "lo")
-]
 
 
 @pytest.fixture(scope="module")
-def m87(shared_data):
-    return shared_data / "eht" / M87[-1]
+def m87():
+    return M87
 
 
 @pytest.fixture(scope="module")
-def polarised(shared_data):
-    return shared_data / "golden" / "vlbi_sim_pol.uvfits"
+def polarised():
+    return REFERENCE / "vlbi" / "sim_pol.uvfits"
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +65,18 @@ def same(a, b, rtol):
     assert a.dec_deg == pytest.approx(b.dec_deg, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", M87)
-def test_release_files_read_without_a_warning(shared_data, name):
-    obs = read_uvfits(shared_data / "eht" / name)
+@pytest.mark.parametrize("band", ["lo", "hi"])
+def test_release_files_read_without_a_warning(band):
+    obs = read_uvfits(M87.with_name(M87.name.replace("_lo_", f"_{band}_")))
     assert list(obs.vis) == ["I"]  # polarisation was removed: RL, LR and RR - LL are no data
     assert len(obs) > 2000
-    assert obs.freq_hz == pytest.approx(229.07e9 if "_hi_" in name else 227.07e9, rel=1e-4)
+    assert obs.freq_hz == pytest.approx(229.07e9 if band == "hi" else 227.07e9, rel=1e-4)
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 1e-15), (np.float64, 2e-7)])
-def test_golden_raw_table(shared_data, m87, dtype, rtol):
+def test_golden_raw_table(m87, dtype, rtol):
     obs = read_uvfits(m87, dtype=dtype)
-    with np.load(shared_data / "golden" / "vlbi_real_101_lo.npz") as z:
+    with np.load(REFERENCE / "vlbi" / "real_101_lo.npz") as z:
         assert obs.stations.names == tuple(z["raw_site"])
         np.testing.assert_array_equal(obs.stations.xyz, z["tarr_xyz"])
         for name, found in {"time": obs.time, "tint": obs.tint, "u": obs.u, "v": obs.v}.items():
@@ -88,7 +84,7 @@ def test_golden_raw_table(shared_data, m87, dtype, rtol):
         np.testing.assert_array_equal(np.c_[obs.ant1, obs.ant2], np.c_[z["raw_i1"], z["raw_i2"]])
         np.testing.assert_allclose(obs.vis["I"], z["raw_vis"], rtol=2 * rtol)
         np.testing.assert_allclose(obs.sigma["I"], z["raw_sigma"], rtol=rtol)
-    about = json.loads((shared_data / "golden" / "vlbi_real_101_lo.json").read_text())
+    about = json.loads((REFERENCE / "vlbi" / "real_101_lo.json").read_text())
     assert obs.nominal_resolution == pytest.approx(about["raw_res_rad"], rel=1e-14)
     assert obs.freq_hz == about["rf_hz"]
     assert obs.bandwidth_hz == about["bw_hz"]
@@ -97,9 +93,9 @@ def test_golden_raw_table(shared_data, m87, dtype, rtol):
     assert obs.dec_deg == pytest.approx(about["dec_deg"], rel=1e-14)
 
 
-def test_golden_polarised_file(shared_data, polarised):
+def test_golden_polarised_file(polarised):
     obs = read_uvfits(polarised, dtype=np.float32)
-    with np.load(shared_data / "golden" / "vlbi_sim.npz") as z:
+    with np.load(REFERENCE / "vlbi" / "sim.npz") as z:
         assert obs.stations.names == tuple(z["pol_site"])
         np.testing.assert_array_equal(np.c_[obs.ant1, obs.ant2], np.c_[z["pol_i1"], z["pol_i2"]])
         np.testing.assert_allclose(obs.time, z["uvfits_time"], rtol=1e-15)

@@ -1,0 +1,15 @@
+"""`shardfit data`: the public data sets that come with the package."""
+
+from collections.abc import Sequence
+
+from shardfit.cli.commands import Command, Parser, add_commands
+
+COMMANDS = (
+    Command("list", "print the data sets, their sizes and licences", "shardfit.cli.data.listing"),
+    Command("copy", "copy a data set with its README and licence", "shardfit.cli.data.copying"),
+)
+
+
+def add_arguments(parser: Parser, argv: Sequence[str]) -> None:
+    """Add the commands."""
+    add_commands(parser, COMMANDS, argv)
