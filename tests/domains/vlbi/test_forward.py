@@ -11,8 +11,9 @@ import shardfit as sf
 from shardfit.core.terms import residual_term
 from shardfit.domains.vlbi import nufft
 from shardfit.domains.vlbi.forward import as_operator, choose, rows_for, visibilities
-from shardfit.domains.vlbi.grid import Grid, embed, mask_index
+from shardfit.domains.vlbi.grid import Grid, mask_index
 from shardfit.domains.vlbi.nufft import Nufft
+from shardfit.domains.vlbi.transforms import embed
 from tests.domains.vlbi.golden import arrays, numbers, quick_jit, relative, uas
 
 needs_nufft = pytest.mark.skipif(not nufft.available(), reason="jax-finufft is not installed")

@@ -7,7 +7,6 @@ import numpy as np
 
 from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi import penalties_pol, transforms
-from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.tables import DataSet
 
@@ -64,17 +63,6 @@ def check_polarised(mode: str, names: Iterable[str]) -> None:
     wrong = [name for name in names if name in POLARISED]
     if mode == "I" and wrong:
         raise ValueError(f"{wrong[0]!r} needs polarisation. Choose mode 'P', 'IP', 'V', 'IV' or 'IPV'.")
-
-
-def check_pixels(channels: Sequence[DataSet], grid: Grid) -> None:
-    """Raise if a baseline is longer than the pixels can follow: |u| or |v| beyond 1/(2 pixel)."""
-    longest = max(float(np.abs([one.u, one.v]).max()) for one in channels)
-    if longest * grid.pixel_rad > 0.5:
-        raise ValueError(
-            f"pixels of {grid.pixel_rad / UAS:.4g} µas are too coarse for the longest baseline, {longest:.4g} "
-            f"wavelengths along u or v: at most {0.5 / longest / UAS:.4g} µas ({0.5 / longest:.4g} rad) follow its "
-            "fringes. Use more pixels, flag the long baselines, or say coarse_pixels=True if this is meant."
-        )
 
 
 def maps_of(image: Any, what: str) -> dict[str, Any]:

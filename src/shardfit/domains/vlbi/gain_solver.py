@@ -2,14 +2,14 @@
 
 Variables of an interval are x (2, s): ln|g| and the phase of every station. Inactive ones stay at zero. A direction
 that changes nothing, such as a phase common to all stations, has neither gradient nor curvature: no step goes along it.
-The curvature is exact, by automatic differentiation: that of Gauss and Newton is wrong where data and image differ in
-amplitude, as they do before amplitudes are calibrated, and steps then overshoot or creep.
+The curvature is exact: that of Gauss and Newton is wrong where data and image differ in amplitude, as they do before
+amplitudes are calibrated, and steps then overshoot or creep. Derivatives are written out and NumPy does the work: the
+problems are too small to pay for a compilation, and an interval that has converged drops out.
 """
 
-from typing import Any
+from dataclasses import dataclass, fields
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 
 MAX_STEPS = 200
 TOLERANCE = 1e-13  # of the cost: what a full step may still be expected to gain
@@ -17,67 +17,115 @@ START = 1e-4  # rad
 DAMPING = (1e-10, 1e10)  # range, relative to the largest curvature
 
 
-def residuals(x: jax.Array, row: dict[str, jax.Array]) -> jax.Array:
-    """Residuals of one interval: real and imaginary parts over σ, then ln|g| over tolerance → (2 b + s,).
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Baselines of t intervals, padded with weight 0 to the same number b; s stations.
 
-    row: first, second (b,) stations; data, model (b,); weight (b,) 1/σ or 0; active (2, s); limits (2, s) tolerance
-    above and below |g| = 1.
+    first, second: (t, b) stations; data, model: (t, b) complex; weight: (t, b) 1/σ or 0; active: (t, 2, s), which of
+    ln|g| and phase is solved for; limits: (t, 2, s) tolerance of ln|g| above and below 0.
     """
-    log_gain, phase = jnp.where(row["active"], x, 0.0)
-    i, j = row["first"], row["second"]
-    size, angle = jnp.exp(log_gain[i] + log_gain[j]), phase[i] - phase[j]
-    model = size * jax.lax.complex(jnp.cos(angle), jnp.sin(angle)) * row["model"]
-    off = (row["data"] - model) * row["weight"]
-    held = log_gain / jnp.where(log_gain > 0, row["limits"][0], row["limits"][1])
-    return jnp.concatenate([off.real, off.imag, held])
+
+    first: np.ndarray
+    second: np.ndarray
+    data: np.ndarray
+    model: np.ndarray
+    weight: np.ndarray
+    active: np.ndarray
+    limits: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> "Intervals":
+        """Return some of the intervals."""
+        return Intervals(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
 
-def cost(x: jax.Array, row: dict[str, jax.Array]) -> jax.Array:
-    """Sum of squared residuals of one interval."""
-    return jnp.sum(residuals(x, row) ** 2)
+def cost(x: np.ndarray, rows: Intervals) -> np.ndarray:
+    """Cost (t,) of variables x (t, 2, s): Σ |data - g₁ g₂* model|²/σ² + Σ (ln|g|/tolerance)²."""
+    x = np.where(rows.active, x, 0.0)
+    return np.sum(np.abs(rows.weight * (rows.data - _turned(x, rows))) ** 2, 1) + np.sum(_held(x, rows)[0], 1)
 
 
-@jax.jit
-def total_cost(x: Any, rows: dict[str, Any]) -> jax.Array:
-    """Cost (t,) of variables x (t, 2, s)."""
-    return jax.vmap(cost)(x, rows)
+def derivatives(x: np.ndarray, rows: Intervals) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient (t, 2 s) and second derivatives (t, 2 s, 2 s) of the cost; zero for inactive variables.
+
+    With p = ln|g₁ g₂|, q the difference of phases, and the weighted data d and model m e^(p + iq), the cost of a
+    baseline is |d - m e^(p + iq)|²: all derivatives are real or imaginary parts of d* m e^(p + iq).
+    """
+    x = np.where(rows.active, x, 0.0)
+    model = rows.weight * _turned(x, rows)
+    overlap = (rows.weight * rows.data).conj() * model
+    size = np.abs(model) ** 2
+    # how p and q of each baseline depend on the variables, (t, b, s)
+    stations = np.arange(x.shape[2])
+    first, second = (index[..., None] == stations for index in (rows.first, rows.second))
+    by_p = np.where(rows.active[:, :1], first * 1.0 + second, 0.0)
+    by_q = np.where(rows.active[:, 1:], first * 1.0 - second, 0.0)
+    slope_p, slope_q = 2 * (size - overlap.real), 2 * overlap.imag
+    _, slope, curvature = _held(x, rows)
+    gradient = np.concatenate([_sum(by_p, slope_p) + slope, _sum(by_q, slope_q)], 1)
+    pp = _products(by_p, 4 * size - 2 * overlap.real, by_p) + curvature[:, None] * np.eye(len(stations))
+    pq, qq = _products(by_p, slope_q, by_q), _products(by_q, 2 * overlap.real, by_q)
+    return gradient, np.block([[pp, pq], [pq.swapaxes(1, 2), qq]])
 
 
-@jax.jit
-def solve(rows: dict[str, Any]) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+def solve(rows: Intervals) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Minimise every interval's cost → x (t, 2, s), cost (t,) at gains 1, cost at x, whether it converged."""
-    x, after, converged = jax.vmap(_solve_one)(rows)
-    return x, total_cost(jnp.zeros_like(x), rows), after, converged
-
-
-def _solve_one(row):
-    shape = row["active"].shape
-
-    def value_of(x):
-        return cost(x.reshape(shape), row)
-
-    def body(state):
-        x, value, damping, count, _ = state
-        gradient = jax.grad(value_of)(x)
-        curvature, axes = jnp.linalg.eigh(jax.hessian(value_of)(x))
-        along = axes.T @ gradient
-        # downhill along every axis, also where the cost curves down
-        size = jnp.abs(curvature)
-        scale = jnp.where(size.max() > 0, size.max(), 1.0)
-        expected = 0.5 * jnp.sum(along**2 / (size + DAMPING[0] * scale))
-        done = expected <= TOLERANCE * (1 + value)
-        trial = x - axes @ (along / (size + damping * scale))
-        lower = value_of(trial) < value
-        move = lower & ~done
-        damping = jnp.clip(jnp.where(lower, 0.1 * damping, 10 * damping), *DAMPING)
-        return jnp.where(move, trial, x), jnp.where(move, value_of(trial), value), damping, count + 1, done
-
-    def going(state):
-        _, _, damping, count, done = state
-        return ~done & (count < MAX_STEPS) & (damping < DAMPING[1])
-
+    n, _, n_stations = rows.active.shape
     # phases a little apart: data exactly opposite to the image have no gradient at zero
-    x = jnp.concatenate([jnp.zeros(shape[1]), START * jnp.arange(shape[1])])
-    first = (x, value_of(x), jnp.asarray(1e-3), 0, jnp.asarray(False))
-    x, value, _, _, done = jax.lax.while_loop(going, body, first)
-    return jnp.where(row["active"], x.reshape(shape), 0.0), value, done
+    x = np.stack([np.zeros((n, n_stations)), np.tile(START * np.arange(n_stations), (n, 1))], 1)
+    value, damping, converged = cost(x, rows), np.full(n, 1e-3), np.zeros(n, bool)
+    going = np.arange(n)
+    for _ in range(MAX_STEPS):
+        here = rows.take(going)
+        at, now, damped = x[going], value[going], damping[going]
+        expected, step = _newton_step(at, here, damped)
+        done = expected <= TOLERANCE * (1 + now)
+        with np.errstate(over="ignore", invalid="ignore"):  # a step too far costs inf or NaN and is not taken
+            there = cost(at - step, here)
+        lower = there < now
+        move = lower & ~done
+        x[going] = np.where(move[:, None, None], at - step, at)
+        value[going] = np.where(move, there, now)
+        damping[going] = np.clip(np.where(lower, 0.1 * damped, 10 * damped), *DAMPING)
+        converged[going] = done
+        going = going[~done & (damping[going] < DAMPING[1])]
+        if not len(going):
+            break
+    x = np.where(rows.active, x, 0.0)
+    return x, cost(np.zeros_like(x), rows), value, converged
+
+
+def _newton_step(x: np.ndarray, rows: Intervals, damping: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what an undamped step may gain (t,), and the damped step (t, 2, s)."""
+    gradient, hessian = derivatives(x, rows)
+    curvature, axes = np.linalg.eigh(hessian)
+    along = np.einsum("tij,ti->tj", axes, gradient)
+    # downhill along every axis, also where the cost curves down
+    size = np.abs(curvature)
+    largest = size.max(1, keepdims=True)
+    scale = np.where(largest > 0, largest, 1.0)
+    expected = 0.5 * np.sum(along**2 / (size + DAMPING[0] * scale), 1)
+    step = np.einsum("tij,tj->ti", axes, along / (size + damping[:, None] * scale))
+    return expected, step.reshape(x.shape)
+
+
+def _turned(x: np.ndarray, rows: Intervals) -> np.ndarray:
+    """Model (t, b) with gains."""
+    log_gain, phase = x[:, 0], x[:, 1]
+    t = np.arange(len(x))[:, None]
+    size = np.exp(log_gain[t, rows.first] + log_gain[t, rows.second])
+    return size * np.exp(1j * (phase[t, rows.first] - phase[t, rows.second])) * rows.model
+
+
+def _held(x: np.ndarray, rows: Intervals) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(ln|g|/tolerance)² of every station (t, s), its first and second derivative."""
+    log_gain = x[:, 0]
+    weight = np.where(log_gain > 0, rows.limits[:, 0], rows.limits[:, 1]) ** -2.0
+    return weight * log_gain**2, 2 * weight * log_gain, np.where(rows.active[:, 0], 2 * weight, 0.0)
+
+
+def _sum(by: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return np.einsum("tbs,tb->ts", by, values)
+
+
+def _products(one: np.ndarray, values: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return (one * values[..., None]).swapaxes(1, 2) @ other

@@ -5,11 +5,10 @@ Arrays are (ny, nx): row 0 is the north edge, column 0 the east edge, flattened 
 
 from dataclasses import dataclass
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.errors import suggestion
+from shardfit.domains.vlbi.constants import UAS
 
 PULSES = ("delta", "rect", "triangle", "gaussian")
 
@@ -69,6 +68,16 @@ class Grid:
             return np.exp(-0.5 * (w / 3) ** 2)  # standard deviation: a third of a pixel
         return np.sinc(w / (2 * np.pi)) ** (2 if self.pulse == "triangle" else 1)
 
+    def check_baselines(self, u: np.ndarray, v: np.ndarray) -> None:
+        """Raise if a baseline is longer than the pixels can follow: |u| or |v| beyond 1/(2 pixel), in wavelengths."""
+        longest = float(np.abs([u, v]).max())
+        if longest * self.pixel_rad > 0.5:
+            raise ValueError(
+                f"pixels of {self.pixel_rad / UAS:.4g} µas are too coarse for the longest baseline, {longest:.4g} "
+                f"wavelengths along u or v: at most {0.5 / longest / UAS:.4g} µas ({0.5 / longest:.4g} rad) follow its "
+                "fringes. Use more pixels, flag the long baselines, or say coarse_pixels=True if this is meant."
+            )
+
 
 def mask_index(grid: Grid, prior: np.ndarray, clipfloor: float = 0.0) -> np.ndarray | None:
     """Flat indices (n,) of the pixels with prior > clipfloor; None when that is every pixel.
@@ -90,12 +99,3 @@ def mask_index(grid: Grid, prior: np.ndarray, clipfloor: float = 0.0) -> np.ndar
             f"no pixel of the prior exceeds clipfloor={clipfloor}: nothing is left to fit. Lower clipfloor."
         )
     return None if inside.all() else np.flatnonzero(inside).astype(np.int32)
-
-
-def embed(grid: Grid, values: jax.Array, index: jax.Array | None, outside: jax.Array | float = 0.0) -> jax.Array:
-    """Put masked pixel values (..., n) onto the grid → (..., ny, nx), with `outside` where the mask is not."""
-    if index is not None:
-        blank = jnp.full((*values.shape[:-1], grid.n_pixels), outside, values.dtype)
-        values = blank.at[..., index].set(values, indices_are_sorted=True, unique_indices=True)
-    # the barrier keeps loops over rows and columns apart from those over pixels: joined, they are not vectorised
-    return jax.lax.optimization_barrier(values.reshape(*values.shape[:-1], *grid.shape))

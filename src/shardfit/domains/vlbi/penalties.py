@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import register_dataclass
 
-from shardfit.domains.vlbi.grid import Grid, embed
+from shardfit.domains.vlbi.grid import Grid
+from shardfit.domains.vlbi.transforms import embed
 
 L1W_SOFT = 1e-10
 MOMENTS = ("cm", "compact", "compact2")  # in rad² where not normalised

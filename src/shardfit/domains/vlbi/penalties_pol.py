@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping
 import jax
 import jax.numpy as jnp
 
-from shardfit.domains.vlbi.grid import embed
 from shardfit.domains.vlbi.penalties import Scales, safe_sqrt, squared_differences, variation
-from shardfit.domains.vlbi.transforms import stokes
+from shardfit.domains.vlbi.transforms import embed, stokes
 
 
 def _positive_log(x):

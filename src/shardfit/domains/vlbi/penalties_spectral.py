@@ -6,9 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from shardfit.domains.vlbi.grid import embed
 from shardfit.domains.vlbi.penalties import Scales, variation
-from shardfit.domains.vlbi.transforms import SPECTRAL, at_frequency
+from shardfit.domains.vlbi.transforms import SPECTRAL, at_frequency, embed
 
 NAMES = tuple(f"{kind}_{name}" for kind in ("l2", "tv") for name in SPECTRAL)
 

@@ -15,7 +15,7 @@ from shardfit.core.problem import Problem
 from shardfit.core.terms import ResidualTerm, penalty, residual_term
 from shardfit.domains.vlbi import checks, penalties, penalties_pol, penalties_spectral, transforms
 from shardfit.domains.vlbi.forward import block_size, choose
-from shardfit.domains.vlbi.grid import Grid, embed, mask_index
+from shardfit.domains.vlbi.grid import Grid, mask_index
 from shardfit.domains.vlbi.options import Options, options_of
 from shardfit.domains.vlbi.packing import pack
 from shardfit.domains.vlbi.penalties import Scales
@@ -88,7 +88,8 @@ def imaging_problem(
     checks.check_positive(flux=flux, beam=beam)
     checks.check_channels(channels, data_weights)
     if not chosen.computation.coarse_pixels:
-        checks.check_pixels(channels, grid)
+        for one in channels:
+            grid.check_baselines(one.u, one.v)
     prior, init = checks.maps_of(prior, "prior"), checks.maps_of(prior if init is None else init, "init")
     index = mask_index(grid, prior["I"], chosen.regularisation.clipfloor)
     prior = _scaled(checks.masked(grid, prior, index, "prior"), flux)
@@ -128,7 +129,7 @@ def image_maps(problem: Problem, params: Any = None) -> dict[str, np.ndarray]:
     kept, scales, _ = dict(problem.objective.items())["reg"].args
     with problem_scope(problem.precision):
         maps = transforms.physical(problem.x0 if params is None else params, kept)
-        return {k: np.asarray(embed(scales.grid, jnp.asarray(a), scales.index)) for k, a in maps.items()}
+        return {k: np.asarray(transforms.embed(scales.grid, jnp.asarray(a), scales.index)) for k, a in maps.items()}
 
 
 def with_data_weights(objective: Objective, **weights: Any) -> Objective:

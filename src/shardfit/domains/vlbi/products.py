@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from shardfit.domains.vlbi import transforms
 from shardfit.domains.vlbi.forward import Nufft, visibilities
-from shardfit.domains.vlbi.grid import Grid, embed
+from shardfit.domains.vlbi.grid import Grid
+from shardfit.domains.vlbi.transforms import embed
 
 FLOOR = 1e-36  # Jy²: below, a visibility counts as zero, whose phase and logarithm have no derivative
 NEEDS = {"pvis": "QU", "m": "IQU", "vvis": "V"}  # Stokes parameters; all other products need I

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import suggestion
-from shardfit.core.precision import problem_scope
-from shardfit.domains.vlbi.checks import check_pixels
-from shardfit.domains.vlbi.gain_solver import solve, total_cost
+from shardfit.domains.vlbi.gain_solver import Intervals, cost, solve
 from shardfit.domains.vlbi.images import Image, visibilities
 from shardfit.domains.vlbi.observation import Observation, frozen
 from shardfit.domains.vlbi.operations import scan_table
-from shardfit.domains.vlbi.tables import DataSet, debias_amplitude
+from shardfit.domains.vlbi.tables import debias_amplitude
 
 METHODS = {"phase": (False, True), "amp": (True, False), "both": (True, True)}  # (amplitudes, phases) are solved
 
@@ -95,8 +93,7 @@ def solve_gains(
     of them has phase 0. A station without usable baselines keeps g = 1.
     """
     batch = _batch(obs, image, method, stations, tolerance, uv_max, interval)
-    with problem_scope("float64"):
-        x, before, after, converged = (np.asarray(a) for a in solve(batch.rows))
+    x, before, after, converged = solve(batch.rows)
     alone = (batch.solved == batch.present).all(1)  # no station is held fixed
     reference = np.where(alone, x[np.arange(len(x)), 1, batch.present.argmax(1)], 0.0)
     phase = np.where(batch.solved, x[:, 1] - reference[:, None], 0.0)
@@ -112,8 +109,7 @@ def gain_cost(obs: Observation, image: Image, gain: Any, *, method: str = "both"
     batch = _batch(obs, image, method, **settings)
     gain = np.broadcast_to(np.asarray(gain, complex), batch.solved.shape)
     gain = np.abs(gain.real) if method == "amp" else gain
-    with problem_scope("float64"):
-        return np.asarray(total_cost(np.stack([np.log(np.abs(gain)), np.angle(gain)], 1), batch.rows))
+    return cost(np.stack([np.log(np.abs(gain)), np.angle(gain)], 1), batch.rows)
 
 
 def apply_gains(obs: Observation, gains: GainTable, *, nearest: bool = False) -> Observation:
@@ -146,7 +142,7 @@ def apply_gains(obs: Observation, gains: GainTable, *, nearest: bool = False) ->
 class _Batch:
     """Rows of the solver with their intervals; present: station has usable baselines; solved: and is asked for."""
 
-    rows: dict[str, np.ndarray]
+    rows: Intervals
     start: np.ndarray
     stop: np.ndarray
     present: np.ndarray
@@ -162,7 +158,7 @@ def _batch(
     names = obs.stations.names if stations is None else np.atleast_1d(stations)
     wanted = np.isin(np.arange(len(obs.stations)), [obs.stations.index(str(name)) for name in names])
     limits = _limits(obs, tolerance)
-    check_pixels([DataSet(obs.u, obs.v)], image.grid)
+    image.grid.check_baselines(obs.u, obs.v)
     use = np.flatnonzero(obs.uv_distance < uv_max)
     if not len(use):
         raise ValueError(f"self-calibration: no baseline is shorter than uv_max={uv_max:.4g} wavelengths. Raise it.")
@@ -186,15 +182,15 @@ def _batch(
     present = np.zeros((len(kept), len(obs.stations)), bool)
     present[group, obs.ant1[use]] = present[group, obs.ant2[use]] = True
     solved = present & wanted
-    rows = {
-        "first": padded(obs.ant1[use], np.int32),
-        "second": padded(obs.ant2[use], np.int32),
-        "data": padded(data, complex),
-        "model": padded(model, complex),
-        "weight": padded(1 / sigma, float),
-        "active": solved[:, None] & np.array(METHODS[method])[:, None],
-        "limits": np.broadcast_to(limits, (len(kept), *limits.shape)),
-    }
+    rows = Intervals(
+        first=padded(obs.ant1[use], np.intp),
+        second=padded(obs.ant2[use], np.intp),
+        data=padded(data, complex),
+        model=padded(model, complex),
+        weight=padded(1 / sigma, float),
+        active=solved[:, None] & np.array(METHODS[method])[:, None],
+        limits=np.broadcast_to(limits, (len(kept), *limits.shape)),
+    )
     return _Batch(rows, start[kept], stop[kept], present, solved)
 
 

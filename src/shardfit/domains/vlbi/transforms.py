@@ -21,6 +21,7 @@ import numpy as np
 
 from shardfit.core.errors import suggestion
 from shardfit.core.params import Identity, Log
+from shardfit.domains.vlbi.grid import Grid
 
 SOLVED = {
     "I": ("I",),
@@ -177,3 +178,12 @@ def random_polarisation(n: int, seed: int = 0) -> dict[str, np.ndarray]:
     r, r_phi, r_psi = np.random.default_rng(seed).random((3, n))
     rho, psi = 0.2 * (1 + 0.01 * r), 0.01 * r_psi
     return {"m": rho * np.cos(psi), "phi": 0.01 * r_phi, "v": rho * np.sin(psi)}
+
+
+def embed(grid: Grid, values: jax.Array, index: jax.Array | None, outside: jax.Array | float = 0.0) -> jax.Array:
+    """Put masked pixel values (..., n) onto the grid → (..., ny, nx), with `outside` where the mask is not."""
+    if index is not None:
+        blank = jnp.full((*values.shape[:-1], grid.n_pixels), outside, values.dtype)
+        values = blank.at[..., index].set(values, indices_are_sorted=True, unique_indices=True)
+    # the barrier keeps loops over rows and columns apart from those over pixels: joined, they are not vectorised
+    return jax.lax.optimization_barrier(values.reshape(*values.shape[:-1], *grid.shape))

@@ -8,7 +8,6 @@ import numpy as np
 
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import problem_scope
-from shardfit.domains.vlbi.checks import check_pixels
 from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.packing import pack
@@ -35,7 +34,7 @@ def chi2(
         if name not in PRODUCTS:
             raise ValueError(f"chi2: unknown product {name!r}.{suggestion(name, PRODUCTS)}")
     data = data_set(obs, products, **settings)
-    check_pixels([data], model.grid)
+    model.grid.check_baselines(data.u, data.v)
     with problem_scope("float64"):
         rows = pack(data, model.grid, "separable")
         fixed = {"kept": {}, "index": None}
