@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "planning": MIDDLE,
     "sample": MIDDLE,
     "surveys": MIDDLE | {"planning"},  # slots are sized by it
-    "root": MIDDLE | {"planning"},  # shardfit/fitting.py
+    "root": MIDDLE | {"planning"},  # modules beside __init__.py
     "front": MIDDLE | UPPER,  # shardfit/__init__.py
     "report": MIDDLE | UPPER,
     "cli": MIDDLE | UPPER | {"report", "demo", "data", "domains"},
@@ -49,6 +49,7 @@ OWNERS = {
     "uvicorn": ["report/server.py"],
     "mpi4py": [],
 }
+ROOT = {"fitting", "run_options", "sciences"}  # modules beside __init__.py
 COLLECTIVES = {"shard_map", "psum", "pcast"}
 PICKLES = {"pickle", "cPickle", "cloudpickle", "dill"}
 
@@ -57,7 +58,7 @@ def layer_of(parts: tuple[str, ...]) -> str:
     """Layer of a module given by its path inside the package, without the suffix."""
     if parts[0] == "__init__":
         return "front"
-    if parts[0] == "fitting":
+    if len(parts) == 1 and parts[0] in ROOT:
         return "root"
     if parts[0] == "__main__":
         return "cli"

@@ -59,7 +59,7 @@ def test_devices(capsys):
 def test_help_lists_every_command(capsys, argv):
     code, out, _ = run(capsys, *argv)
     assert code == 0
-    for command in commands.COMMANDS:
+    for command in commands.all_commands():
         assert command.name in out
 
 
@@ -118,12 +118,11 @@ def science(monkeypatch):
     leaf = type(sys)("fake_leaf")
     leaf.add_arguments = lambda parser, argv: parser.add_argument("--size", type=int)
     leaf.run = lambda args: args.size
-    inner = (commands.Command("image", "make an image", "fake_leaf"),)
-    module.add_arguments = lambda parser, argv: commands.add_commands(parser, inner, argv)
+    module.COMMANDS = (commands.Command("image", "make an image", "fake_leaf"),)
     monkeypatch.setitem(sys.modules, "fake_science", module)
     monkeypatch.setitem(sys.modules, "fake_leaf", leaf)
-    added = (*commands.COMMANDS, commands.Command("toy", "radio images", "fake_science"))
-    monkeypatch.setattr("shardfit.cli.app.COMMANDS", added)
+    toy = commands.Command("toy", "radio images", "fake_science")
+    monkeypatch.setattr(commands, "COMMANDS", (*commands.COMMANDS, toy))
 
 
 def test_a_science_adds_commands(capsys, science):

@@ -16,7 +16,7 @@ def run(capsys, *argv):
 
 @pytest.mark.parametrize("name", ["smf", "gaussian", "colours", "ackley"])
 def test_init_writes_what_fit_reads(capsys, tmp_path, name):
-    from shardfit.cli.population import read_config
+    from shardfit.cli.population.config import read_config
     from shardfit.domains.population.recipes import STUDIES
 
     file = tmp_path / "run.toml"

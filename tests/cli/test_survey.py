@@ -25,7 +25,6 @@ slots = 4
 """
 MODULE = """
 import numpy as np
-from types import SimpleNamespace
 from shardfit import Axis, Objective, Problem, penalty, residual_term, weight_axis
 
 
@@ -46,7 +45,7 @@ def make(settings, axes):
     def prior(start, value):
         return start._replace(objective=start.objective.with_args(reg=(np.float64(value),)))
     made = {"weight": weight_axis("reg", axes["weight"]), "prior": Axis(axes["prior"], prior)}
-    return SimpleNamespace(problem=Problem(objective, {"a": 0.0, "b": 0.0}, name="lines"), axes=made, picture=None)
+    return Problem(objective, {"a": 0.0, "b": 0.0}, name="lines"), made, {}
 """
 
 

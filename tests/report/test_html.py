@@ -6,7 +6,7 @@ import pytest
 
 from shardfit.core.status import Status
 from shardfit.report import figures
-from shardfit.report.blocks import Cards, Picture, Section, Table, Text
+from shardfit.report.blocks import Cards, PngBlock, Section, Table, Text
 from shardfit.report.html import Badge, render_page, write_report
 from shardfit.report.sections import badge_of, report_of
 
@@ -73,7 +73,7 @@ def test_every_text_is_escaped(changes, result):
 
 @pytest.mark.parametrize("block", [Text(EVIL), Table([EVIL], [[EVIL]], EVIL), Cards([(EVIL, EVIL, EVIL)])], ids=str)
 def test_blocks_escape(block):
-    found = Balance(Section(EVIL, [block, Picture(b"\x89PNG\r\n\x1a\n", EVIL)]).render())
+    found = Balance(Section(EVIL, [block, PngBlock(b"\x89PNG\r\n\x1a\n", EVIL)]).render())
     assert "script" not in found.seen
     assert dict(found.attributes)["alt"] == EVIL
 
@@ -102,7 +102,7 @@ def test_badge_and_remedy_of_every_status(status, result):
 
 def test_bad_pictures_and_tones_are_refused():
     with pytest.raises(ValueError, match="not a PNG"):
-        Picture(b"<svg onload=alert(1)>", "x")
+        PngBlock(b"<svg onload=alert(1)>", "x")
     with pytest.raises(ValueError, match="tone 'loud'"):
         render_page("t", [], badge=Badge("x", "loud"))
 

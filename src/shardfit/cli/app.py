@@ -4,7 +4,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from shardfit.cli.commands import COMMANDS, Parser, UsageError, add_commands, parse
+from shardfit.cli.commands import Parser, UsageError, add_commands, all_commands, parse
 from shardfit.cli.versions import own_version
 
 # what the library raises on purpose; anything else is a defect and shows where it happened
@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parser = Parser(prog="shardfit", description="Fit differentiable models to more data than one device holds.")
         parser.add_argument("--version", action="version", version=f"shardfit {own_version()}")
-        add_commands(parser, COMMANDS, argv)
+        add_commands(parser, all_commands(), argv)
         args = parse(parser, argv)
         if args.run is None:
             args.parser.print_help()

@@ -1,7 +1,7 @@
-"""Commands by name. A module is imported only when its command is asked for, so `shardfit --help` stays quick.
+"""Commands by name. A module is imported only when its command is called, so `shardfit --help` stays quick.
 
-A command module has `add_arguments(parser, argv)` and `run(args) -> int`. A command with commands of its own (a
-science) calls `add_commands(parser, COMMANDS, argv)` in its add_arguments and needs no run.
+A command module has `add_arguments(parser, argv)` and `run(args) -> int`; one with commands of its own has `COMMANDS`
+instead. Sciences bring their commands through entry points.
 """
 
 import argparse
@@ -11,22 +11,20 @@ from importlib import import_module
 from typing import NoReturn
 
 from shardfit.core.errors import suggestion
+from shardfit.sciences import installed
 
 
 @dataclass(frozen=True)
 class Command:
-    """A name, the line shown in help, and the module that does it."""
+    """A name, the line shown in help, and the module that does it; None: it cannot be used, and help says why."""
 
     name: str
     help: str
-    module: str
+    module: str | None
 
 
 COMMANDS = (
     Command("demo", "fit a built-in problem end to end and write its report", "shardfit.cli.demo"),
-    Command("vlbi", "radio interferometry: images, χ², simulation", "shardfit.cli.vlbi"),
-    Command("population", "galaxy and other population models: fits and swarms", "shardfit.cli.population"),
-    Command("seismic", "seismic waves: shot gathers, waveform inversion, migration", "shardfit.cli.seismic"),
     Command("survey", "thousands of fits at once: run, resume, rank, export", "shardfit.cli.survey"),
     Command("data", "public data sets that come with shardfit: list, copy", "shardfit.cli.data"),
     Command("init", "write a commented configuration to start from", "shardfit.cli.init"),
@@ -36,7 +34,19 @@ COMMANDS = (
     Command("serve", "show a survey in the browser while it runs", "shardfit.cli.serve"),
     Command("show", "print the result of a run directory", "shardfit.cli.show"),
     Command("devices", "print what JAX sees, and versions", "shardfit.cli.devices"),
+    Command("sciences", "print the installed sciences, and what each can do", "shardfit.cli.sciences"),
 )
+
+
+def all_commands() -> tuple[Command, ...]:
+    """Return the commands of this package and of all installed sciences."""
+    taken = {command.name: command for command in COMMANDS}
+    for each in installed():
+        if each.science is None:
+            taken.setdefault(each.name, Command(each.name, f"cannot be used: {each.problem}", None))
+        elif each.science.commands is not None:
+            taken.setdefault(each.name, Command(each.name, each.science.help, each.science.commands))
+    return tuple(taken.values())
 
 
 class UsageError(Exception):
@@ -70,11 +80,22 @@ def add_commands(parser: Parser, commands: Sequence[Command], argv: Sequence[str
     group = parser.add_subparsers(title="commands", metavar="COMMAND")
     parser.set_defaults(parser=parser, run=None)
     for command in commands:
-        inner = group.add_parser(command.name, help=command.help, description=command.help)
+        text = command.help.replace("%", "%%")  # argparse fills in texts with %
+        inner = group.add_parser(command.name, help=text, description=text)
         if command.name == chosen:
-            module = import_module(command.module)
-            inner.set_defaults(parser=inner, run=getattr(module, "run", None))
-            module.add_arguments(inner, argv[argv.index(chosen) + 1 :])
+            _fill(inner, command, argv[argv.index(chosen) + 1 :])
+
+
+def _fill(parser: Parser, command: Command, argv: Sequence[str]) -> None:
+    """Import the module of a command and let it add its arguments, or its own commands."""
+    if command.module is None:
+        raise UsageError(f"{command.name} {command.help}")
+    module = import_module(command.module)
+    parser.set_defaults(parser=parser, run=getattr(module, "run", None))
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(parser, argv)
+    else:
+        add_commands(parser, module.COMMANDS, argv)
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:

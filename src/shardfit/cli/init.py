@@ -13,13 +13,14 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add what to write and where."""
     parser.add_argument("kind", metavar="KIND", help="survey")
     parser.add_argument("file", metavar="FILE", nargs="?", help="where to write (default: KIND.toml)")
-    parser.add_argument("--data", default="ring", help="data to put in: a uvfits file, or a known image")
+    parser.add_argument("--science", metavar="NAME", default="vlbi", help="an installed science (default: vlbi)")
+    parser.add_argument("--data", metavar="DATA", help="data to put in, where the science reads some")
     parser.add_argument("--force", action="store_true", help="replace the file if it is there")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the file."""
-    from shardfit.cli.survey.config import TEMPLATE
+    from shardfit.cli.survey.template import survey_template
     from shardfit.io.files import write_atomic
 
     if args.kind not in KINDS:
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.file or f"{args.kind}.toml")
     if path.exists() and not args.force:
         raise FileExistsError(f"{path} is there already. Give another name, or --force to replace it.")
-    text = TEMPLATE.format(out=f"runs/{path.stem}", data=args.data.replace("\\", "\\\\").replace('"', '\\"'))
+    text = survey_template(args.science, f"runs/{path.stem}", args.data)
     write_atomic(path, lambda file: file.write(text.encode()))
     print(f"wrote {path}; run it with `shardfit survey run {path}`")
     return 0

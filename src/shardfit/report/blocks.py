@@ -41,7 +41,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Picture:
+class PngBlock:
     """A PNG image with a caption."""
 
     png: bytes
@@ -74,7 +74,7 @@ class Cards:
         return f'<div class="cards">{inner}</div>'
 
 
-Block = Text | Table | Picture | Cards
+Block = Text | Table | PngBlock | Cards
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Section:
         heading = f"<h2>{escape(self.title)}</h2>" if self.title else ""
         parts, row = [], []
         for block in self.blocks:
-            if isinstance(block, Picture):
+            if isinstance(block, PngBlock):
                 row.append(block.render())
                 continue
             parts += [_gallery(row), block.render()]

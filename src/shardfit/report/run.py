@@ -13,10 +13,11 @@ from shardfit.core.result import Result
 from shardfit.io.files import write_atomic
 from shardfit.io.results import load_result
 from shardfit.report import figures
-from shardfit.report.blocks import Block, Picture, Section, Table, Text
+from shardfit.report.blocks import Block, PngBlock, Section, Table, Text
 from shardfit.report.html import write_report
 from shardfit.report.sections import badge_of, report_of
 from shardfit.report.style import png_bytes
+from shardfit.sciences import get_science
 
 EXTRA = "report.json"
 
@@ -26,7 +27,8 @@ def report_run(run_dir: str | Path) -> Path:
     folder = Path(run_dir)
     result = load_result(folder)
     extra = _read_json(folder / EXTRA)
-    sections = [_section(entry, folder) for entry in extra.get("sections", [])]
+    answer = _science_section(extra, folder, result)
+    sections = [*answer, *(_section(entry, folder) for entry in extra.get("sections", []))]
     own = {
         caption: save_figure(figure, folder, name)
         for name, (caption, figure) in standard_figures(result).items()
@@ -41,6 +43,23 @@ def report_run(run_dir: str | Path) -> Path:
         subtitle=str(extra.get("subtitle", "")),
         footer="Made by shardfit. This file is complete in itself.",
     )
+
+
+def _science_section(extra: Mapping, folder: Path, result: Result) -> list[Section]:
+    """Return the figures that the science of a run draws of it; a science that is not here leaves a line that says so.
+
+    A run directory names its science, never code: only what is installed is imported.
+    """
+    name = extra.get("science")
+    if name is None:
+        return []
+    try:
+        science = get_science(str(name), "report")
+    except (ValueError, ImportError) as error:
+        return [Section("Figures of the science", [Text(f"They are not drawn: {error}")])]
+    drawn = science.module("report").figures(folder, result, dict(extra.get("settings", {})))
+    blocks: list[Block] = [PngBlock(save_figure(f, folder, name), caption) for name, (caption, f) in drawn.items()]
+    return [Section("Figures of the answer", blocks)]
 
 
 def standard_figures(result: Result) -> dict[str, tuple[str, Any]]:
@@ -67,13 +86,23 @@ def save_figure(figure: Any, run_dir: str | Path, name: str) -> bytes:
     return png
 
 
-def save_extra(run_dir: str | Path, title: str, subtitle: str, sections: Sequence[Mapping]) -> None:
+def save_extra(
+    run_dir: str | Path,
+    title: str,
+    subtitle: str,
+    sections: Sequence[Mapping],
+    science: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> None:
     """Keep a title and further sections for the report of this run directory.
 
     A section is {"title": ..., "blocks": [...]} with blocks {"text": ...}, {"header": [...], "rows": [[...]],
-    "caption": ...} or {"picture": "name of figures/<name>.png", "caption": ...}.
+    "caption": ...} or {"picture": "name of figures/<name>.png", "caption": ...}. science: the installed one whose
+    `report` module draws figures of the run; settings: plain values that it needs for that.
     """
     content = {"title": title, "subtitle": subtitle, "sections": list(sections)}
+    if science is not None:
+        content |= {"science": science, "settings": dict(settings or {})}
     text = json.dumps(content, indent=1, ensure_ascii=False)
     write_atomic(Path(run_dir) / EXTRA, lambda file: file.write(text.encode()))
 
@@ -84,7 +113,7 @@ def _section(entry: Mapping, folder: Path) -> Section:
 
 def _block(block: Mapping, folder: Path) -> Block:
     if "picture" in block:
-        return Picture(_picture(folder, str(block["picture"])), str(block.get("caption", "")))
+        return PngBlock(_picture(folder, str(block["picture"])), str(block.get("caption", "")))
     if "rows" in block:
         rows = [[str(cell) for cell in row] for row in block["rows"]]
         return Table([str(h) for h in block["header"]], rows, str(block.get("caption", "")))

@@ -9,7 +9,7 @@ import numpy as np
 from shardfit.core.params import label_of
 from shardfit.core.result import Result
 from shardfit.core.status import Status
-from shardfit.report.blocks import Block, Cards, Picture, Section, Table, Text
+from shardfit.report.blocks import Block, Cards, PngBlock, Section, Table, Text
 from shardfit.report.html import Badge
 from shardfit.report.style import png_bytes
 from shardfit.report.values import number, seconds, solver_name, summaries
@@ -40,7 +40,9 @@ def report_of(
 
     environment: what env.json of a run directory holds.
     """
-    pictures = [Picture(f if isinstance(f, bytes) else png_bytes(f), caption) for caption, f in (figures or {}).items()]
+    pictures = [
+        PngBlock(f if isinstance(f, bytes) else png_bytes(f), caption) for caption, f in (figures or {}).items()
+    ]
     sections = [summary(result), *extra, parameters(result), Section("Figures", pictures)]
     sections += [parts(result), parity(result), timings(result), about(environment or {})]
     return [section for section in sections if section.blocks]

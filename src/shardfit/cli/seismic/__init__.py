@@ -1,8 +1,7 @@
 """`shardfit seismic`: make shot gathers of a model, invert gathers for a model, migrate them."""
 
-from collections.abc import Sequence
-
-from shardfit.cli.commands import Command, Parser, add_commands
+from shardfit.cli.commands import Command
+from shardfit.sciences import Science
 
 COMMANDS = (
     Command("init", "write a commented configuration that runs as it is", "shardfit.cli.seismic.init"),
@@ -11,7 +10,9 @@ COMMANDS = (
     Command("rtm", "migrate shot gathers: an image of the reflectors", "shardfit.cli.seismic.rtm"),
 )
 
-
-def add_arguments(parser: Parser, argv: Sequence[str]) -> None:
-    """Add the commands of seismics."""
-    add_commands(parser, COMMANDS, argv)
+SCIENCE = Science(
+    "seismic",
+    "seismic waves: shot gathers, waveform inversion, migration",
+    commands="shardfit.cli.seismic",
+    data={".sgy": "shot gathers", ".segy": "shot gathers", ".npz": "shot gathers or a velocity model"},
+)

@@ -1,12 +1,12 @@
 """The configuration of seismic commands: a TOML file, checked key by key before anything is made of it."""
 
-import tomllib
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from shardfit.cli.toml import read_toml
 from shardfit.core.errors import suggestion
 
 Pair = tuple[float, float]
@@ -98,14 +98,8 @@ class Config:
 
 def read_config(path: str | Path) -> Config:
     """Return the configuration of a file, or raise naming what is wrong with it."""
-    file = Path(path)
-    if not file.is_file():
-        raise ValueError(f"{file}: no such file. `shardfit seismic init {file}` writes one to start from.")
-    try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is not valid TOML: {error}.") from None
-    return replace(_filled(Config, found, str(file)), folder=file.resolve().parent)
+    content = read_toml(path, "shardfit seismic init")
+    return replace(_filled(Config, content, str(path)), folder=Path(path).resolve().parent)
 
 
 def checked_table(given: Any, known: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
+
+from shardfit.cli.toml import write_new
 
 TEMPLATE = """\
 # What `shardfit seismic model`, `invert` and `rtm` read. Every key may be left out unless it says otherwise; options
@@ -65,11 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the configuration."""
-    from shardfit.io.files import write_atomic
-
-    path = Path(args.file)
-    if path.exists():
-        raise ValueError(f"{path} exists. Name another file, or delete it first.")
-    write_atomic(path, lambda file: file.write(TEMPLATE.encode()))
+    path = write_new(args.file, TEMPLATE)
     print(f"{path}: now `shardfit seismic invert {path}`")
     return 0

@@ -1,8 +1,6 @@
 """`shardfit survey`: run many fits at once, look at them while they run, go on after a crash."""
 
-from collections.abc import Sequence
-
-from shardfit.cli.commands import Command, Parser, add_commands
+from shardfit.cli.commands import Command
 
 COMMANDS = (
     Command("run", "run a survey as a configuration file says", "shardfit.cli.survey.run"),
@@ -12,8 +10,3 @@ COMMANDS = (
     Command("top", "print the best points, or those below limits", "shardfit.cli.survey.top"),
     Command("export", "write the table as CSV, Parquet or netCDF", "shardfit.cli.survey.export"),
 )
-
-
-def add_arguments(parser: Parser, argv: Sequence[str]) -> None:
-    """Add the commands."""
-    add_commands(parser, COMMANDS, argv)

@@ -1,60 +1,20 @@
 """The configuration of a survey: which science, which axes, which points, which solver."""
 
 import json
-import tomllib
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli.toml import read_toml
 from shardfit.core.errors import suggestion
+from shardfit.sciences import get_science
 
-# a science's function from its own section and the axes to what `survey` needs: problem, axes, picture
-SCIENCES = {"vlbi": "shardfit.domains.vlbi.recipes.survey_config:make"}
 DESIGNS = ("grid", "latin", "sobol", "table")
 SAVED = "survey.toml"
-
-TEMPLATE = """\
-# What `shardfit survey run` reads. Look at the survey while it runs with `shardfit serve {out}`.
-
-science = "vlbi"          # or problem = "module:function" of your own, see docs/surveys.md
-out = "{out}"    # run directory: the ledger, which makes the survey resumable
-
-[vlbi]                    # any option of `shardfit vlbi image` by its Python name
-data = "{data}"             # a uvfits file, or ring, crescent, disk, double: simulated data of a known image
-flux = 0.6                # compact flux, Jy
-npix = 64
-fov_uas = 128.0
-
-[axes]                    # every value of every axis: a list, or {{ low = ..., high = ..., log = true }} for a range
-prior_fwhm_uas = [40, 50, 60]
-systematic = [0.0, 0.01, 0.02, 0.05]
-simple = [0, 1, 10, 100, 1000]
-tv = [0, 1, 10, 100, 1000]
-tv2 = [0, 1, 10, 100, 1000]
-l1 = [0, 1, 10, 100, 1000]
-
-[design]
-kind = "latin"            # grid: every combination (7,500 here); latin, sobol: `points` of them; table: a list `table`
-points = 200
-seed = 0
-
-[solver]                  # a name and its options
-name = "lbfgs"
-maxiter = 100
-ftol = 1e-6
-
-# [halving]               # give up hopeless points early
-# first = 25              # steps before the first cut
-# factor = 2              # one in so many goes on
-# score = ["data.cphase", "data.logcamp"]
-
-[run]                     # where; none of it changes what is found
-# slots = 64              # fits that share a batch; "measure" tries several; left out: chosen by memory
-# devices = 2             # devices that share the slots
-# workers = 2             # processes that share the points
-"""
 
 
 @dataclass(frozen=True)
@@ -83,16 +43,7 @@ KNOWN = {
 
 def read_config(path: str | Path) -> Config:
     """Read a configuration; raise with the place and the remedy if it is wrong."""
-    path = Path(path)
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{path} does not exist. `shardfit init survey {path}` writes one to start from."
-        ) from None
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not valid TOML: {error}.") from None
-    return checked(content, str(path))
+    return checked(read_toml(path, "shardfit init survey"), str(path))
 
 
 def checked(content: Mapping[str, Any], path: str) -> Config:
@@ -100,9 +51,9 @@ def checked(content: Mapping[str, Any], path: str) -> Config:
     content = dict(content)
     science, problem = content.get("science"), content.get("problem")
     if (science is None) == (problem is None):
-        raise ValueError(f"{path}: give either science ({', '.join(SCIENCES)}) or problem = 'module:function'.")
-    if science is not None and science not in SCIENCES:
-        raise ValueError(f"{path}: unknown science {science!r}.{suggestion(str(science), SCIENCES)}")
+        raise ValueError(f"{path}: give either science, see `shardfit sciences`, or problem = 'module:function'.")
+    if science is not None:
+        get_science(str(science), "survey")
     settings = content.pop(science or "settings", {})
     known = {f.name for f in fields(Config)} - {"settings", "path"}
     for name in content:
@@ -128,35 +79,37 @@ def make(text: str, path: str, slots: int | str | None = None) -> tuple[Any, Any
 
     config = checked(json.loads(text), path)
     axes = {name: Span(**v) if isinstance(v, Mapping) else tuple(v) for name, v in config.axes.items()}
-    ready = _maker(config)(dict(config.settings), axes)
+    problem, axes, own = _maker(config)(dict(config.settings), axes)
     solver = {"name": "lbfgs", "maxiter": 100, **config.solver}
-    options: dict[str, Any] = {"design": _design(ready.axes, config.design)}
-    options |= {"picture": ready.picture, "seed": config.seed, "slots": slots}
+    options: dict[str, Any] = {**own, "design": _design(axes, config.design), "seed": config.seed, "slots": slots}
     options |= {"solver": solver.pop("name"), **solver}
     if config.halving is not None:
-        told = {**config.halving, "score": tuple(config.halving.get("score", ()))}
-        options["halving"] = Halving(**told)
-    return ready.problem, ready.axes, options
+        options["halving"] = Halving(**{**config.halving, "score": tuple(config.halving.get("score", ()))})
+    return problem, axes, options
 
 
-def _design(axes: Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
+def _design(axes: Mapping[str, Any], section: Mapping[str, Any]) -> Any:
     from shardfit.surveys.designs import grid, latin, sobol, table
 
-    kind = asked.get("kind", "grid")
+    kind = section.get("kind", "grid")
     if kind == "grid":
         return grid(axes)
     if kind == "table":
-        return table(axes, asked.get("table", ()))
-    return {"latin": latin, "sobol": sobol}[kind](axes, int(asked.get("points", 100)), int(asked.get("seed", 0)))
+        return table(axes, section.get("table", ()))
+    return {"latin": latin, "sobol": sobol}[kind](axes, int(section.get("points", 100)), int(section.get("seed", 0)))
 
 
-def _maker(config: Config) -> Any:
-    address = config.problem or SCIENCES[str(config.science)]
-    module, _, name = address.partition(":")
+def _maker(config: Config) -> Callable[[dict, dict], tuple[Any, Any, dict]]:
+    """Return make(settings, axes) → (problem, axes, options of `survey`), a science's or the user's own."""
+    if config.problem is None:
+        return get_science(str(config.science), "survey").module("survey").make
+    module, _, name = config.problem.partition(":")
+    if (here := os.getcwd()) not in sys.path:  # last: a file of this folder never hides an installed package
+        sys.path.append(here)
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
-            f"{config.path}: problem = {address!r} cannot be loaded ({error}). Write 'module:function', with the "
-            "module on PYTHONPATH or in the present folder."
+            f"{config.path}: problem = {config.problem!r} cannot be loaded ({error}). Write 'module:function', with "
+            "the module on PYTHONPATH or in the present folder."
         ) from None

@@ -1,8 +1,7 @@
 """`shardfit vlbi`: image a uvfits file, look at one, calibrate one, test an image against one, or simulate one."""
 
-from collections.abc import Sequence
-
-from shardfit.cli.commands import Command, Parser, add_commands
+from shardfit.cli.commands import Command
+from shardfit.sciences import Science
 
 COMMANDS = (
     Command("image", "make an image of a uvfits file, with report", "shardfit.cli.vlbi.image"),
@@ -12,7 +11,10 @@ COMMANDS = (
     Command("simulate", "write data of a known image seen by an array", "shardfit.cli.vlbi.simulate"),
 )
 
-
-def add_arguments(parser: Parser, argv: Sequence[str]) -> None:
-    """Add the commands of interferometry."""
-    add_commands(parser, COMMANDS, argv)
+SCIENCE = Science(
+    "vlbi",
+    "radio interferometry: images, χ², simulation",
+    commands="shardfit.cli.vlbi",
+    survey="shardfit.domains.vlbi.recipes.survey_config",
+    data={".uvfits": "visibilities", ".fits": "images"},
+)

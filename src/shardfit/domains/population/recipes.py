@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -43,6 +44,13 @@ def as_study(name: str) -> Study:
     if name not in STUDIES:
         raise ValueError(f"unknown problem {name!r}.{suggestion(name, STUDIES)}")
     return STUDIES[name]
+
+
+def figures(run_dir: Path, result: Result, settings: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Return the figures of a fitted study, name → (caption, Figure). settings: its name and what builds it."""
+    options = dict(settings)
+    study = as_study(str(options.pop("problem", "")))
+    return study.draw(study.build(**options), result, int(options["seed"]))
 
 
 def settle(problem: Problem, result: Result, last: int = LAST) -> Any:

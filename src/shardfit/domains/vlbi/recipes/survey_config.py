@@ -3,14 +3,36 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shardfit.core.problem import Problem
 from shardfit.domains.vlbi.models import MODELS
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe
-from shardfit.domains.vlbi.recipes.surveys import ImagingSurvey, imaging_survey, training_data
+from shardfit.domains.vlbi.recipes.surveys import imaging_survey, training_data
+from shardfit.surveys.axes import Axis
+
+EXAMPLE = """\
+[vlbi]                    # any option of `shardfit vlbi image` by its Python name
+data = "ring"             # a uvfits file, or ring, crescent, disk, double: simulated data of a known image
+flux = 0.6                # compact flux, Jy
+npix = 64
+fov_uas = 128.0
+
+[axes]                    # every value of every axis: a list, or { low = ..., high = ..., log = true } for a range
+prior_fwhm_uas = [40, 50, 60]
+systematic = [0.0, 0.01, 0.02, 0.05]
+simple = [0, 1, 10, 100, 1000]
+tv = [0, 1, 10, 100, 1000]
+tv2 = [0, 1, 10, 100, 1000]
+l1 = [0, 1, 10, 100, 1000]
+"""
 
 
-def make(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> ImagingSurvey:
-    """Return a survey of images. settings: data, a uvfits file or the name of a known image, and options of imaging.
+def make(
+    settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]
+) -> tuple[Problem, Mapping[str, Axis], dict[str, Any]]:
+    """Return problem, axes and options of a survey of images.
+
+    settings: data, a uvfits file or the name of a known image, and options of imaging.
 
     An axis 'data' may name known images: they are seen with the baselines of the data.
     """
@@ -27,7 +49,8 @@ def make(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> Imag
     if wanted:
         about = {k: v for k, v in given.items() if k in ("flux", "npix", "fov_uas", "average")}
         others = {name: seen for name, (seen, _) in training_data(obs, wanted, **about).items()}
-    return imaging_survey(obs, axes, others=others, **given)
+    prepared = imaging_survey(obs, axes, others=others, **given)
+    return prepared.problem, prepared.axes, {"picture": prepared.picture}
 
 
 def _observation(data: str, seed: int) -> Observation:

@@ -1,0 +1,23 @@
+"""`shardfit decay COUNTS.csv`."""
+
+
+def add_arguments(parser, argv):
+    """Add the data and where to write."""
+    parser.add_argument("data", metavar="COUNTS.csv", help="columns time (s) and counts, below a header line")
+    parser.add_argument("--out", metavar="DIR", default="decay-out", help="run directory (decay-out)")
+
+
+def run(args) -> int:
+    """Fit, print, report."""
+    from decay.counts import read
+    from decay.problem import decay_problem
+    from shardfit import fit
+    from shardfit.report.run import report_run, save_extra
+
+    rows = read(args.data)
+    result = fit(decay_problem(rows), run_dir=args.out)
+    print(result)
+    settings = {name: rows[name].tolist() for name in ("time", "counts")}
+    save_extra(args.out, "Radioactive decay", f"{len(rows['time'])} intervals", [], "decay", settings)
+    print(f"report: {report_run(args.out)}")
+    return 0 if result.success else 1

@@ -1,0 +1,114 @@
+"""`shardfit population fit`: fit a built-in problem as a configuration file says, and report it."""
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shardfit.cli.population.config import Config, read_config
+from shardfit.cli.processes import request_devices, writes_files
+from shardfit.core.errors import suggestion
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the configuration and what may differ from it."""
+    parser.add_argument("config", metavar="CONFIG", help="TOML file, as `shardfit population init` writes it")
+    parser.add_argument("--rows", metavar="N", type=_count, help="model rows, e.g. 1e6 (as configured)")
+    parser.add_argument("--devices", metavar="N", type=int, help="devices to split the rows over (1)")
+    parser.add_argument("--out", metavar="DIR", default="population-out", help="run directory (population-out)")
+    parser.add_argument("--seed", metavar="S", type=int, help="seed of data and fit (as configured)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit as configured; 0 also where the step limit ended the fit, which is usual for noisy objectives."""
+    return run_study(args, lambda config, study: config.solver or study.solver)
+
+
+def run_study(args: argparse.Namespace, solver_of: Callable[[Config, Any], Mapping[str, Any]]) -> int:
+    """Fit a built-in study with the solver that solver_of(config, study) names, and report it."""
+    began = time.perf_counter()
+    devices = request_devices(args.devices)
+
+    from shardfit import fit, mesh
+    from shardfit.domains.population.recipes import as_study
+    from shardfit.report.values import seconds
+
+    changes = {name: getattr(args, name) for name in ("rows", "seed") if getattr(args, name) is not None}
+    config = replace(read_config(args.config), **changes)
+    study = as_study(config.problem)
+    settings = _settings(config, study)
+    problem = study.build(**settings)
+    solver = dict(solver_of(config, study))
+    if solver.get("name") == "swarm" and study.box is not None:
+        problem = problem.replace(bounds=study.box(settings))
+    print(f"{study.title}: {_rows(problem)}, solver {solver.get('name', 'lbfgsb')}", flush=True)
+    split = mesh(rows=devices) if devices > 1 else None
+    result = fit(problem, solver.pop("name", None), mesh=split, run_dir=args.out, seed=config.seed, **solver)
+    print(result)
+    if not writes_files():
+        return 0
+    report = _report(Path(args.out), config.problem, problem, result, settings)
+    print(f"report: {report}  ({seconds(time.perf_counter() - began)} in all)")
+    return 0
+
+
+def _settings(config: Config, study: Any) -> dict[str, Any]:
+    """Return what builds the problem: rows, seed, precision, and its own options, checked."""
+    if config.seed < 0:
+        raise ValueError(f"seed {config.seed}: a seed is zero or positive.")
+    for name, value in config.options.items():
+        if name not in study.options:
+            known = suggestion(name, study.options) if study.options else " It has none."
+            raise ValueError(f"[options]: problem {config.problem!r} has no option {name!r}.{known}")
+        if not isinstance(value, type(study.options[name])):
+            raise ValueError(f"[options]: {name} = {value!r} must be like {study.options[name]!r}.")
+    common = {"rows": config.rows or study.rows, "seed": config.seed, "precision": config.precision}
+    return {**common, **study.options, **config.options}
+
+
+def _report(out: Path, name: str, problem: Any, result: Any, settings: Mapping[str, Any]) -> Path:
+    """Write the report of the run directory and return its path."""
+    from shardfit.domains.population.recipes import as_study
+    from shardfit.report.run import report_run, save_extra
+
+    study, known = as_study(name), {"problem": name, **settings}
+    sections = [
+        {"title": "Answer", "blocks": [_truth_table(study, problem, result, settings)]},
+        {"title": "Settings", "blocks": [{"header": ["setting", "value"], "rows": list(known.items())}]},
+    ]
+    save_extra(out, study.title, f"Built-in population problem {name!r}.", sections, "population", known)
+    return report_run(out)
+
+
+def _truth_table(study: Any, problem: Any, result: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    import jax
+    import numpy as np
+
+    from shardfit.core.params import label_of
+    from shardfit.domains.population.recipes import LAST, settle
+
+    averaged = study.noisy and "x" in result.history
+    answer = settle(problem, result) if averaged else result.params
+    paths = jax.tree_util.tree_flatten_with_path(answer)[0]
+    known = jax.tree.leaves(jax.tree.map(lambda _, true: np.asarray(true), answer, study.truth(settings)))
+    rows = [
+        (label_of(path) or "x", *(np.array2string(np.asarray(a), precision=5, separator=", ") for a in (leaf, true)))
+        for (path, leaf), true in zip(paths, known, strict=True)
+    ]
+    caption = f"Mean of the last {LAST} steps, for a single step is noisy." if averaged else ""
+    return {"header": ["parameter", "answer", "truth"], "rows": rows, "caption": caption}
+
+
+def _count(text: str) -> int:
+    """Return a number of rows; 1e6 is understood."""
+    value = float(text)
+    if value != int(value) or value < 2:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 2")
+    return int(value)
+
+
+def _rows(problem: Any) -> str:
+    counts = problem.objective.n_rows.values()
+    return f"{max(counts):,} rows" if counts else "no rows"

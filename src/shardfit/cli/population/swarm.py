@@ -1,0 +1,12 @@
+"""`shardfit population swarm`: search the box of a built-in problem with a swarm."""
+
+import argparse
+
+from shardfit.cli.population.fit import add_arguments, run_study
+
+__all__ = ["add_arguments", "run"]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search the box."""
+    return run_study(args, lambda config, study: {**config.swarm, "name": "swarm"})

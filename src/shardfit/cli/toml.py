@@ -1,0 +1,27 @@
+"""TOML files of the command line, read with one clear message for what is wrong."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+
+def read_toml(path: str | Path, writer: str) -> dict[str, Any]:
+    """Return the content of a TOML file. writer: the command that writes one to start from."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file. `{writer} {file}` writes one to start from.")
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is not valid TOML: {error}.") from None
+
+
+def write_new(path: str | Path, text: str) -> Path:
+    """Write a configuration to a file that is not there yet."""
+    from shardfit.io.files import write_atomic
+
+    file = Path(path)
+    if file.exists():
+        raise FileExistsError(f"{file} exists. Name another file, or delete it first.")
+    write_atomic(file, lambda open_file: open_file.write(text.encode()))
+    return file
