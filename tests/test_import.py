@@ -14,7 +14,7 @@ LAZY = ("shardfit", "shardfit.domains.vlbi")
 HELP = """
 import contextlib, importlib, io
 from shardfit.cli.app import main
-from shardfit.cli.commands import COMMANDS, Command
+from shardfit.cli.commands import Command, all_commands
 
 def every(commands, above=()):
     for command in commands:
@@ -22,7 +22,7 @@ def every(commands, above=()):
         below = getattr(importlib.import_module(command.module), "COMMANDS", ())
         yield from every([one for one in below if isinstance(one, Command)], (*above, command.name))
 
-words = list(every(COMMANDS))
+words = list(every(all_commands()))
 assert ("vlbi", "image") in words
 with contextlib.redirect_stdout(io.StringIO()):
     for line in [(), *words]:

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from shardfit.core.rows import my_rows
     from shardfit.core.status import Status
     from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term, total
+    from shardfit.distributed.executors import run_tasks
     from shardfit.distributed.processes import join
     from shardfit.fitting import fit, least_squares
     from shardfit.io.results import load_result, save_result
     from shardfit.io.run_dir import RunDir
     from shardfit.planning import Plan, plan
+    from shardfit.sciences import Science
     from shardfit.solve.custom import Custom
     from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
     from shardfit.solve.lbfgsb import LBFGSB
@@ -34,7 +36,24 @@ if TYPE_CHECKING:
     from shardfit.solve.optax_loop import OptaxLoop
     from shardfit.solve.optimistix_adapter import Optimistix
     from shardfit.solve.swarm import Swarm
-    from shardfit.surveys import Axis, Halving, Picture, Span, Survey, seed_axis, start_axis, survey, weight_axis
+    from shardfit.surveys import (
+        Axis,
+        Halving,
+        Picture,
+        Span,
+        Survey,
+        below,
+        grid,
+        latin,
+        marginals,
+        pareto,
+        seed_axis,
+        sobol,
+        start_axis,
+        survey,
+        survey_parts,
+        weight_axis,
+    )
 
 __all__ = [
     "Above",
@@ -62,6 +81,7 @@ __all__ = [
     "Problem",
     "Result",
     "RunDir",
+    "Science",
     "Simplex",
     "Snapshot",
     "Softplus",
@@ -70,21 +90,29 @@ __all__ = [
     "Survey",
     "Swarm",
     "TanInterval",
+    "below",
     "fit",
+    "grid",
     "join",
+    "latin",
     "least_squares",
     "load_result",
+    "marginals",
     "mesh",
     "my_rows",
+    "pareto",
     "penalty",
     "plan",
     "residual_penalty",
     "residual_term",
+    "run_tasks",
     "save_result",
     "seed_axis",
+    "sobol",
     "start_axis",
     "statistic_term",
     "survey",
+    "survey_parts",
     "total",
     "weight_axis",
     "within",
@@ -104,11 +132,13 @@ __getattr__, __dir__ = lazy_names(
         "core.rows": "my_rows",
         "core.status": "Status",
         "core.terms": "penalty residual_penalty residual_term statistic_term total",
+        "distributed.executors": "run_tasks",
         "distributed.processes": "join",
         "fitting": "fit least_squares",
         "io.results": "load_result save_result",
         "io.run_dir": "RunDir",
         "planning": "Plan plan",
+        "sciences": "Science",
         "solve.custom": "Custom",
         "solve.lbfgs": "LBFGS BacktrackingLBFGS",
         "solve.lbfgsb": "LBFGSB",
@@ -117,6 +147,7 @@ __getattr__, __dir__ = lazy_names(
         "solve.optax_loop": "OptaxLoop",
         "solve.optimistix_adapter": "Optimistix",
         "solve.swarm": "Swarm",
-        "surveys": "Axis Halving Picture Span Survey seed_axis start_axis survey weight_axis",
+        "surveys": "Axis Halving Picture Span Survey below grid latin marginals pareto seed_axis sobol start_axis "
+        "survey survey_parts weight_axis",
     },
 )

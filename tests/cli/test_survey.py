@@ -2,6 +2,7 @@
 
 import csv
 import os
+import sys
 
 import pytest
 
@@ -85,6 +86,15 @@ def test_run_stop_resume_rank_export(capsys, config, tmp_path):
         assert found.params(0)["a"] == pytest.approx(2.0, abs=1e-4)
 
 
+def test_a_module_of_the_present_folder_is_found(capsys, tmp_path, monkeypatch):
+    (tmp_path / "lines_beside_me.py").write_text(MODULE)
+    (tmp_path / "survey.toml").write_text(CONFIG.format(out="out").replace("survey_of_lines", "lines_beside_me"))
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
+    monkeypatch.chdir(tmp_path)
+    code, text, err = run(capsys, "survey", "run", "survey.toml", "--limit", 1)
+    assert code == 1 and "1 of 8 points" in text, err
+
+
 def test_a_table_of_points(capsys, config, tmp_path):
     config.write_text(
         config.read_text()
@@ -115,6 +125,8 @@ def test_init_writes_what_run_reads(capsys, tmp_path):
     code, _, err = run(capsys, "init", "survey", file)
     assert code == 2 and "--force" in err
     assert run(capsys, "init", "survy", tmp_path / "x.toml")[0] == 2
+    assert run(capsys, "init", "survey", file, "--force", "--data", 'a "b".uvfits')[0] == 0
+    assert read_config(file).settings["data"] == 'a "b".uvfits'
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 
@@ -63,3 +64,25 @@ def test_missing_picture_is_explained(run_dir):
     save_extra(run_dir, "t", "", [{"title": "", "blocks": [{"picture": "gone"}]}])
     with pytest.raises(FileNotFoundError, match="gone.png, which is missing"):
         report_run(run_dir)
+
+
+def test_figures_of_a_science_that_is_not_installed_are_named(run_dir):
+    save_extra(run_dir, "t", "", [], "absent", {"a": 1})
+    assert "unknown science &#x27;absent&#x27;" in report_run(run_dir).read_text()
+
+
+def test_the_science_of_a_run_draws_its_figures(run_dir, result, monkeypatch):
+    from shardfit.report.figures import parameters
+    from shardfit.sciences import Science
+
+    def figures(folder, got, settings):
+        assert folder == run_dir and got.value == result.value
+        return {"own": (f"drawn with {settings['colour']}", parameters(got))}
+
+    module = type(json)("drawing")
+    module.figures = figures
+    monkeypatch.setitem(sys.modules, "drawing", module)
+    monkeypatch.setattr("shardfit.report.run.get_science", lambda name, kind: Science(name, "x", report="drawing"))
+    save_extra(run_dir, "t", "", [], "toy", {"colour": "blue"})
+    assert "drawn with blue" in report_run(run_dir).read_text()
+    assert (run_dir / "figures" / "own.png").is_file()

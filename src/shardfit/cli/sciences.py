@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from shardfit.cli.commands import COMMANDS
+from shardfit.cli import commands
 from shardfit.sciences import GROUP, Installed, installed
 
 
@@ -30,7 +30,7 @@ def _lines(each: Installed) -> list[str]:
         return [f"cannot be used: {each.problem}"]
     lines = [science.help]
     if science.commands is not None:
-        taken = science.name in {command.name for command in COMMANDS}
+        taken = science.name in {command.name for command in commands.COMMANDS}
         lines.append(f"no command: `shardfit {each.name}` is another" if taken else f"`shardfit {each.name}`")
     if science.survey is not None:
         lines.append(f"`shardfit init survey --science {each.name}`")
