@@ -1,6 +1,12 @@
 """The public surface is a list: a change of it is a visible change of this file."""
 
+import importlib
+import re
+from pathlib import Path
+
 import shardfit as sf
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 
 PUBLIC = {
     "Above",
@@ -70,3 +76,15 @@ def test_names():
     assert set(sf.__all__) == PUBLIC
     for name in PUBLIC:
         assert getattr(sf, name).__doc__, f"{name} has no docstring"
+
+
+def test_the_page_lists_every_name_once_with_a_line():
+    listed = re.findall(r"^- `(\w+)`: \S.*\.$", PAGE.read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(PUBLIC)
+
+
+def test_the_modules_of_the_page_exist():
+    for row in re.findall(r"^\| (`shardfit\..*?) \|", PAGE.read_text(), re.MULTILINE):
+        first, *rest = re.findall(r"`([\w.]+)`", row)
+        for name in (first, *(first.rpartition(".")[0] + other for other in rest)):
+            importlib.import_module(name)
