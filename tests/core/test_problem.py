@@ -137,3 +137,23 @@ def test_a_problem_needs_an_objective():
 def test_a_start_on_its_bound_is_inside_in_float32_too():
     problem = make(bounds={"slope": (0, 0.1)}, x0={"slope": 0.1, "w": X0["w"]}, precision="float32")
     assert problem.z0()[0] == np.float32(0.1)
+
+
+def test_a_problem_made_anew_does_not_trace_its_terms_again():
+    traced = []
+
+    def counted(p, rows):
+        traced.append("rows")
+        return line(p, rows)
+
+    def held(p):
+        traced.append("penalty")
+        return p["slope"] ** 2
+
+    problem = Problem(Objective({"line": residual_term(counted, ROWS), "held": penalty(held)}), X0)
+    once = len(traced)
+    assert once > 0
+    problem.replace(x0={"slope": 2.0, "w": np.ones(2)})
+    assert len(traced) == once
+    problem.replace(x0={"slope": 2.0, "w": np.ones(3)})  # other shapes are looked at
+    assert len(traced) > once

@@ -76,25 +76,24 @@ def _check_start(space, x0):
 
 
 def check_terms(objective: Objective, params: Any) -> None:
-    """Trace every term without running it, and raise if what it returns does not fit the rows."""
+    """Trace every term without running it, and raise if what it returns does not fit the rows.
+
+    What is traced are functions of this module with the term as argument: JAX traces them once for terms of equal
+    structure, however often a problem is made anew; and rows in a closure would be worked on for real.
+    """
     key = jax.random.key(0)
     for name, term in objective.items():
         try:
             if isinstance(term, RowTerm):
                 n = leading(term.rows)
-                # the term is an argument: rows in a closure would be worked on for real
-                out = jax.eval_shape(lambda p, t: t.contributions(p, t.rows, key), params, term)
+                out = jax.eval_shape(_contributions, params, term, key)
                 _check_contributions(name, out, n)
                 sums = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), out)
                 if term.linear and hasattr(term, "loss"):
                     _check_scalars(name, sums, "the summed statistic", "pass a loss that returns one number")
-                losses = jax.eval_shape(
-                    lambda p, t: t.losses(t.statistics(p, t.rows, np.ones(leading(t.rows), bool), key), key),
-                    params,
-                    term,
-                )
+                losses = jax.eval_shape(_row_losses, params, term, key)
             else:
-                losses = jax.eval_shape(lambda p, t: t.losses(p), params, term)
+                losses = jax.eval_shape(_penalty_losses, params, term)
         except Exception as error:
             error.add_note(f"raised while checking term {name!r} of the objective, before any data were used")
             raise
@@ -102,6 +101,19 @@ def check_terms(objective: Objective, params: Any) -> None:
         value = jax.eval_shape(lambda x, t, where=f"term {name!r}": weighted_sum(t.weight, x, where), losses, term)
         if value.shape:
             raise ValueError(f"term {name!r}: weight has shape {value.shape}. Give one number, or a dict of them.")
+
+
+def _contributions(params, term, key):
+    return term.contributions(params, term.rows, key)
+
+
+def _row_losses(params, term, key):
+    mask = np.ones(leading(term.rows), bool)
+    return term.losses(term.statistics(params, term.rows, mask, key), key)
+
+
+def _penalty_losses(params, term):
+    return term.losses(params)
 
 
 def _check_contributions(name, out, n):

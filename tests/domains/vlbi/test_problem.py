@@ -11,9 +11,10 @@ import shardfit as sf
 from shardfit.domains.vlbi import nufft
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.nufft import Nufft
-from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_data_weights
+from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_data_weights, with_start
 from shardfit.domains.vlbi.tables import data_set
 from tests.domains.vlbi.golden import TOLERANCE, arrays, numbers, observation, quick_jit, relative, uas
+from tests.domains.vlbi.small import GRID, small_data, small_maps
 
 needs_nufft = pytest.mark.skipif(not nufft.available(), reason="jax-finufft is not installed")
 NUFFT = pytest.param(Nufft(1e-12), marks=needs_nufft, id="nufft")
@@ -236,6 +237,36 @@ def test_weights_and_their_constant(multi_product):
     weight = 0.1 * (EVERYTHING.index("cphase") + 1)
     expected = value + (2.0 - weight) * (parts["data.cphase"] - 1)
     np.testing.assert_allclose(value_and_grad(changed, problem.x0)[0], expected, rtol=1e-12)
+
+
+OTHER = {
+    name: np.linspace(0.1, 0.2, GRID.n_pixels) * (2 if name == "I" else 1) for name in ("I", "m", "phi", "v", "alpha")
+}
+
+
+@pytest.mark.parametrize(
+    ("products", "regularisers", "names", "options"),
+    [
+        (("amp", "cphase"), ("tv",), ("I",), {"clipfloor": 0.15}),  # with a mask
+        (("pvis",), ("hw",), ("I", "m", "phi", "v"), {"mode": "P"}),  # keeps I and v
+        (("vis",), ("tv", "l2_alpha"), ("I", "alpha"), {"spectral": ("alpha",)}),
+    ],
+)
+@pytest.mark.parametrize("norm_init", [True, False])
+def test_another_start(products, regularisers, names, options, norm_init):
+    """The same as making the problem anew, without a second trace."""
+    given = {"data_weights": dict.fromkeys(products, 1.0), "reg_weights": dict.fromkeys(regularisers, 1.0)}
+    given |= {"flux": 0.7, "beam": 2.0, "operator": "separable", **options}
+    prior, init = small_maps()["I"], {name: OTHER[name] for name in names}
+    problem = imaging_problem(small_data(), GRID, prior, **given)
+    anew = imaging_problem(small_data(), GRID, prior, init=init, norm_init=norm_init, **given)
+    moved = with_start(problem, init, norm_init=norm_init)
+    jax.tree.map(np.testing.assert_array_equal, moved.x0, anew.x0)
+    jax.tree.map(np.testing.assert_array_equal, moved.objective, anew.objective)
+    assert jax.tree.structure(moved.objective) == jax.tree.structure(problem.objective)
+    assert moved.space == problem.space
+    with pytest.raises(ValueError, match="must be positive"):
+        with_start(problem, {**init, "I": -OTHER["I"]})
 
 
 @pytest.mark.parametrize(

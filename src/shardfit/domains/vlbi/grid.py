@@ -68,6 +68,12 @@ class Grid:
             return np.exp(-0.5 * (w / 3) ** 2)  # standard deviation: a third of a pixel
         return np.sinc(w / (2 * np.pi)) ** (2 if self.pulse == "triangle" else 1)
 
+    def embed(self, values: np.ndarray, index: np.ndarray | None) -> np.ndarray:
+        """Put masked pixel values (n,) onto the grid → (ny, nx), zero outside; `transforms.embed` is for tracing."""
+        image = np.zeros(self.n_pixels, values.dtype)
+        image[slice(None) if index is None else index] = values
+        return image.reshape(self.shape)
+
     def check_baselines(self, u: np.ndarray, v: np.ndarray) -> None:
         """Raise if a baseline is longer than the pixels can follow: |u| or |v| beyond 1/(2 pixel), in wavelengths."""
         longest = float(np.abs([u, v]).max())

@@ -6,7 +6,6 @@ from math import gcd
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.objective import Objective
@@ -94,10 +93,8 @@ def imaging_problem(
     index = mask_index(grid, prior["I"], chosen.regularisation.clipfloor)
     prior = _scaled(checks.masked(grid, prior, index, "prior"), flux)
     init = _scaled(checks.masked(grid, init, index, "init"), flux if norm_init else None)
-    x0, kept = transforms.start_of(mode, init)
-    maps = _spectral_maps(spectral, init, reg_weights)
-    x0.update({k: a for k, a in maps.items() if k in spectral})
-    kept.update({k: a for k, a in maps.items() if k not in spectral})
+    maps = _spectral_names(spectral, init, reg_weights)
+    x0, kept = _split(mode, init, [name for name in maps if name in spectral], maps)
     checks.check_polarised(mode, (*data_weights, *reg_weights, *maps))
     if maps:
         checks.check_reference(channels)
@@ -124,12 +121,32 @@ def _scaled(maps: dict[str, np.ndarray], flux: float | None) -> dict[str, np.nda
     return maps if flux is None else {**maps, "I": maps["I"] * (flux / maps["I"].sum())}
 
 
+def with_start(problem: Problem, init: Any, *, norm_init: bool = True) -> Problem:
+    """Copy of an imaging problem that starts from other maps; what was compiled for the one serves the other.
+
+    init, norm_init: as for imaging_problem.
+
+    Example: `with_start(problem, image.blur(beam).values["I"])`.
+    """
+    terms = dict(problem.objective.items())
+    kept, scales, targets = terms["reg"].args
+    maps = checks.masked(scales.grid, checks.maps_of(init, "init"), scales.index, "init")
+    maps = _scaled(maps, float(scales.flux) if norm_init else None)
+    spectral = [name for name in problem.x0 if name in transforms.SPECTRAL]
+    mode = next(m for m, names in transforms.SOLVED.items() if {*names, *spectral} == set(problem.x0))
+    x0, new = _split(mode, maps, spectral, [*spectral, *(name for name in kept if name in transforms.SPECTRAL)])
+    if all(np.array_equal(kept[name], values) for name, values in new.items()):
+        return problem.replace(x0=x0)
+    fixed = {"kept": new, "index": scales.index}
+    return problem.replace(x0=x0, objective=problem.objective.with_args(data=(fixed,), reg=(new, scales, targets)))
+
+
 def image_maps(problem: Problem, params: Any = None) -> dict[str, np.ndarray]:
     """Physical maps (ny, nx) of fitted parameters (default: the start): I in Jy per pixel, m, phi, v, spectral maps."""
     kept, scales, _ = dict(problem.objective.items())["reg"].args
     with problem_scope(problem.precision):
         maps = transforms.physical(problem.x0 if params is None else params, kept)
-        return {k: np.asarray(transforms.embed(scales.grid, jnp.asarray(a), scales.index)) for k, a in maps.items()}
+    return {name: scales.grid.embed(np.asarray(values), scales.index) for name, values in maps.items()}
 
 
 def with_data_weights(objective: Objective, **weights: Any) -> Objective:
@@ -182,11 +199,18 @@ def _scales(options: Options, grid, flux, beam, prior, index) -> Scales:
     return Scales(flux=flux, beam=beam / grid.pixel_rad, prior=prior, index=index, grid=grid, norm=norm, **given)
 
 
-def _spectral_maps(spectral, init, reg_weights):
-    """Start of every spectral map that is solved, given or regularised; zero where not given."""
+def _spectral_names(spectral, init, reg_weights) -> list[str]:
+    """Spectral maps that are solved, given or regularised."""
     named = {name.partition("_")[2] for name in reg_weights if name in penalties_spectral.NAMES}
-    wanted = [name for name in transforms.SPECTRAL if name in spectral or name in init or name in named]
-    return {name: init.get(name, np.zeros_like(init["I"])) for name in wanted}
+    return [name for name in transforms.SPECTRAL if name in spectral or name in init or name in named]
+
+
+def _split(mode, init, solved, spectral) -> tuple[dict, dict]:
+    """Return the start of what is solved, and what is kept; spectral maps that are not given are zero."""
+    x0, kept = transforms.start_of(mode, init)
+    for name in spectral:
+        (x0 if name in solved else kept)[name] = init.get(name, np.zeros_like(init["I"]))
+    return x0, kept
 
 
 def _spectral_targets(channels, prior, maps, options: Options, fluxes: bool) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from shardfit.core.errors import CheckpointError, suggestion
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
+from shardfit.domains.vlbi.problem import with_start
 from shardfit.fitting import fit
 from shardfit.io.run_dir import RESUME
 from shardfit.solve.registry import CLASSES
@@ -39,21 +40,22 @@ def fit_settings(solver: Any, options: Any, resume: str, **how: Any) -> dict[str
 
 
 def fit_again(
-    start: Any,
-    make: Callable[[Any], Problem],
-    again: Callable[[Problem, Result], Any],
+    problem: Problem,
+    next_start: Callable[[Problem, Result], Any],
     restarts: int,
     settings: Mapping[str, Any],
     folder: Path | None,
 ) -> tuple[Problem, Result]:
-    """Fit make(start), then `restarts` times make(again(problem, result)); return the last. An interruption ends it."""
+    """Fit a problem, then `restarts` times from the maps next_start(problem, result); return problem and result.
+
+    They are those of the last fit. An interruption ends the series.
+    """
     for k in range(restarts + 1):
-        problem = make(start)
         place = None if folder is None else folder / f"{k + 1:02d}"
         result = fit(problem, certify=k == 0, run_dir=place, **settings)
         if result.status is Status.INTERRUPTED or k == restarts:
             return problem, as_planned(result, k + 1)
-        start = again(problem, result)
+        problem = with_start(problem, next_start(problem, result))
     raise AssertionError("restarts is not negative")
 
 

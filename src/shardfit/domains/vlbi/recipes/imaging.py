@@ -19,7 +19,7 @@ from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, blank, gaussian, prior
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import taper
-from shardfit.domains.vlbi.problem import image_maps, imaging_problem
+from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_start
 from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_folder, fit_settings
 from shardfit.domains.vlbi.recipes.m87 import M87
 from shardfit.domains.vlbi.recipes.options import Options, Round, options_from
@@ -150,9 +150,10 @@ def _rounds(
     reached: Any = None
     for number, one in enumerate(options.schedule()):
         measured = measurements(data, options, number)
+        problem = _problem(measured, one.data, start, beam, options)
         for k in range(one.restarts + 1):
-            begin = fits[-1].image.blur(options.blur * beam) if fits else start
-            problem = _problem(measured, one.data, start, begin, beam, options)
+            if fits:
+                problem = with_start(problem, fits[-1].image.blur(options.blur * beam).values["I"])
             place = None if folder is None else folder / f"{len(fits) + 1:02d}"
             result = fit(problem, certify=not fits, run_dir=place, **settings)
             fits.append(_fit_record(problem, result, start, number, k))
@@ -202,14 +203,11 @@ def _calibrated(data: Observation, model: Image, one: Round) -> tuple[Observatio
     return data, gains
 
 
-def _problem(
-    measured: DataSet, weights: Mapping[str, float], start: Image, begin: Image, beam: float, options: Options
-) -> Problem:
+def _problem(measured: DataSet, weights: Mapping[str, float], start: Image, beam: float, options: Options) -> Problem:
     return imaging_problem(
         measured,
         start.grid,
         start.values["I"],
-        init=begin.values["I"],
         data_weights=weights,
         reg_weights=options.regularisers,
         flux=start.flux,

@@ -135,27 +135,28 @@ def polarimetric_image(
     beam = ready.nominal_resolution
     prior = {"I": total.values["I"]}
 
-    def make(start: Image) -> Problem:
-        return imaging_problem(
-            measured,
-            total.grid,
-            prior,
-            init=_start(start, chosen, seed) | ({} if "I" in chosen.mode else prior),
-            data_weights=chosen.data or {},
-            reg_weights=chosen.regularisers or {},
-            flux=total.flux,
-            beam=beam,
-            mode=chosen.mode,
-            epsilon_tv=chosen.epsilon_tv,
-            operator=chosen.operator,
-            name=f"{total.source or 'image'}, polarisation",
-        )
+    def start(image: Image) -> dict[str, np.ndarray]:
+        return _start(image, chosen, seed) | ({} if "I" in chosen.mode else prior)
 
-    def blurred(problem: Problem, result: Result) -> Image:
-        return _image(problem, result, total).blur(chosen.blur * beam)
+    def blurred(problem: Problem, result: Result) -> dict[str, np.ndarray]:
+        return start(_image(problem, result, total).blur(chosen.blur * beam))
 
+    problem = imaging_problem(
+        measured,
+        total.grid,
+        prior,
+        init=start(total),
+        data_weights=chosen.data or {},
+        reg_weights=chosen.regularisers or {},
+        flux=total.flux,
+        beam=beam,
+        mode=chosen.mode,
+        epsilon_tv=chosen.epsilon_tv,
+        operator=chosen.operator,
+        name=f"{total.source or 'image'}, polarisation",
+    )
     settings = fit_settings(solver, chosen, resume, mesh=mesh, seed=seed, progress=progress)
-    problem, result = fit_again(total, make, blurred, chosen.restarts, settings, folder)
+    problem, result = fit_again(problem, blurred, chosen.restarts, settings, folder)
     return PolarisedResult(_image(problem, result, total), result, data_chi2(result), ready, chosen, problem)
 
 

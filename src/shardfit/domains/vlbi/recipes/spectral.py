@@ -104,29 +104,27 @@ def spectral_image(
     prior = {"I": first.values["I"], **flat}
     beam = min(one.nominal_resolution for one in ready)
 
-    def make(start: Mapping[str, np.ndarray]) -> Problem:
-        return imaging_problem(
-            measured,
-            first.grid,
-            prior,
-            init=start,
-            data_weights=chosen.data,
-            reg_weights=chosen.regularisers,
-            flux=first.flux,
-            beam=beam,
-            spectral=spectral,
-            mf_flux=known,
-            epsilon_tv=chosen.epsilon_tv,
-            operator=chosen.operator,
-            name=f"{first.source or 'image'}, spectral",
-        )
+    problem = imaging_problem(
+        measured,
+        first.grid,
+        prior,
+        data_weights=chosen.data,
+        reg_weights=chosen.regularisers,
+        flux=first.flux,
+        beam=beam,
+        spectral=spectral,
+        mf_flux=known,
+        epsilon_tv=chosen.epsilon_tv,
+        operator=chosen.operator,
+        name=f"{first.source or 'image'}, spectral",
+    )
 
     def blurred(problem: Problem, result: Result) -> dict[str, np.ndarray]:
         maps = image_maps(problem, result.params)
         return {**maps, "I": first.replace(values={"I": maps["I"]}).blur(chosen.blur * beam).values["I"]}
 
     settings = fit_settings(solver, chosen, resume, mesh=mesh, seed=seed, progress=progress)
-    problem, result = fit_again(prior, make, blurred, chosen.restarts, settings, folder)
+    problem, result = fit_again(problem, blurred, chosen.restarts, settings, folder)
     maps = image_maps(problem, result.params)
     chi2 = channel_chi2(problem, result.params)
     found = first.replace(values={"I": maps["I"]})
