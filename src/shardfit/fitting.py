@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardfit.check.agreement import require_same_value
 from shardfit.check.certificate import certify as make_certificate
 from shardfit.check.identity import fingerprint, probe_digest, settings
 from shardfit.core.errors import NonFiniteError
@@ -18,6 +19,7 @@ from shardfit.core.objective import Objective, named_parts
 from shardfit.core.params import label_of
 from shardfit.core.precision import problem_scope
 from shardfit.core.problem import Problem
+from shardfit.core.reduce import scaled_losses
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.core.terms import Penalty
@@ -25,16 +27,10 @@ from shardfit.distributed.exchange import meet, require_same, share
 from shardfit.io.progress import Progress
 from shardfit.io.results import load_result, save_result
 from shardfit.io.run_dir import RunDir
-from shardfit.solve.base import HostSolver, Solver, StepSolver
-from shardfit.solve.covariance import standard_errors
-from shardfit.solve.host import run_host
-from shardfit.solve.lm import LM
-from shardfit.solve.loop import Finish, run_steps
+from shardfit.solve.base import Finish, Solver, Task
+from shardfit.solve.capabilities import require
 from shardfit.solve.monitor import Monitor, Snapshot
-from shardfit.solve.optimistix_adapter import Optimistix
-from shardfit.solve.polish import polish
 from shardfit.solve.registry import as_solver
-from shardfit.solve.swarm import Swarm
 
 
 def fit(
@@ -65,7 +61,7 @@ def fit(
     """
     began = time.perf_counter()
     solver = as_solver(solver, **options)
-    require_compatible(problem, solver, callback, run_dir)
+    require(problem, solver, callback=callback is not None, run_dir=run_dir is not None)
     if every < 1:
         raise ValueError(f"every={every} must be at least 1 step.")
     store = _open(run_dir)
@@ -79,17 +75,20 @@ def fit(
                 return finished
             store.event("started", mesh=layout(mesh))
         z0 = problem.z0()
-        certificate = _certificate(problem, z0, mesh, seed) if certify and _differentiates(solver) else None
+        certificate = _certificate(problem, z0, mesh, seed) if certify and solver.differentiates else None
         certified = time.perf_counter()
         leader = leads(mesh)
         shown = Progress(problem.name, solver.maxiter) if progress is not False and leader else None
         monitor = Monitor(callback if leader else None, every if callback else None, shown, store)
+        placed = None if solver.batch else problem.objective.place(mesh)
+        monitor.diagnose = partial(_diagnose, problem, placed)
+        task = Task(problem, problem.space, z0, problem.box, placed, mesh, seed, monitor)
         try:
-            finish, placed = _run(problem, solver, z0, mesh, seed, monitor)
+            finish = solver.solve(task) if z0.size else _nothing_to_fit(task)
         finally:
             if shown is not None:
                 shown.close()
-        result = _result(problem, solver, placed, finish, monitor, mesh)
+        result = _result(task, solver, finish)
     timings = {"certificate": certified - began, "compile": finish.compile_seconds}
     timings["total"] = time.perf_counter() - began
     timings["solve"] = timings["total"] - timings["certificate"] - timings["compile"]
@@ -105,41 +104,6 @@ def fit(
 def least_squares(problem: Problem, **options: Any) -> Result:
     """Fit by Levenberg–Marquardt on streamed normal equations; the result has covariance and standard errors."""
     return fit(problem, "lm", **options)
-
-
-def require_compatible(problem: Problem, solver: Solver, callback: Any, run_dir: Any) -> None:
-    """Raise, before any work, for what cannot be combined."""
-    if not isinstance(problem, Problem):
-        raise TypeError(f"fit needs a Problem, not {type(problem).__name__}: Problem(objective, x0).")
-    if problem.box is not None and not solver.bounded:
-        raise ValueError(
-            f"solver {solver.name!r} does not know bounds. Use 'lbfgsb', 'lm' or 'adam', or give the parameters a "
-            "transform instead: transforms={'name': shardfit.Interval(lower, upper)}."
-        )
-    if isinstance(solver, Optimistix) and (callback or run_dir):
-        raise ValueError("an optimistix solver runs as one compiled call: it has no callback and no run_dir.")
-    _require_objective(problem, solver)
-    solver.check(problem)
-    if isinstance(solver, Swarm) and solver.polish is not None:
-        second = as_solver(solver.polish)
-        if getattr(second, "batch", None) or isinstance(second, Swarm):
-            raise ValueError(f"swarm: polish={second.name!r} must descend on all rows: no mini-batches, no swarm.")
-        _require_objective(problem, second)
-
-
-def _require_objective(problem, solver):
-    if problem.objective.stochastic and not solver.stochastic:
-        names = ", ".join(map(repr, problem.objective.stochastic))
-        raise ValueError(
-            f"{names} draws new random numbers at every step, which solver {solver.name!r} cannot follow. Use 'adam' "
-            "or another optax solver, or objective.freeze(key) for one fixed realisation."
-        )
-    if solver.needs == "gram" or (isinstance(solver, Optimistix) and solver.least_squares):
-        problem.objective.require_least_squares(f"solver {solver.name!r}")
-    batch = getattr(solver, "batch", None)
-    for name, n in problem.objective.n_rows.items():
-        if batch is not None and not 1 <= batch <= n:
-            raise ValueError(f"batch={batch} must be between 1 and the {n} rows of term {name!r}.")
 
 
 def _common_mesh(problem, mesh):
@@ -199,43 +163,14 @@ def _certificate(problem, z0, mesh, seed):
     )
 
 
-def _run(problem, solver, z0, mesh, seed, monitor) -> tuple[Finish, Any]:
-    space = problem.space
-    if getattr(solver, "batch", None):
-        data = partial(_batch, problem.objective, solver.batch, seed, mesh)
-        return run_steps(solver, space, data, z0, problem.box, seed, monitor), None
-    placed = problem.objective.place(mesh)
-    monitor.diagnose = partial(_diagnose, problem, placed)
-    minimise = partial(_minimise, placed, seed)
-    finish = minimise(solver, space, z0, problem.box, monitor)
-    if isinstance(solver, Swarm) and solver.polish is not None and finish.status is not Status.INTERRUPTED:
-        finish = polish(solver, problem, placed, finish, minimise, monitor)
-    return finish, placed
-
-
-def _minimise(placed, seed, solver, space, z0, box, monitor) -> Finish:
-    if isinstance(solver, StepSolver):
-        return run_steps(solver, space, lambda step: placed, z0, box, seed, monitor)
-    if isinstance(solver, HostSolver):
-        return run_host(solver, space, placed, z0, box, monitor)
-    return solver.solve(space, placed, z0, monitor)
-
-
-def _differentiates(solver):
-    """Return whether any part of a fit needs the gradient that a certificate vouches for."""
-    return solver.needs != "value" or getattr(solver, "polish", None) is not None
-
-
-def _batch(objective: Objective, size: int, seed: int, mesh: Any, step: int) -> Objective:
-    """Return the mini-batch of a step: a function of seed and step alone, so a resumed run draws the same."""
-    return objective.take(
-        lambda term, n: np.random.default_rng([seed, step, term]).choice(n, size, replace=False)
-    ).place(mesh)
+def _nothing_to_fit(task: Task) -> Finish:
+    return Finish(task.z0, None, Status.COMPLETED, 0, 0, note="All parameters are fixed: the objective was evaluated.")
 
 
 def _diagnose(problem, placed):
     """Raise an error that says which term, or which parameter's gradient, is not finite at x0."""
     key = jax.random.key(0)
+    placed = problem.objective if placed is None else placed
     value, gradient, parts = placed.value_grad_parts(problem.x0, key)
     for name, part in parts.items():
         if not np.isfinite(float(part)):
@@ -250,8 +185,18 @@ def _diagnose(problem, placed):
             )
 
 
-def _streamed_parts(objective: Objective, params: Any, size: int, mesh: Any) -> dict[str, float]:
-    """Return all terms' losses over all rows, the rows passing through the devices `size` at a time."""
+def _parts(task: Task, solver: Solver, params: Any) -> dict[str, float]:
+    """Return all terms' unweighted losses over all rows; a stochastic term's in one fixed realisation."""
+    objective, key = task.problem.objective, jax.random.key(0)
+    if task.placed is not None:
+        parts = task.placed.parts(params, key if objective.stochastic else None)
+    else:
+        parts = _streamed_parts(objective.freeze(key), params, solver.batch or 1, task.mesh)
+    return {name: float(part) for name, part in parts.items()}
+
+
+def _streamed_parts(objective: Objective, params: Any, size: int, mesh: Any) -> dict[str, Any]:
+    """Return the losses over all rows, which pass through the devices `size` at a time."""
     losses = []
     for name, term in objective.items():
         if isinstance(term, Penalty):
@@ -263,27 +208,22 @@ def _streamed_parts(objective: Objective, params: Any, size: int, mesh: Any) -> 
             rows = np.arange(start, min(n, start + size))
             block = alone.take(lambda _, n, rows=rows: rows).place(mesh).totals(params)[name]
             total = block if total is None else jax.tree.map(np.add, total, block)
-        losses.append(term.losses(total, None))
+        losses.append(scaled_losses(term, total, term.key))
     return named_parts(objective.names, tuple(losses))
 
 
-def _result(problem, solver, placed, finish: Finish, monitor, mesh) -> Result:
-    space = problem.space
+def _result(task: Task, solver: Solver, finish: Finish) -> Result:
+    problem, space, monitor = task.problem, task.space, task.monitor
     params = space.host_params(finish.z)
-    objective = problem.objective
-    if placed is None:
-        parts = _streamed_parts(objective, params, solver.batch, mesh)
-    else:
-        parts = placed.parts(params, jax.random.key(0) if objective.stochastic else None)
-    parts = {name: float(part) for name, part in parts.items()}
-    value = sum(_weight(objective, name) * part for name, part in parts.items())
-    errors, note = ({}, "")
-    if isinstance(solver, LM) and placed is not None:
-        errors, note = standard_errors(problem, placed, params, finish.z, solver.absolute_sigma)
+    parts = _parts(task, solver, params)
+    shares = {name: _weight(problem.objective, name) * part for name, part in parts.items()}
+    if finish.value is not None:
+        require_same_value(finish.value, shares, problem.precision)
+    fields, note = solver.extras(task, params, finish.z)
     note = " ".join(text for text in (finish.note, monitor.stopped_by, note) if text)
     return Result(
         params=params,
-        value=float(value),
+        value=float(sum(shares.values())),
         parts=parts,
         status=finish.status,
         solver=solver.describe(),
@@ -291,14 +231,14 @@ def _result(problem, solver, placed, finish: Finish, monitor, mesh) -> Result:
         evaluations=finish.evaluations,
         history=monitor.trace.arrays(),
         timings={},
-        layout=layout(mesh),
+        layout=layout(task.mesh),
         problem=problem.name,
         precision=problem.precision,
         note=note,
         units=dict(zip(space.labels, problem.unit_labels(), strict=True)),
         derived={} if problem.decode is None else problem.decode(params),
         state=finish.leaves or {},
-        **errors,
+        **fields,
     )
 
 

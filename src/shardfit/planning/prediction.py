@@ -17,8 +17,9 @@ from shardfit.planning.machine import rates, working_devices
 from shardfit.planning.peak import Footprint, Layout, compile_layout
 from shardfit.planning.shapes import count_shards
 from shardfit.planning.units import bytes_text, count_text, seconds_text
-from shardfit.solve.base import StepSolver
+from shardfit.solve.capabilities import require
 from shardfit.solve.registry import as_solver
+from shardfit.solve.step import StepSolver
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ def plan(
     Example: `print(plan(problem, "lm", mesh=64, memory=16 * 10**9))`.
     """
     solver = as_solver(solver, **options)
-    _check(problem, mesh, solver, memory)
+    require(problem, solver, "plan")
+    _check(mesh, memory)
     needs, kept = solver.needs, state_bytes(problem, solver)
     layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, kept)
     traced, compiled, held = compile_layout(layout)
@@ -135,11 +137,7 @@ def state_bytes(problem, solver) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
 
-def _check(problem, mesh, solver, memory) -> None:
-    if not isinstance(problem, Problem):
-        raise TypeError(f"plan takes a Problem, not {type(problem).__name__}: Problem(objective, x0).")
-    if solver.needs == "gram":
-        problem.objective.require_least_squares(f"solver {solver.name!r}")
+def _check(mesh, memory) -> None:
     if isinstance(mesh, Mesh):
         if ROWS not in mesh.axis_names:
             raise ValueError(

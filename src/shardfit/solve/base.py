@@ -1,15 +1,14 @@
-"""What a solver is.
+"""What a solver is, and what it is given and gives back.
 
-Two kinds. A **step solver** is a state machine on the flat coordinates z: `init`, then `step` until its status says
-stop; the one device loop (`loop.py`) runs it with no host sync per step. Most are written as `ask` (the next point) and
-`tell` (its evaluation), so that one evaluation is one tick and thousands of runs can share a batch. A **host solver**
-is given a host function and runs its own loop.
+A solver declares what it needs and can (class variables below), runs itself (`solve`), and adds its own fields to the
+Result (`extras`). Nobody asks for its class: `capabilities.py` compares the declarations with a problem, for fits,
+surveys and plans alike. Two kinds come with a loop: a `StepSolver` (step.py) is a state machine in the one device loop,
+a `HostSolver` (host.py) has a loop of its own around a host function.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +22,7 @@ from shardfit.core.precision import jit
 from shardfit.core.problem import Problem
 from shardfit.core.reduce import Gram
 from shardfit.core.status import Status
+from shardfit.solve.monitor import Monitor
 
 
 class Point(NamedTuple):
@@ -32,29 +32,60 @@ class Point(NamedTuple):
     gradient: jax.Array
 
 
-class StepState(Protocol):
-    """What the loop reads of any step solver's state: an evaluated point, and whether to go on."""
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a solver is given to minimise.
 
-    x: jax.Array
-    value: jax.Array
-    gradient: jax.Array | None  # None where there is none
-    status: jax.Array  # int32 code of Status
-    steps: jax.Array  # int32
+    space, z0, box: coordinates, where to start, and (lower, upper) or None. placed: the objective on the mesh; None for
+    a solver with mini-batches, which places rows as it draws them. monitor: history, callback, progress, checkpoints.
+    """
+
+    problem: Problem
+    space: Any
+    z0: np.ndarray
+    box: tuple[np.ndarray, np.ndarray] | None
+    placed: Objective | None
+    mesh: Any
+    seed: int
+    monitor: Monitor
+
+    @property
+    def objective(self) -> Objective:
+        """The placed objective."""
+        assert self.placed is not None, "a solver with mini-batches has no placed objective"
+        return self.placed
+
+
+class Finish(NamedTuple):
+    """How a run ended; value is the solver's own at z, None where it knows none or only a noisy one."""
+
+    z: np.ndarray
+    value: float | None
+    status: Status
+    steps: int
+    evaluations: int
+    compile_seconds: float = 0.0
+    note: str = ""
+    leaves: dict[str, np.ndarray] | None = None  # what a later run can start from
 
 
 @dataclass(frozen=True)
 class Solver:
-    """Options common to all solvers; subclasses declare what they need and can do."""
+    """Options common to all solvers, and the declarations that each kind makes."""
 
     maxiter: int = 1000
     ftol: float = 1e-9
     gtol: float = 1e-6
     xtol: float = 0.0
 
-    needs: ClassVar[str] = "value_and_grad"  # or "gram", "value"
+    name: ClassVar[str] = "solver"
+    needs: ClassVar[str] = "value_and_grad"  # or "gram", "residuals", "value"
     bounded: ClassVar[bool] = False  # honours box bounds
     stochastic: ClassVar[bool] = False  # copes with a fresh random key every step
-    name: ClassVar[str] = "solver"
+    slots: ClassVar[bool] = False  # one evaluation per step: many runs can share a batch
+    error_bars: ClassVar[bool] = False  # adds covariance and standard errors
+    resumable: ClassVar[bool] = True  # stops between steps: callbacks, checkpoints
+    batch: ClassVar[int | None] = None  # rows drawn per step; None: all
 
     def __post_init__(self):
         if self.maxiter < 1:
@@ -63,91 +94,41 @@ class Solver:
             if not getattr(self, tolerance) >= 0:
                 raise ValueError(f"{self.name}: {tolerance}={getattr(self, tolerance)} must be zero or positive.")
 
+    @property
+    def differentiates(self) -> bool:
+        """Whether a run uses gradients, which a certificate vouches for."""
+        return self.needs != "value"
+
     def describe(self) -> str:
         """Return name and options, as stored in a Result."""
         shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr)
         return f"{self.name}({shown})"
 
     def check(self, problem: Problem) -> None:  # noqa: B027 (most solvers take any problem)
-        """Raise for a problem that this solver cannot take."""
+        """Raise for a problem that this solver cannot take, beyond what its declarations say."""
 
+    def solve(self, task: Task) -> Finish:
+        """Minimise."""
+        raise TypeError(f"{type(self).__name__} must define solve")
 
-class StepSolver(Solver):
-    """A state machine that runs in the device loop."""
-
-    batch: ClassVar[int | None] = None
-    keep: ClassVar[int] = 0
-
-    def init(self, z0: jax.Array, lower: Any, upper: Any) -> Any:
-        """Return the state before the first evaluation; lower and upper are (n,) or None."""
-        raise TypeError(f"{type(self).__name__} must define init")
-
-    def populate(self, state: Any, space: Space, seed: int) -> Any:
-        """Return the initial state with what only the host can draw or decide; most solvers add nothing."""
-        return state
-
-    def evaluate(self, space: Space, objective: Objective, z: jax.Array, key: Any) -> Any:
-        """Return what `step` needs to know at z."""
-        return evaluate(self.needs, space, objective, z, key)
-
-    def step(self, evaluate: Callable[[jax.Array], Any], state: Any) -> Any:
-        """Return the state after one evaluation."""
-        return self.tell(state, evaluate(self.ask(state)))
-
-    def ask(self, state: Any) -> jax.Array:
-        """Return the next point to evaluate."""
-        raise TypeError(f"{type(self).__name__} must define ask and tell, or step")
-
-    def tell(self, state: Any, evaluation: Any) -> Any:
-        """Return the state after the asked point was evaluated."""
-        raise TypeError(f"{type(self).__name__} must define ask and tell, or step")
-
-    @property
-    def points(self) -> int:
-        """Evaluations per tick."""
-        return 1
-
-    def record(self, state: Any) -> dict[str, jax.Array]:
-        """Return what the history keeps, every `keep` steps, besides value and gradient."""
-        return {}
-
-    def leave(self, state: Any) -> dict[str, np.ndarray]:
-        """Return what a Result keeps of the final state."""
-        return {}
-
-    def note(self, state: Any) -> str:
-        """Return what to know about the run beyond its status."""
-        return ""
-
-
-class Outcome(NamedTuple):
-    """What a host solver hands back."""
-
-    z: np.ndarray
-    status: Status
-    steps: int
-    note: str = ""
-
-
-class HostSolver(Solver):
-    """A solver with a loop of its own on the host."""
-
-    def minimise(self, function: Any, z0: np.ndarray, lower: Any, upper: Any) -> Outcome:
-        """Minimise function(z) -> (value, gradient), calling function.step(z, value) after each iteration."""
-        raise TypeError(f"{type(self).__name__} must define minimise")
+    def extras(self, task: Task, params: Any, z: np.ndarray) -> tuple[dict[str, Any], str]:
+        """Return the solver's own fields of the Result at the answer, and what to know about them."""
+        return {}, ""
 
 
 @partial(jit, static_argnums=(0, 1))
 def evaluate(needs: str, space: Space, objective: Objective, z: jax.Array, key: Any) -> Any:
-    """Return what a solver needs at coordinates z: Point, Gram, or the value alone."""
+    """Return what a solver needs at coordinates z: Point, Gram, residuals, or the value alone."""
     if needs == "value":
         return reduce.value(objective, space.unpack(z), key).astype(z.dtype)
+    if needs == "residuals":
+        return reduce.residuals(objective.mesh, objective.terms, space.unpack(z), key)
     if needs == "gram":
-        found = reduce.gram(objective.mesh, objective.terms, space.unpack(z), key)
+        gram = reduce.gram(objective.mesh, objective.terms, space.unpack(z), key)
         if space.plain:
-            return found
+            return gram
         turn = jax.jacfwd(lambda z: jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(space.unpack(z))]))(z)
-        return Gram(found.value, turn.T @ found.gradient, turn.T @ found.matrix @ turn)
+        return Gram(gram.value, turn.T @ gram.gradient, turn.T @ gram.matrix @ turn)
     params, pull = jax.vjp(space.unpack, z)
     value, gradient, _ = reduce.value_grad_losses(objective.mesh, objective.terms, params, key)
     return Point(value.astype(z.dtype), pull(gradient)[0])

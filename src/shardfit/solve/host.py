@@ -7,7 +7,7 @@ On a mesh of several processes rank 0 runs the solver and says where to evaluate
 arithmetic, which may differ between machines, happens once.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,11 +15,31 @@ from shardfit.core.errors import CheckpointError, NonFiniteError
 from shardfit.core.mesh import first_says, leads, spans_processes
 from shardfit.core.status import Status
 from shardfit.distributed.exchange import share
-from shardfit.solve.base import HostSolver, evaluate
-from shardfit.solve.loop import Finish
+from shardfit.solve.base import Finish, Solver, Task, evaluate
 from shardfit.solve.monitor import Monitor, Snapshot
 
 EVALUATE, DIAGNOSE, END, FAIL = range(4)  # what rank 0 says to the others
+
+
+class Outcome(NamedTuple):
+    """What a host solver hands back."""
+
+    z: np.ndarray
+    status: Status
+    steps: int
+    note: str = ""
+
+
+class HostSolver(Solver):
+    """A solver with a loop of its own on the host."""
+
+    def solve(self, task: Task) -> Finish:
+        """Run to the end and keep the best finite point whatever happens."""
+        return run_host(self, task)
+
+    def minimise(self, function: Any, z0: np.ndarray, lower: Any, upper: Any) -> Outcome:
+        """Minimise function(z) -> (value, gradient), calling function.step(z, value) after each iteration."""
+        raise TypeError(f"{type(self).__name__} must define minimise")
 
 
 class Stop(Exception):
@@ -92,8 +112,9 @@ class HostFunction:
         )
 
 
-def run_host(solver: HostSolver, space: Any, objective: Any, z0: np.ndarray, box: Any, monitor: Monitor) -> Finish:
+def run_host(solver: HostSolver, task: Task) -> Finish:
     """Run a host solver to its end and keep the best finite point whatever happens."""
+    space, objective, z0, monitor = task.space, task.objective, task.z0, task.monitor
     # a call outside the solver, so that compile time is known; it is not counted
     began = monitor.trace.seconds()
     evaluate("value_and_grad", space, objective, np.asarray(z0), None)[0].block_until_ready()
@@ -103,7 +124,7 @@ def run_host(solver: HostSolver, space: Any, objective: Any, z0: np.ndarray, box
     function = HostFunction(space, objective, z0, solver.maxiter, monitor)
     said = FAIL
     try:
-        finish = _minimise(solver, function, z0, box, monitor)._replace(compile_seconds=compile_seconds)
+        finish = _minimise(solver, function, z0, task.box, monitor)._replace(compile_seconds=compile_seconds)
         said = END
     finally:
         function.say(said, z0)
@@ -129,7 +150,7 @@ def _minimise(solver, function, z0, box, monitor) -> Finish:
         raise CheckpointError("no evaluation gave a finite value; nothing can be returned.")
     if not status.converged and status is not Status.MAX_STEPS and function.saw_nonfinite:
         status = Status.NONFINITE if status is not Status.INTERRUPTED else status
-    return Finish(function.best_z, status, function.steps, function.evaluations, 0.0, note)
+    return Finish(function.best_z, function.best_value, status, function.steps, function.evaluations, note=note)
 
 
 def _follow(space, objective, z0, monitor) -> Finish:
@@ -155,11 +176,20 @@ def _packed(finish: Finish, monitor: Monitor) -> dict[str, np.ndarray]:
     numbers = np.array([finish.status.code, finish.steps, finish.evaluations])
     texts = np.array([finish.note, monitor.stopped_by])
     history = {f"history_{name}": column for name, column in monitor.trace.arrays().items()}
-    return {"z": finish.z, "numbers": numbers, "texts": texts, "seconds": np.array(finish.compile_seconds), **history}
+    return {
+        "z": finish.z,
+        "value": np.array(finish.value),
+        "numbers": numbers,
+        "texts": texts,
+        "seconds": np.array(finish.compile_seconds),
+        **history,
+    }
 
 
 def _unpacked(arrays: dict[str, np.ndarray], monitor: Monitor) -> Finish:
     monitor.trace.restore({n.removeprefix("history_"): a for n, a in arrays.items() if n.startswith("history_")})
     code, steps, evaluations = (int(number) for number in arrays["numbers"])
     note, monitor.stopped_by = map(str, arrays["texts"])
-    return Finish(arrays["z"], Status.of(code), steps, evaluations, float(arrays["seconds"]), note)
+    return Finish(
+        arrays["z"], float(arrays["value"]), Status.of(code), steps, evaluations, float(arrays["seconds"]), note
+    )

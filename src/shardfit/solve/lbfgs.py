@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
 from shardfit.core.status import Status
-from shardfit.solve.base import Point, StepSolver
+from shardfit.solve.base import Point
+from shardfit.solve.step import StepSolver
 
 ARMIJO, WOLFE = 1e-4, 0.9
 MAX_TRIALS = 25

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from shardfit.core.status import Status
-from shardfit.solve.base import HostSolver, Outcome
+from shardfit.solve.host import HostSolver, Outcome
 
 
 @dataclass(frozen=True)

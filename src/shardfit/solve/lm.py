@@ -18,7 +18,8 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 
 from shardfit.core.reduce import Gram
 from shardfit.core.status import Status
-from shardfit.solve.base import StepSolver
+from shardfit.solve.covariance import standard_errors
+from shardfit.solve.step import StepSolver
 
 ACCEPT, POOR, GOOD = 1e-4, 0.25, 0.75  # actual over predicted decrease
 RADIUS_SLACK = 0.1  # how closely a step must reach the trust region's edge
@@ -77,6 +78,11 @@ class LM(StepSolver):
     name: ClassVar[str] = "lm"
     needs: ClassVar[str] = "gram"
     bounded: ClassVar[bool] = True
+    error_bars: ClassVar[bool] = True
+
+    def extras(self, task, params, z):
+        """Return covariance and standard errors."""
+        return standard_errors(task.problem, task.objective, params, z, self.absolute_sigma)
 
     def init(self, z0, lower, upper):
         """Return the state before the first evaluation."""

@@ -5,9 +5,8 @@ run that was interrupted and resumed equals one that was not, to the bit.
 """
 
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +15,14 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from shardfit.core.mesh import first_says, replicate, spans_processes
+from shardfit.core.objective import Objective
 from shardfit.core.precision import jit
 from shardfit.core.status import Status
-from shardfit.solve.base import StepSolver
-from shardfit.solve.monitor import Monitor, Snapshot, Trace
+from shardfit.solve.base import Finish, Task
+from shardfit.solve.monitor import Snapshot, Trace
+
+if TYPE_CHECKING:
+    from shardfit.solve.step import StepSolver
 
 SEGMENT = 512  # ticks a segment can record
 SEGMENT_SECONDS = 0.25  # how long the host leaves the device alone: progress, Ctrl-C and callbacks wait this long
@@ -43,26 +46,14 @@ class Record(NamedTuple):
     more: dict[str, Any]  # what the solver wants kept
 
 
-class Finish(NamedTuple):
-    """How a loop ended."""
-
-    z: np.ndarray
-    status: Status
-    steps: int
-    evaluations: int
-    compile_seconds: float
-    note: str
-    leaves: dict[str, np.ndarray] | None = None  # what a later run can start from
-
-
 @partial(jit, static_argnums=(0, 1))
-def start(solver: StepSolver, space: Any, z0: jax.Array, lower: Any, upper: Any) -> Run:
+def start(solver: "StepSolver", space: Any, z0: jax.Array, lower: Any, upper: Any) -> Run:
     """Return a run before its first evaluation."""
     count = jnp.zeros((), jnp.int32)
     return Run(solver.init(z0, lower, upper), z0, jnp.full((), jnp.inf, z0.dtype), count)
 
 
-def tick_once(solver: StepSolver, space: Any, objective: Any, run: Run, key: Any) -> Run:
+def tick_once(solver: "StepSolver", space: Any, objective: Any, run: Run, key: Any) -> Run:
     """Return the run after one evaluation."""
     state = solver.step(lambda z: solver.evaluate(space, objective, z, key), run.state)
     better = jnp.isfinite(state.value) & (state.value < run.best_value)
@@ -70,8 +61,8 @@ def tick_once(solver: StepSolver, space: Any, objective: Any, run: Run, key: Any
     return Run(state, best_z, jnp.where(better, state.value, run.best_value), run.ticks + 1)
 
 
-def answer(run: Run, noisy: bool) -> jax.Array:
-    """Return the point that a run has found.
+def answer(run: Run, noisy: bool) -> tuple[jax.Array, jax.Array]:
+    """Return the point that a run has reached, and the solver's value there.
 
     The last point stands if it is as good as the best to rounding (a solver near convergence judges by gradients), or
     if values are noisy and say little about a single point.
@@ -79,12 +70,13 @@ def answer(run: Run, noisy: bool) -> jax.Array:
     value, best = run.state.value, run.best_value
     as_good = value - best <= jnp.finfo(run.best_z.dtype).eps ** (2 / 3) * jnp.abs(best)
     last_is_good = jnp.isfinite(value) & jnp.all(jnp.isfinite(run.state.x))
-    return jnp.where(last_is_good & (noisy | as_good), run.state.x, run.best_z)
+    last = last_is_good & (noisy | as_good)
+    return jnp.where(last, run.state.x, run.best_z), jnp.where(last, value, best)
 
 
 @partial(jit, static_argnums=(0, 1))
 def advance(
-    solver: StepSolver, space: Any, objective: Any, run: Run, key: Any, max_ticks: Any, stop_step: Any
+    solver: "StepSolver", space: Any, objective: Any, run: Run, key: Any, max_ticks: Any, stop_step: Any
 ) -> tuple[Run, Record]:
     """Run until the solver stops, max_ticks evaluations were made, or stop_step steps were taken."""
     key_of = partial(jax.random.fold_in, key) if objective.stochastic else lambda step: None
@@ -112,15 +104,14 @@ def advance(
     return jax.lax.with_sharding_constraint((run, record), NamedSharding(objective.mesh, P()))
 
 
-def run_steps(
-    solver: StepSolver, space: Any, data: Callable[[int], Any], z0: np.ndarray, box: Any, seed: int, monitor: Monitor
-) -> Finish:
-    """Run a step solver to its end; data(step) gives the placed objective (a new one each step for mini-batches)."""
-    lower, upper = (None, None) if box is None else (jnp.asarray(b, z0.dtype) for b in box)
+def run_steps(solver: "StepSolver", task: Task) -> Finish:
+    """Run a step solver to its end, on all rows or on mini-batches drawn for every tick."""
+    space, z0, monitor = task.space, task.z0, task.monitor
+    lower, upper = (None, None) if task.box is None else (jnp.asarray(end, z0.dtype) for end in task.box)
     run = start(solver, space, jnp.asarray(z0), lower, upper)
-    run = run._replace(state=solver.populate(run.state, space, seed))
-    key = jax.random.key(seed)
-    objective = data(0)
+    run = run._replace(state=solver.populate(run.state, space, task.seed))
+    key = jax.random.key(task.seed)
+    objective = mini_batch(task, solver.batch, 0) if solver.batch else task.objective
     # where the loop leaves its state: a run placed otherwise would compile the loop a second time
     run = replicate(run, objective.mesh)
     began = time.perf_counter()
@@ -136,7 +127,7 @@ def run_steps(
         while _running(run, solver):
             steps = int(run.state.steps)
             if solver.batch:
-                objective, ticks = data(steps), 1
+                objective, ticks = mini_batch(task, solver.batch, int(run.ticks)), 1
             began = time.perf_counter()
             stop = min(solver.maxiter, monitor.next_stop(steps))
             run, record = advance(solver, space, objective, run, key, ticks, stop)
@@ -163,6 +154,13 @@ def run_steps(
     return _finish(run, solver, stopped, noisy, compile_seconds)
 
 
+def mini_batch(task: Task, size: int, tick: int) -> Objective:
+    """Return the rows of one tick: a function of seed and tick alone, so that a resumed run draws the same."""
+    return task.problem.objective.take(
+        lambda term, n: np.random.default_rng([task.seed, tick, term]).choice(n, size, replace=False)
+    ).place(task.mesh)
+
+
 def _running(run, solver):
     return int(run.state.status) == Status.RUNNING.code and int(run.state.steps) < solver.maxiter
 
@@ -181,15 +179,18 @@ def _snapshot(solver, space, run, noisy, trace: Trace) -> Snapshot:
     z = run.state.x if noisy else run.best_z
     state, evaluations = run.state, int(run.ticks) * solver.points
     largest = float(_largest(state.gradient))
-    found = (int(state.steps), evaluations, float(state.value), largest, trace.seconds(), z, space)
-    return Snapshot(*found, slope=state.gradient)
+    return Snapshot(
+        int(state.steps), evaluations, float(state.value), largest, trace.seconds(), z, space, slope=state.gradient
+    )
 
 
 def _finish(run, solver, stopped, noisy, compile_seconds):
     status = Status.of(run.state.status)
     if status is Status.RUNNING:
         status = stopped or Status.MAX_STEPS
-    z = answer(run, noisy)
+    z, value = answer(run, noisy)
     steps, evaluations = int(run.state.steps), int(run.ticks) * solver.points
     note, leaves = solver.note(run.state), solver.leave(run.state)
-    return Finish(np.asarray(z), status, steps, evaluations, compile_seconds, note, leaves)
+    return Finish(
+        np.asarray(z), None if noisy else float(value), status, steps, evaluations, compile_seconds, note, leaves
+    )

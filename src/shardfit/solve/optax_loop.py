@@ -1,14 +1,14 @@
 """Any optax GradientTransformation in the device loop, on all rows or on mini-batches drawn anew each step."""
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from shardfit.core.status import Status
-from shardfit.solve.base import StepSolver
+from shardfit.solve.sameness import Key
+from shardfit.solve.step import StepSolver
 
 
 class State(NamedTuple):
@@ -34,14 +34,19 @@ class OptaxLoop(StepSolver):
     every k-th step in the history as "x". Bounds are kept by projection: what a step moves outside is put on the bound.
     """
 
-    transform: Any = field(default=None, kw_only=True, repr=False)
+    transform: Any = field(default=None, kw_only=True, repr=False, compare=False)
     batch: int | None = field(default=None, kw_only=True)
     keep: int = field(default=0, kw_only=True)
     ftol: float = 0.0
-    label: str = field(default="optax", kw_only=True)
+    label: str = field(default="optax", kw_only=True, compare=False)
+    key: Key = field(init=False, repr=False)  # stands for the transformation: equal ones share a compiled loop
     name: ClassVar[str] = "optax"
     stochastic: ClassVar[bool] = True
     bounded: ClassVar[bool] = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "key", Key(self.transform))
 
     def describe(self):
         """Return the transformation's name and the options."""
@@ -61,7 +66,7 @@ class OptaxLoop(StepSolver):
         return {"x": state.x} if self.keep else {}
 
     def step(self, evaluate, state):
-        """Evaluate, and let optax move the point."""
+        """Evaluate, and let optax move the point; evaluating the start is not a step."""
         from optax import apply_updates, with_extra_args_support
 
         x = state.ahead
@@ -99,15 +104,14 @@ class OptaxLoop(StepSolver):
                 ),
             ),
         ).astype(jnp.int32)
-        return State(x, value, gradient, status, state.steps + 1, ahead, inner, state.lower, state.upper)
+        return State(x, value, gradient, status, state.steps + known, ahead, inner, state.lower, state.upper)
 
 
 RATES = {"adam": 1e-2, "adamw": 1e-2, "sgd": 1e-3, "rmsprop": 1e-3}
 
 
-@lru_cache(maxsize=64)  # the same transformation object again, so that the loop is not compiled again
-def named_transform(name: str, learning_rate: float, extra: tuple) -> Any:
+def named_transform(name: str, learning_rate: float, extra: dict[str, Any]) -> Any:
     """Return optax's transformation of that name."""
     import optax
 
-    return getattr(optax, name)(learning_rate, **dict(extra))
+    return getattr(optax, name)(learning_rate, **extra)

@@ -1,14 +1,17 @@
 """Any optimistix minimiser or least-squares solver, unchanged."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core import reduce
+from shardfit.core.precision import jit
 from shardfit.core.status import Status
-from shardfit.solve.base import Solver, evaluate
-from shardfit.solve.loop import Finish
+from shardfit.solve.base import Finish, Solver, Task, evaluate
+from shardfit.solve.sameness import Key
 
 
 @dataclass(frozen=True)
@@ -18,8 +21,14 @@ class Optimistix(Solver):
     It runs as one compiled call, so there is no callback and no checkpoint; its own tolerances apply.
     """
 
-    solver: Any = field(default=None, kw_only=True, repr=False)
+    solver: Any = field(default=None, kw_only=True, repr=False, compare=False)
+    key: Key = field(init=False, repr=False)  # stands for the solver: equal ones share a compiled call
     name: ClassVar[str] = "optimistix"
+    resumable: ClassVar[bool] = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "key", Key(self.solver))
 
     def describe(self):
         """Return the solver's class and tolerances."""
@@ -27,45 +36,45 @@ class Optimistix(Solver):
         return f"optimistix.{type(inner).__name__}(rtol={inner.rtol}, atol={inner.atol}, maxiter={self.maxiter})"
 
     @property
-    def least_squares(self) -> bool:
-        """Whether it wants residuals."""
+    def needs(self) -> str:  # type: ignore[override]
+        """Residuals for a least-squares solver, else value and gradient."""
         import optimistix
 
-        return isinstance(self.solver, optimistix.AbstractLeastSquaresSolver)
+        least_squares = isinstance(self.solver, optimistix.AbstractLeastSquaresSolver)
+        return "residuals" if least_squares else "value_and_grad"
 
-    def solve(self, space, objective, z0, monitor) -> Finish:
+    def solve(self, task: Task) -> Finish:
         """Run the solver and translate its verdict."""
-        import equinox
         import optimistix
 
-        def residuals(z, objective):
-            return objective.residuals(space.unpack(z))
-
-        def value(z, objective):
-            return objective.value(space.unpack(z))
-
-        ask, fn = (optimistix.least_squares, residuals) if self.least_squares else (optimistix.minimise, value)
-        run = equinox.filter_jit(
-            lambda objective, z0: ask(fn, self.solver, z0, args=objective, max_steps=self.maxiter, throw=False)
-        )
-        began = monitor.trace.seconds()
-        compiled = run.lower(objective, jnp.asarray(z0)).compile()
-        compile_seconds = monitor.trace.seconds() - began
-        found = compiled(objective, jnp.asarray(z0))
-        steps = int(found.stats["num_steps"])
-        z = np.asarray(found.value)
+        space, objective, trace = task.space, task.objective, task.monitor.trace
+        z0, began = jnp.asarray(task.z0), trace.seconds()
+        _solve.compiled.lower(self, space, objective, z0).compile()
+        compile_seconds = trace.seconds() - began
+        z, result, steps = _solve(self, space, objective, z0)
+        z, steps = np.asarray(z), int(steps)
         point = evaluate("value_and_grad", space, objective, z, None)
-        monitor.trace.extend(float(point.value), float(jnp.max(jnp.abs(point.gradient))), steps)
-        return Finish(z, *_verdict(optimistix, found, steps, self.maxiter, point), compile_seconds, "")
+        value = float(point.value)
+        trace.extend(value, float(jnp.max(jnp.abs(point.gradient))), steps)
+        if not (np.isfinite(value) and bool(jnp.all(jnp.isfinite(point.gradient)))):
+            status = Status.NONFINITE
+        elif bool(result == optimistix.RESULTS.successful):
+            status = Status.CONVERGED_STEP
+        else:
+            status = Status.MAX_STEPS if steps >= self.maxiter else Status.FAILED
+        return Finish(z, value, status, steps, steps + 1, compile_seconds)
 
 
-def _verdict(optimistix, found, steps, limit, point):
-    if not (bool(jnp.isfinite(point.value)) and bool(jnp.all(jnp.isfinite(point.gradient)))):
-        status = Status.NONFINITE
-    elif found.result == optimistix.RESULTS.successful:
-        status = Status.CONVERGED_STEP
-    elif steps >= limit:
-        status = Status.MAX_STEPS
-    else:
-        status = Status.FAILED
-    return status, steps, steps + 1
+@partial(jit, static_argnums=(0, 1))
+def _solve(how: Optimistix, space, objective, z0):
+    import optimistix
+
+    def residuals(z, objective):
+        return reduce.residuals(objective.mesh, objective.terms, space.unpack(z), None)
+
+    def value(z, objective):
+        return reduce.value(objective, space.unpack(z), None)
+
+    question, fn = (optimistix.least_squares, residuals) if how.needs == "residuals" else (optimistix.minimise, value)
+    solution = question(fn, how.solver, z0, args=objective, max_steps=how.maxiter, throw=False)
+    return solution.value, solution.result, solution.stats["num_steps"]

@@ -1,21 +1,15 @@
 """After a global search, gradients: the best particles are improved by another solver inside the same box."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.objective import Objective
 from shardfit.core.params import Space
-from shardfit.core.problem import Problem
-from shardfit.solve.base import Solver
-from shardfit.solve.loop import Finish
+from shardfit.solve.base import Finish, Solver, Task
 from shardfit.solve.monitor import Monitor
-from shardfit.solve.registry import as_solver
-from shardfit.solve.swarm import Swarm
 
 EDGE = 1e-6  # box widths between a start and the bound, where the unbounded coordinate would be infinite
 
@@ -46,59 +40,50 @@ class Boxed:
         return self.space.unpack(self.z(u))
 
 
-def polish(
-    swarm: Swarm, problem: Problem, placed: Objective, finish: Finish, minimise: Callable[..., Finish], monitor: Monitor
-) -> Finish:
-    """Descend from the swarm's best particles and return one finish for both phases.
-
-    minimise(solver, space, z0, box, monitor) runs one solver on the placed objective.
-    """
+def polish(solver: Solver, count: int, task: Task, finish: Finish) -> Finish:
+    """Descend from the `count` best particles of a swarm's finish and return one finish for both phases."""
     assert finish.leaves is not None
-    solver, space = as_solver(swarm.polish), problem.space
-    best = np.argsort(finish.leaves["best_loss"], stable=True)[: swarm.polish_best]
-    descend = _in_box(minimise, solver, space, problem.box)
-    found = []
+    trace = task.monitor.trace
+    best = np.argsort(finish.leaves["best_loss"], stable=True)[:count]
+    descents = []
     for start in finish.leaves["best_x"][best]:
         own = Monitor()
-        found.append(descend(start, own))
+        descents.append(_descend(solver, replace(task, z0=start, monitor=own)))
         history = own.trace.arrays()
-        monitor.trace.extend(history["value"], history["gradient"], history["step"] + finish.steps)
-    key = jax.random.key(0) if problem.objective.stochastic else None
-    values = [float(placed.value(space.host_params(f.z), key)) for f in (finish, *found)]
-    return _both(solver.name, finish, found, values)
+        trace.extend(history["value"], history["gradient"], history["step"] + finish.steps)
+    key = jax.random.key(0) if task.objective.stochastic else None
+    values = [float(task.objective.value(task.space.host_params(f.z), key)) for f in (finish, *descents)]
+    return _both(solver.name, finish, descents, values)
 
 
-def _in_box(minimise: Callable[..., Finish], solver: Solver, space: Space, box: Any) -> Callable[..., Finish]:
-    """Return descend(z0, monitor), which keeps any solver inside the box."""
-    if solver.bounded:
-        return lambda z0, monitor: minimise(solver, space, z0, box, monitor)
-    boxed = Boxed(space, *(tuple(map(float, end)) for end in box))
-
-    def descend(z0, monitor):
-        found = minimise(solver, boxed, boxed.u(z0), None, monitor)
-        return found._replace(z=np.asarray(boxed.z(found.z)))
-
-    return descend
+def _descend(solver: Solver, task: Task) -> Finish:
+    """Run any solver inside the box."""
+    if solver.bounded or task.box is None:
+        return solver.solve(task)
+    boxed = Boxed(task.space, *(tuple(map(float, end)) for end in task.box))
+    finish = solver.solve(replace(task, space=boxed, z0=boxed.u(task.z0), box=None))
+    return finish._replace(z=np.asarray(boxed.z(finish.z)))
 
 
-def _both(name: str, swarm: Finish, found: list[Finish], values: list[float]) -> Finish:
-    """Return the best of the swarm and the descents found from it; values are theirs, in this order."""
+def _both(name: str, swarm: Finish, descents: list[Finish], values: list[float]) -> Finish:
+    """Return the best of the swarm and the descents from it; values are theirs, in this order."""
     first, *rest = values
     reached = min(v if np.isfinite(v) else np.inf for v in rest)
     # a descent that gained nothing still knows that there is nothing to gain; a worse one is not used
-    best = found[rest.index(reached)] if reached <= first else swarm
-    steps, evaluations = sum(f.steps for f in found), sum(f.evaluations for f in found)
+    best = descents[rest.index(reached)] if reached <= first else swarm
+    steps, evaluations = sum(f.steps for f in descents), sum(f.evaluations for f in descents)
     note = (
         f"Swarm: {swarm.status.message}, value {first:.8g} after {swarm.steps} steps and {swarm.evaluations} "
-        f"evaluations. Polish by {name!r} from its best {len(found)}: value {reached:.8g}, {steps} steps and "
+        f"evaluations. Polish by {name!r} from its best {len(descents)}: value {reached:.8g}, {steps} steps and "
         f"{evaluations} evaluations."
     )
     return Finish(
         best.z,
+        best.value,
         best.status,
         swarm.steps + steps,
         swarm.evaluations + evaluations,
-        swarm.compile_seconds + sum(f.compile_seconds for f in found),
+        swarm.compile_seconds + sum(f.compile_seconds for f in descents),
         " ".join(text for text in (swarm.note, note, "" if best is swarm else best.note) if text),
         swarm.leaves,
     )

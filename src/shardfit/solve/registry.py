@@ -1,5 +1,6 @@
 """From what a user writes for `solver` to a solver object."""
 
+from collections.abc import Callable
 from typing import Any
 
 from shardfit.core.errors import suggestion
@@ -41,6 +42,12 @@ def as_solver(solver: Any = None, **options: Any) -> Solver:
     )
 
 
+def names_where(condition: Callable[[type[Solver]], bool]) -> str:
+    """Return the names of the solvers whose class satisfies a condition, as text."""
+    names = [name for name, kind in CLASSES.items() if condition(kind)] + ["adam"] * condition(OptaxLoop)
+    return ", ".join(map(repr, names))
+
+
 def _made(name: str, factory: Any, options: dict) -> Solver:
     check_options(name, factory, options)
     return factory(**options)
@@ -59,7 +66,7 @@ def _named(name: str, options: dict) -> Solver:
         if option not in known:
             raise TypeError(f"solver {name!r} has no option {option!r}.{suggestion(option, known | TRANSFORM_OPTIONS)}")
     try:
-        transform = named_transform(name, rate, tuple(sorted(own.items())))
+        transform = named_transform(name, rate, own)
     except TypeError as error:
         raise TypeError(f"solver {name!r}: {error}.") from None
     label = ", ".join([f"learning_rate={rate}", *(f"{k}={v}" for k, v in sorted(own.items()))])

@@ -16,9 +16,12 @@ import numpy as np
 
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
-from shardfit.solve.base import StepSolver
+from shardfit.solve.base import Finish, Solver, Task
+from shardfit.solve.capabilities import require_objective
 from shardfit.solve.draws import uniform_pairs
 from shardfit.solve.points import values_at
+from shardfit.solve.polish import polish
+from shardfit.solve.step import StepSolver
 from shardfit.solve.swarm_start import carried, population, require_box, restored
 
 
@@ -90,6 +93,7 @@ class Swarm(StepSolver):
     needs: ClassVar[str] = "value"
     bounded: ClassVar[bool] = True
     stochastic: ClassVar[bool] = True
+    slots: ClassVar[bool] = False
     name: ClassVar[str] = "swarm"
 
     def __post_init__(self):
@@ -123,9 +127,27 @@ class Swarm(StepSolver):
         """Evaluations per tick."""
         return self.particles
 
+    @property
+    def differentiates(self) -> bool:
+        """Whether the best particles are polished by gradients."""
+        return self.polish is not None
+
     def check(self, problem: Problem) -> None:
-        """Raise unless there is a finite box."""
+        """Raise unless there is a finite box, and for a polish that cannot descend on this problem."""
         require_box(problem.space, problem.box)
+        if self.polish is None:
+            return
+        second = _as_solver(self.polish)
+        if second.batch or not second.differentiates:
+            raise ValueError(f"swarm: polish={second.name!r} must descend on all rows: no mini-batches, no swarm.")
+        require_objective(problem, second)
+
+    def solve(self, task: Task) -> Finish:
+        """Run the swarm, then the descent from its best particles."""
+        finish = super().solve(task)
+        if self.polish is None or finish.status is Status.INTERRUPTED:
+            return finish
+        return polish(_as_solver(self.polish), self.polish_best, task, finish)
 
     def init(self, z0, lower, upper):
         """Return the state with all particles at z0; `populate` spreads them."""
@@ -256,6 +278,12 @@ class Swarm(StepSolver):
         if count := int(state.restart):
             notes.append(f"The swarm was drawn anew {count} time{'s' * (count > 1)}.")
         return " ".join(notes)
+
+
+def _as_solver(solver: Any) -> Solver:
+    from shardfit.solve.registry import as_solver  # which knows this class
+
+    return as_solver(solver)
 
 
 def move(swarm: Swarm, state: State, u1: jax.Array, u2: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -16,7 +16,7 @@ import numpy as np
 from shardfit.core.mesh import replicate
 from shardfit.core.precision import problem_scope
 from shardfit.core.status import Status
-from shardfit.solve.base import StepSolver
+from shardfit.solve.step import StepSolver
 from shardfit.surveys.slots import EMPTY, Kind, Load, Shared, Slots, Taken, advance, empty_slots, load, take
 from shardfit.surveys.variants import Variants
 

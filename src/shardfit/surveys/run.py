@@ -19,8 +19,9 @@ from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.io.lock import only_writer
-from shardfit.solve.base import StepSolver
+from shardfit.solve.capabilities import require
 from shardfit.solve.registry import as_solver
+from shardfit.solve.step import StepSolver
 from shardfit.surveys.axes import Axis
 from shardfit.surveys.designs import Design, grid
 from shardfit.surveys.engine import Engine, Finished, Point, Tally
@@ -78,17 +79,6 @@ def survey(
     return Survey(run_dir)
 
 
-def survey_solver(solver: Any, options: Mapping[str, Any]) -> StepSolver:
-    """Return a solver that can run in slots, or raise with the ones that can."""
-    chosen = as_solver(solver, **options)
-    if not isinstance(chosen, StepSolver) or chosen.batch or chosen.points != 1:
-        raise ValueError(
-            f"survey: solver {chosen.name!r} does not take one evaluation of all rows per step, so it cannot share a "
-            "batch. Use 'lbfgs', 'lbfgs-bt', 'adam' or another optax solver, or 'lm'."
-        )
-    return chosen
-
-
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """A survey before it runs: variants, design, solver, and the heading of its ledger."""
@@ -117,8 +107,11 @@ class Prepared:
         **options: Any,
     ) -> "Prepared":
         """Check everything and return what can run; the arguments are those of `survey`."""
-        chosen = survey_solver(solver, options)
-        _check(problem, chosen, mesh)
+        chosen = as_solver(solver, **options)
+        require(problem, chosen, "survey")
+        assert isinstance(chosen, StepSolver)  # what slots declare
+        if spans_processes(mesh):
+            raise ValueError("survey: the mesh spans several processes. Give each its own points: survey_parts.")
         made = variants(problem, axes, mesh)
         design = grid(axes) if design is None else design
         if set(design.names) != set(axes):
@@ -257,22 +250,6 @@ def check_slots(asked: int | str | None, mesh: Any) -> None:
     runs = 1 if mesh is None else mesh.shape.get("runs", 1)
     if asked % runs:
         raise ValueError(f"survey: {asked} slots cannot be split over {runs} devices. Use a multiple of {runs}.")
-
-
-def _check(problem: Problem, solver: StepSolver, mesh: Any) -> None:
-    if spans_processes(mesh):
-        raise ValueError("survey: the mesh spans several processes. Give each its own points instead: survey_parts.")
-    if problem.box is not None and not solver.bounded:
-        raise ValueError(
-            f"survey: solver {solver.name!r} does not know bounds. Use 'lm', or give the parameters a transform "
-            "instead: transforms={'name': shardfit.Interval(lower, upper)}."
-        )
-    if problem.objective.stochastic and not solver.stochastic:
-        names = ", ".join(map(repr, problem.objective.stochastic))
-        raise ValueError(f"survey: {names} draws new random numbers at every step; use 'adam', or freeze it.")
-    if solver.needs == "gram":
-        problem.objective.require_least_squares(f"solver {solver.name!r}")
-    solver.check(problem)
 
 
 def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, picture, halving) -> Heading:

@@ -20,8 +20,8 @@ from shardfit.core.params import Space
 from shardfit.core.precision import jit
 from shardfit.core.reduce import value_grad_losses
 from shardfit.core.status import Status
-from shardfit.solve.base import StepSolver
 from shardfit.solve.loop import Run, answer, tick_once
+from shardfit.solve.step import StepSolver
 from shardfit.surveys.variants import bind
 
 EMPTY = -1  # number of the point in a slot that has none
@@ -136,7 +136,7 @@ def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: An
             run.state.status,
         )
         ends = ~ended & (status != Status.RUNNING.code)
-        z = jax.vmap(partial(answer, noisy=noisy))(run)
+        z, _ = jax.vmap(partial(answer, noisy=noisy))(run)
         now = Found(z, status, run.state.steps, run.ticks * kind.solver.points)
         found = jax.tree.map(lambda new, old: jnp.where(_like(ends, new), new, old), now, found)
         return i + 1, run, ended | ends, found

@@ -27,7 +27,8 @@ from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.strategies import as_strategy
 from shardfit.fitting import fit
 from shardfit.io.run_dir import RunDir
-from shardfit.solve.base import HostSolver, Solver
+from shardfit.solve.base import Solver
+from shardfit.solve.host import HostSolver
 from shardfit.solve.monitor import Snapshot
 from shardfit.solve.optax_loop import OptaxLoop
 from shardfit.solve.registry import as_solver
@@ -208,7 +209,6 @@ class Watch:
         self.before, self.truth, self.every, self.show, self.store = before, truth, every, show, store
         # scipy's solvers call back after their steps, the device loop's history has them counted already
         self.late = int(isinstance(solver, HostSolver))
-        self.first_step = 1 if isinstance(solver, OptaxLoop) else self.late
         self.notes: dict[int, dict[str, float]] = {}
 
     def recall(self) -> None:
@@ -232,7 +232,7 @@ class Watch:
 
     def __call__(self, shot: Snapshot) -> Any:
         """Note the loss and the distance from the truth, and show."""
-        epoch = len(self.before) + shot.step - self.first_step
+        epoch = len(self.before) + shot.step - self.late
         due = self.show is not None and epoch % self.every == 0
         velocity = shot.params["velocity"] if due or self.truth is not None else None
         self.note(shot.step, velocity, loss=shot.value)

@@ -1,0 +1,78 @@
+"""Step solvers: state machines on the flat coordinates z that run in the one device loop.
+
+`init`, then `step` until the state's status says stop. Most are written as `ask` (the next point) and `tell` (its
+evaluation), so that one evaluation is one tick and thousands of runs can share a batch.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+import jax
+import numpy as np
+
+from shardfit.core.objective import Objective
+from shardfit.core.params import Space
+from shardfit.solve.base import Finish, Solver, Task, evaluate
+from shardfit.solve.loop import run_steps
+
+
+class StepState(Protocol):
+    """What the loop reads of any step solver's state: an evaluated point, and whether to go on."""
+
+    x: jax.Array
+    value: jax.Array
+    gradient: jax.Array | None  # None where there is none
+    status: jax.Array  # int32 code of Status
+    steps: jax.Array  # int32
+
+
+class StepSolver(Solver):
+    """A state machine that runs in the device loop."""
+
+    slots: ClassVar[bool] = True
+    keep: ClassVar[int] = 0
+
+    def solve(self, task: Task) -> Finish:
+        """Run in the device loop."""
+        return run_steps(self, task)
+
+    def init(self, z0: jax.Array, lower: Any, upper: Any) -> Any:
+        """Return the state before the first evaluation; lower and upper are (n,) or None."""
+        raise TypeError(f"{type(self).__name__} must define init")
+
+    def populate(self, state: Any, space: Space, seed: int) -> Any:
+        """Return the initial state with what only the host can draw or decide; most solvers add nothing."""
+        return state
+
+    def evaluate(self, space: Space, objective: Objective, z: jax.Array, key: Any) -> Any:
+        """Return what `step` needs to know at z."""
+        return evaluate(self.needs, space, objective, z, key)
+
+    def step(self, evaluate: Callable[[jax.Array], Any], state: Any) -> Any:
+        """Return the state after one evaluation."""
+        return self.tell(state, evaluate(self.ask(state)))
+
+    def ask(self, state: Any) -> jax.Array:
+        """Return the next point to evaluate."""
+        raise TypeError(f"{type(self).__name__} must define ask and tell, or step")
+
+    def tell(self, state: Any, evaluation: Any) -> Any:
+        """Return the state after the asked point was evaluated."""
+        raise TypeError(f"{type(self).__name__} must define ask and tell, or step")
+
+    @property
+    def points(self) -> int:
+        """Evaluations per tick."""
+        return 1
+
+    def record(self, state: Any) -> dict[str, jax.Array]:
+        """Return what the history keeps, every `keep` steps, besides value and gradient."""
+        return {}
+
+    def leave(self, state: Any) -> dict[str, np.ndarray]:
+        """Return what a Result keeps of the final state."""
+        return {}
+
+    def note(self, state: Any) -> str:
+        """Return what to know about the run beyond its status."""
+        return ""
