@@ -48,7 +48,7 @@ def test_scan_needs_a_box(problem):
 
 
 def test_thinning(problem):
-    result = sf.fit(problem, "adam", maxiter=11, keep=1, certify=False, progress=False)
+    result = sf.fit(problem, "adam", maxiter=10, keep=1, certify=False, progress=False)
     whole = trajectory(problem, result.history)
     assert len(whole.values) == 11
     np.testing.assert_allclose(whole.params["a"][0], 2.0, rtol=1e-12)  # in parameters, not in solver coordinates

@@ -201,7 +201,7 @@ def test_levenberg_marquardt_with_bounds(tmp_path):
     terms = {"data": residual_term(residual, rows, 0.0), "reg": residual_penalty(nearer, np.zeros(P), weight=1.0)}
     bounded = Problem(Objective(terms), {"m": np.zeros(P)}, bounds={"m": (-0.5, 10.0)})
     axes = {"reg": weight_axis("reg", (0.1, 1.0, 10.0, 100.0, 1000.0))}
-    with pytest.raises(ValueError, match="'lbfgs' does not know bounds. Use 'lm'"):
+    with pytest.raises(ValueError, match="'lbfgs' does not know bounds. Use 'lm', 'adam'"):
         survey(bounded, axes, run_dir=tmp_path / "refused")
     with survey(bounded, axes, run_dir=tmp_path / "lm", solver="lm", slots=SLOTS, maxiter=MAXITER) as found:
         assert found.complete
@@ -216,7 +216,7 @@ def test_levenberg_marquardt_with_bounds(tmp_path):
 
 @pytest.mark.parametrize(("solver", "options"), [("lbfgsb", {}), ("swarm", {}), ("adam", {"batch": 8}), (None, {})])
 def test_solvers_that_cannot_share_a_batch(tmp_path, solver, options):
-    with pytest.raises(ValueError, match="cannot share a batch. Use 'lbfgs', 'lbfgs-bt', 'adam' or another optax"):
+    with pytest.raises(ValueError, match="cannot share a batch. Use 'lbfgs', 'lbfgs-bt', 'lm', 'adam'"):
         run(tmp_path, solver=solver, **options)
     assert not (tmp_path / "ledger.sqlite").exists()
 

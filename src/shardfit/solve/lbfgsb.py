@@ -1,7 +1,8 @@
 """scipy's L-BFGS-B: bounds, and the reference the others are measured against."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,26 +36,32 @@ class LBFGSB(HostSolver):
                 raise StopIteration
             function.step(z)
 
-        found = minimize(
-            function,
-            z0,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=None if lower is None else Bounds(lower, upper),
-            callback=each_step,
-            options={
-                "maxiter": self.maxiter,
-                "maxfun": np.iinfo(np.int32).max,
-                "ftol": self.ftol,
-                "gtol": self.gtol,
-                "maxcor": self.memory,
-            },
-        )
+        options = {
+            "maxiter": self.maxiter,
+            "maxfun": np.iinfo(np.int32).max,
+            "ftol": self.ftol,
+            "gtol": self.gtol,
+            "maxcor": self.memory,
+        }
+        bounds = None if lower is None else Bounds(lower, upper)
+        # its vectors are short: threads would spend far more time waiting for each other than working
+        with _blas().limit(limits=1):
+            answer = minimize(
+                function, z0, jac=True, method="L-BFGS-B", bounds=bounds, callback=each_step, options=options
+            )
         if reached:
-            return Outcome(found.x, Status.CONVERGED_STEP, found.nit)
-        text = str(found.message).upper()
-        if found.success:
+            return Outcome(answer.x, Status.CONVERGED_STEP, answer.nit)
+        text = str(answer.message).upper()
+        if answer.success:
             status = Status.CONVERGED_GRADIENT if "GRADIENT" in text else Status.CONVERGED_VALUE
         else:
-            status = Status.MAX_STEPS if found.status == 1 else Status.STALLED
-        return Outcome(found.x, status, found.nit)
+            status = Status.MAX_STEPS if answer.status == 1 else Status.STALLED
+        return Outcome(answer.x, status, answer.nit)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> Any:
+    """Return the handle on the linear algebra library's threads; finding it takes milliseconds, once."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")

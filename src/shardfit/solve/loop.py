@@ -133,7 +133,7 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
             run, record = advance(solver, space, objective, run, key, ticks, stop)
             done = int(run.ticks) - len(monitor.trace)
             record = jax.tree.map(lambda column, done=done: np.asarray(column)[:done], record)
-            monitor.trace.extend(record.value, record.gradient, record.step, _thinned(record, solver.keep))
+            monitor.trace.extend(record.value, record.gradient, record.step, _thinned(record, solver))
             seconds = time.perf_counter() - began
             monitor.check_start(run.state)
             if seconds < SEGMENT_SECONDS / 2:
@@ -169,9 +169,9 @@ def _largest(gradient):
     return jnp.array(jnp.nan) if gradient is None else jnp.max(jnp.abs(gradient))
 
 
-def _thinned(record: Record, keep: int) -> dict[str, np.ndarray]:
-    """Return the entries of every keep-th step; the start is not a step."""
-    chosen = (record.step > 0) & (record.step % max(1, keep) == 0)
+def _thinned(record: Record, solver: "StepSolver") -> dict[str, np.ndarray]:
+    """Return the entries of every keep-th step."""
+    chosen = solver.kept(record.step)
     return {name: column[chosen] for name, column in record.more.items()}
 
 

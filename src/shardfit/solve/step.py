@@ -69,6 +69,10 @@ class StepSolver(Solver):
         """Return what the history keeps, every `keep` steps, besides value and gradient."""
         return {}
 
+    def kept(self, steps: np.ndarray) -> np.ndarray:
+        """Return which evaluations' records are kept: every keep-th step, the start included."""
+        return steps % max(1, self.keep) == 0
+
     def leave(self, state: Any) -> dict[str, np.ndarray]:
         """Return what a Result keeps of the final state."""
         return {}

@@ -266,6 +266,10 @@ class Swarm(StepSolver):
             return {}
         return {"x": state.position, "v": state.velocity, "loss": state.loss}
 
+    def kept(self, steps):
+        """Return every keep-th step; evaluating the first draw is not one."""
+        return (steps > 0) & super().kept(steps)
+
     def leave(self, state):
         """Return what another swarm can start from."""
         return carried(state)

@@ -27,7 +27,7 @@ def problem():
 def test_normal_is_found():
     params, result = recipes.descend_gaussian(seed=100)
     assert (np.abs(flat(params) - TRUTH) < ROOM).all(), flat(params)
-    assert result.steps == 101
+    assert result.steps == 100
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def test_golden_parts_of_three(golden):
 def test_golden_adam(golden):
     problem = smf.problem("A", int(golden["num_halos"]))
     rate = float(golden["A_adam_lr"])
-    result = sf.fit(problem, "adam", learning_rate=rate, maxiter=11, keep=1, certify=False, progress=False)
+    result = sf.fit(problem, "adam", learning_rate=rate, maxiter=10, keep=1, certify=False, progress=False)
     way = trajectory(problem, result.history)
     found = np.stack([way.params["efficiency"], way.params["log_scatter"]], axis=1)
     np.testing.assert_allclose(found, golden["A_adam_params_first11"], rtol=1e-10)
@@ -94,7 +94,7 @@ def test_same_on_any_devices(small, devices):
 
 def test_adam_is_the_same_on_three_devices(small):
     runs = [
-        sf.fit(small, "adam", maxiter=101, keep=1, mesh=mesh, certify=False, progress=False)
+        sf.fit(small, "adam", maxiter=100, keep=1, mesh=mesh, certify=False, progress=False)
         for mesh in (None, sf.mesh(rows=3))
     ]
     np.testing.assert_allclose(runs[1].history["x"], runs[0].history["x"], rtol=1e-9)
