@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from shardfit.io.run_dir import RunDir
     from shardfit.planning import Plan, plan
     from shardfit.sciences import Science
+    from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
     from shardfit.solve.custom import Custom
+    from shardfit.solve.host import HostSolver
     from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
     from shardfit.solve.lbfgsb import LBFGSB
     from shardfit.solve.lm import LM
     from shardfit.solve.monitor import Snapshot
     from shardfit.solve.optax_loop import OptaxLoop
     from shardfit.solve.optimistix_adapter import Optimistix
+    from shardfit.solve.step import StepSolver
     from shardfit.solve.swarm import Swarm
     from shardfit.surveys import (
         Axis,
@@ -63,8 +66,10 @@ __all__ = [
     "Certificate",
     "CheckpointError",
     "Custom",
+    "Finish",
     "Gram",
     "Halving",
+    "HostSolver",
     "Identity",
     "Interval",
     "LBFGS",
@@ -85,11 +90,15 @@ __all__ = [
     "Simplex",
     "Snapshot",
     "Softplus",
+    "Solver",
     "Span",
     "Status",
+    "StepSolver",
     "Survey",
     "Swarm",
     "TanInterval",
+    "Task",
+    "ValueAndGrad",
     "below",
     "fit",
     "grid",
@@ -139,13 +148,16 @@ __getattr__, __dir__ = lazy_names(
         "io.run_dir": "RunDir",
         "planning": "Plan plan",
         "sciences": "Science",
+        "solve.base": "Finish Solver Task ValueAndGrad",
         "solve.custom": "Custom",
+        "solve.host": "HostSolver",
         "solve.lbfgs": "LBFGS BacktrackingLBFGS",
         "solve.lbfgsb": "LBFGSB",
         "solve.lm": "LM",
         "solve.monitor": "Snapshot",
         "solve.optax_loop": "OptaxLoop",
         "solve.optimistix_adapter": "Optimistix",
+        "solve.step": "StepSolver",
         "solve.swarm": "Swarm",
         "surveys": "Axis Halving Picture Span Survey below grid latin marginals pareto seed_axis sobol start_axis "
         "survey survey_parts weight_axis",

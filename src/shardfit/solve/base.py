@@ -25,7 +25,7 @@ from shardfit.core.status import Status
 from shardfit.solve.monitor import Monitor
 
 
-class Point(NamedTuple):
+class ValueAndGrad(NamedTuple):
     """One evaluation at z: value and gradient (n,)."""
 
     value: jax.Array
@@ -118,7 +118,7 @@ class Solver:
 
 @partial(jit, static_argnums=(0, 1))
 def evaluate(needs: str, space: Space, objective: Objective, z: jax.Array, key: Any) -> Any:
-    """Return what a solver needs at coordinates z: Point, Gram, residuals, or the value alone."""
+    """Return what a solver needs at coordinates z: ValueAndGrad, Gram, residuals, or the value alone."""
     if needs == "value":
         return reduce.value(objective, space.unpack(z), key).astype(z.dtype)
     if needs == "residuals":
@@ -131,7 +131,7 @@ def evaluate(needs: str, space: Space, objective: Objective, z: jax.Array, key: 
         return Gram(gram.value, turn.T @ gram.gradient, turn.T @ gram.matrix @ turn)
     params, pull = jax.vjp(space.unpack, z)
     value, gradient, _ = reduce.value_grad_losses(objective.mesh, objective.terms, params, key)
-    return Point(value.astype(z.dtype), pull(gradient)[0])
+    return ValueAndGrad(value.astype(z.dtype), pull(gradient)[0])
 
 
 def options_of(factory: Any) -> set[str]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
 from shardfit.core.status import Status
-from shardfit.solve.base import Point
+from shardfit.solve.base import ValueAndGrad
 from shardfit.solve.step import StepSolver
 
 ARMIJO, WOLFE = 1e-4, 0.9
@@ -100,7 +100,7 @@ class LBFGS(StepSolver):
         """Return the trial point."""
         return state.x + state.t * state.direction
 
-    def tell(self, state, evaluation: Point):
+    def tell(self, state, evaluation: ValueAndGrad):
         """Accept the trial and aim anew, or choose the next trial on the same line.
 
         Both are computed and one is selected, without branches: the state stays in place in a device loop, and many
