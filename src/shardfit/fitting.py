@@ -24,6 +24,7 @@ from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.core.terms import Penalty
 from shardfit.distributed.exchange import meet, require_same, share
+from shardfit.io.compile_cache import use_compile_cache
 from shardfit.io.progress import Progress
 from shardfit.io.results import load_result, save_result
 from shardfit.io.run_dir import RunDir
@@ -60,6 +61,7 @@ def fit(
     Example: `fit(problem, "lbfgs", maxiter=200, mesh=shardfit.mesh(rows=4))`.
     """
     began = time.perf_counter()
+    use_compile_cache()
     solver = as_solver(solver, **options)
     require(problem, solver, callback=callback is not None, run_dir=run_dir is not None)
     if every < 1:

@@ -1,5 +1,6 @@
 """Entry of the command line: parse, run one command, turn errors into one clear message."""
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.run is None:
             args.parser.print_help()
             return 0
+        if "no_compile_cache" in args:
+            os.environ["SHARDFIT_COMPILE_CACHE"] = "off"  # in the environment: processes that are started inherit it
         return args.run(args)
     except SystemExit as end:  # argparse leaves this way after --help and --version
         return int(end.code or 0)

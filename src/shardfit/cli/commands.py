@@ -61,6 +61,12 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(
             "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
         )
+        self.add_argument(
+            "--no-compile-cache",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="neither keep compiled programs for the next run nor use kept ones",
+        )
 
     def error(self, message: str) -> NoReturn:
         """Raise with the usage line."""

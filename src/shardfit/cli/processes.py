@@ -15,7 +15,9 @@ def request_devices(count: int | None, default: int = 1) -> int:
     import jax
 
     from shardfit.distributed.processes import client
+    from shardfit.io.compile_cache import use_compile_cache
 
+    use_compile_cache()
     if count is not None and count < 1:
         raise ValueError(f"--devices {count}: at least 1 device is needed.")
     wanted = default if count is None else count

@@ -18,6 +18,7 @@ from shardfit.core.params import label_of
 from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
+from shardfit.io.compile_cache import use_compile_cache
 from shardfit.io.lock import only_writer
 from shardfit.solve.capabilities import require
 from shardfit.solve.registry import as_solver
@@ -64,6 +65,7 @@ def survey(
 
     Example: `survey(problem, {"tv": weight_axis("reg.tv", (0, 1, 10))}, run_dir="runs/tv", maxiter=100)`.
     """
+    use_compile_cache()
     check_slots(slots, mesh)
     asked = {"design": design, "solver": solver, "seed": seed, "mesh": mesh, "picture": picture, "halving": halving}
     ready = Prepared.make(problem, axes, **asked, **options)

@@ -59,11 +59,11 @@ def derivatives(x: np.ndarray, rows: Intervals) -> tuple[np.ndarray, np.ndarray]
     first, second = (index[..., None] == stations for index in (rows.first, rows.second))
     by_p = np.where(rows.active[:, :1], first * 1.0 + second, 0.0)
     by_q = np.where(rows.active[:, 1:], first * 1.0 - second, 0.0)
-    slope_p, slope_q = 2 * (size - overlap.real), 2 * overlap.imag
+    slope_p, slope_q = 2 * (size - np.real(overlap)), 2 * np.imag(overlap)
     _, slope, curvature = _held(x, rows)
     gradient = np.concatenate([_sum(by_p, slope_p) + slope, _sum(by_q, slope_q)], 1)
-    pp = _products(by_p, 4 * size - 2 * overlap.real, by_p) + curvature[:, None] * np.eye(len(stations))
-    pq, qq = _products(by_p, slope_q, by_q), _products(by_q, 2 * overlap.real, by_q)
+    pp = _products(by_p, 4 * size - 2 * np.real(overlap), by_p) + curvature[:, None] * np.eye(len(stations))
+    pq, qq = _products(by_p, slope_q, by_q), _products(by_q, 2 * np.real(overlap), by_q)
     return gradient, np.block([[pp, pq], [pq.swapaxes(1, 2), qq]])
 
 
