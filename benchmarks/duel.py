@@ -34,6 +34,7 @@ def duel(peer: str, modules: tuple[str, str], arguments: Any, rounds: int) -> di
         "ratio": best[1]["wall"] / best[0]["wall"],
         "cpu_ours": best[0]["cpu"],
         "cpu_peer": best[1]["cpu"],
+        "cpu_ratio": best[1]["cpu"] / best[0]["cpu"],
         "said_ours": said[0],
         "said_peer": said[1],
     }
@@ -71,6 +72,16 @@ def keeping_value(call: Callable[[], Any]) -> tuple[Callable, Callable]:
         last["loss"] = call()
 
     return timed, lambda: {"loss": float(last["loss"]), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}
+
+
+def first_timed(call: Callable[[], Any], began: tuple[float, float], describe: Callable[[], dict]) -> tuple:
+    """Make the first call, and return what `serve` needs: imports, reading, compiling and this call are told as cold.
+
+    began: wall and CPU clock before anything was imported.
+    """
+    call()
+    cold = {"cold": time.perf_counter() - began[0], "cold_cpu": time.process_time() - began[1]}
+    return call, lambda: cold | describe()
 
 
 def serve(prepare: Callable[[Any], tuple[Callable, Callable]]) -> None:

@@ -1,5 +1,9 @@
-"""Peers in environments of their own, built on first use, so that they never decide what this library runs with."""
+"""Peers in environments of their own, built on first use, so that they never decide what this library runs with.
 
+They live in the user's cache folder, or in SHARDFIT_BENCH_ENVS.
+"""
+
+import fcntl
 import hashlib
 import json
 import os
@@ -7,18 +11,31 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from benchmarks import peer_sources
 
 ROOT = Path(__file__).resolve().parents[1]
-REQUIREMENTS = {
-    "least_squares": ("jax==0.10.2", "optimistix==0.1.0", "optax==0.2.8", "scipy==1.17.1"),
-    "swarm": ("jax==0.10.2", "evosax==0.3.2", "pyswarms==1.3.0"),
-    "diffopt": ("diffopt==2.0.0", "jax==0.10.2", "optax==0.2.8", "jaxopt==0.8.5", "mpi4py==4.1.2", "mpich==5.0.2"),
+
+
+class Peer(NamedTuple):
+    """What an environment holds. source: a requirement that is compiled here, see peer_sources.py."""
+
+    wheels: tuple[str, ...]
+    source: str = ""
+
+
+PEERS = {
+    "least_squares": Peer(("jax==0.10.2", "optimistix==0.1.0", "optax==0.2.8", "scipy==1.17.1")),
+    "swarm": Peer(("jax==0.10.2", "evosax==0.3.2", "pyswarms==1.3.0")),
+    "diffopt": Peer(
+        ("diffopt==2.0.0", "jax==0.10.2", "optax==0.2.8", "jaxopt==0.8.5", "mpi4py==4.1.2", "mpich==5.0.2")
+    ),
     # its NFFT needs a C library that no wheel brings: finufft stands in, see vlbi_ehtim.py
-    "ehtim": ("ehtim==1.3.2", "finufft==2.5.1", "astropy==8.0.2", "numpy==2.4.6", "scipy==1.17.1"),
-    "deepwave": ("torch==2.13.0", "deepwave==0.1.0", "numpy==2.4.6"),
+    "ehtim": Peer(("ehtim==1.3.2", "finufft==2.5.1", "astropy==8.0.2", "numpy==2.4.6", "scipy==1.17.1")),
+    "deepwave": Peer(("torch==2.13.0", "numpy==2.4.6"), source="deepwave==0.1.0"),
     # it requires torch whichever of its backends runs; this version has a small build
-    "sweep": ("torch==2.13.0", "jax==0.10.2", "sweep-solver==0.3.5", "numpy==2.4.6"),
+    "sweep": Peer(("torch==2.13.0", "jax==0.10.2", "sweep-solver==0.3.5", "numpy==2.4.6")),
 }
 # one thread each: unpinned libraries fight over the cores and the figures mean nothing
 THREADS = {
@@ -27,22 +44,40 @@ THREADS = {
     "MKL_NUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "JAX_PLATFORMS": "cpu",
+    # what is compiled counts as compiled here, in every run
+    "JAX_ENABLE_COMPILATION_CACHE": "false",
 }
 
 
 def peer_python(name: str) -> Path:
-    """Return the interpreter of a peer's environment, made or remade if its requirements are not the stamped ones."""
-    folder = ROOT / ".bench-envs" / name
-    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    wanted = hashlib.sha256(repr((sys.version_info[:2], REQUIREMENTS[name])).encode()).hexdigest()
+    """Return the interpreter of a peer's environment, made or remade if its requirements are not the stamped ones.
+
+    One builds at a time, whether threads or processes ask: the others wait for it.
+    """
+    folder = _home() / name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    flags = peer_sources.FLAGS if PEERS[name].source else {}
+    wanted = hashlib.sha256(repr((sys.version_info[:2], PEERS[name], flags)).encode()).hexdigest()
     stamp = folder / "requirements.sha256"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"building the environment of peer {name!r} in {folder.relative_to(ROOT)}", file=sys.stderr)
-        venv.create(folder, clear=True, with_pip=True)
-        install = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *REQUIREMENTS[name]]
-        subprocess.run(install, check=True)
-        stamp.write_text(wanted)
-    return python
+    with open(folder.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text() != wanted:
+            print(f"building the environment of peer {name!r} in {folder}", file=sys.stderr, flush=True)
+            _build(folder, PEERS[name])
+            stamp.write_text(wanted)
+    return folder / "bin" / "python"
+
+
+def peer_versions(name: str) -> dict[str, str]:
+    """Return the versions of a peer's packages as installed; those compiled here say so."""
+    peer = PEERS[name]
+    names = [requirement.partition("==")[0] for requirement in (*peer.wheels, *filter(None, [peer.source]))]
+    script = "import json, sys, importlib.metadata as m; print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
+    shown = subprocess.run([peer_python(name), "-c", script, *names], capture_output=True, text=True, check=True)
+    versions = json.loads(shown.stdout)
+    if peer.source:
+        versions[names[-1]] += f" ({peer_sources.HOW})"
+    return versions
 
 
 def run_peer(name: str, module: str, arguments: Any) -> Any:
@@ -53,6 +88,19 @@ def run_peer(name: str, module: str, arguments: Any) -> Any:
 def run_ours(module: str, arguments: Any) -> Any:
     """Run `python -m module` in this environment, in a process of its own under the same conditions as a peer."""
     return _run(Path(sys.executable), module, arguments)
+
+
+def _home() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("SHARDFIT_BENCH_ENVS") or cache / "shardfit" / "bench-envs")
+
+
+def _build(folder: Path, peer: Peer) -> None:
+    venv.create(folder, clear=True, with_pip=True)
+    install = [folder / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "-qq", "install"]
+    subprocess.run([*install, *peer.wheels], check=True)
+    if peer.source:
+        peer_sources.install(install, peer.source)
 
 
 def _run(python: Path, module: str, arguments: Any) -> Any:

@@ -1,12 +1,14 @@
 """Population fits against diffopt 2.0.0, one process and one thread each, both in float32 as the peer's users have it.
 
-lossgrad-*: loss and gradient of the stellar mass function (variant B) for n halos. adam-1e4: 100 steps of Adam.
-kde-*: loss and gradient of a comparison with 20 kernels and 20 Fourier positions in 2-D, places drawn by each
-package, so the losses differ. swarm: 100 particles, 100 steps on the 4-D Ackley function, whole calls.
+lossgrad-*: loss and gradient of the stellar mass function (variant B) for n halos. adam-1e4: 100 steps of Adam, the
+loss after the last. kde-*: loss and gradient of a comparison at 20 kernels and 20 Fourier positions in 2-D, the same
+places on both sides. swarm: 100 particles, 100 steps on the 4-D Ackley function, whole calls.
 """
 
 from benchmarks.duel import duel
 
+PEERS = ("diffopt",)
+SETTINGS = {"precision": "float32", "threads": "one each"}
 SIDES = ("benchmarks.population_ours", "benchmarks.population_diffopt")
 # repeats of one round: long enough to time, short enough to alternate
 CASES = {
@@ -30,13 +32,13 @@ def run(quick: bool) -> dict[str, dict]:
 def _case(case: str) -> dict:
     n, repeats = CASES[case]
     arguments = {"kind": case.partition("-")[0], "n": n, "repeats": repeats}
-    found = duel("diffopt", SIDES, arguments, 2 if case == "swarm" else 5)
-    ours, peer = found.pop("said_ours"), found.pop("said_peer")
+    figures = duel("diffopt", SIDES, arguments, 2 if case == "swarm" else 5)
+    ours, peer = figures.pop("said_ours"), figures.pop("said_peer")
     for name in ("ours", "peer", "cpu_ours", "cpu_peer"):
-        found[name] /= repeats
-    return found | {
+        figures[name] /= repeats
+    return figures | {
         "quality_ours": ours["loss"],
         "quality_peer": peer["loss"],
-        "peak_ours": ours["peak"],
-        "peak_peer": peer["peak"],
+        "peak_ours": 1024 * ours["peak"],
+        "peak_peer": 1024 * peer["peak"],
     }

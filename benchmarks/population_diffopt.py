@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks import population_scene as scene
 from benchmarks.duel import keeping_value, serve
 
 
@@ -51,17 +52,24 @@ def _kde(asked):
     import jax
     import jax.numpy as jnp
     from diffopt import kdescent
+    from diffopt.kdescent.kstats import _predict_fourier, _predict_kde_counts
 
-    points = np.random.default_rng(0).normal(size=(asked["n"], 2)).astype(np.float32)
-    trained = kdescent.KPretrainer.from_training_data(
-        jnp.asarray(points[:10_000]), num_eval_kernels=20, num_eval_fourier_positions=20, seed=0
-    )
-    places, sample, key = kdescent.KCalc(trained), jnp.asarray(points), jax.random.key(1)
-    both = jax.jit(jax.value_and_grad(lambda shift, x: places.reduced_chisq_loss(key, x + shift)))
+    known, (centres, positions) = jnp.asarray(scene.training()), map(jnp.asarray, scene.places())
+    counts = {"num_eval_kernels": scene.KERNELS, "num_eval_fourier_positions": scene.POSITIONS}
+    bank = kdescent.KPretrainer.from_training_data(known, **counts, seed=0)
+    # the places of the other side, with counts by the package's own functions, in pieces as it makes them
+    pieces = np.split(np.arange(scene.BANK), 300)
+    kernel = [_predict_kde_counts(known, None, centres[i], bank.kernelcov, return_err=True) for i in pieces]
+    fourier = [_predict_fourier(known, None, positions[i], return_err=True) for i in pieces]
+    bank.kernel_centers, bank.fourier_positions = centres, positions
+    bank.kde_counts, bank.kde_err = (np.concatenate(part) for part in zip(*kernel, strict=True))
+    bank.fourier_counts, bank.fourier_err = (np.concatenate(part) for part in zip(*fourier, strict=True))
+    calculator, sample, key = kdescent.KCalc(bank), jnp.asarray(scene.sample(asked["n"])), scene.draw_key()
+    both = jax.jit(jax.value_and_grad(lambda shift, x: calculator.reduced_chisq_loss(key, x + shift)))
 
     def call():
         for _ in range(asked["repeats"]):
-            loss, gradient = both(jnp.array([0.1, -0.1]), sample)
+            loss, gradient = both(jnp.array(scene.SHIFT), sample)
         jax.block_until_ready(gradient)
         return loss
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks import population_scene as scene
 from benchmarks.duel import keeping_value, serve
 
 POINT = {"efficiency": -1.9, "scatter": 0.25}
@@ -54,14 +55,14 @@ def _kde(asked):
     import jax
 
     import shardfit as sf
-    from shardfit.stats.bank import make_bank
+    from shardfit.stats.bank import BankOptions, bank_at
     from shardfit.stats.compare import chi2, comparison_term
 
-    points = np.random.default_rng(0).normal(size=(asked["n"], 2)).astype(np.float32)
-    bank = make_bank(points[:10_000], seed=0, kernels=20, positions=20)
-    term = comparison_term(shifted, {"x": points}, bank, misfit=chi2)
-    problem = sf.Problem(sf.Objective({"kde": term}), np.float32([0.1, -0.1]), precision="float32")
-    return _repeated(problem.objective, problem.x0, asked["repeats"], jax.random.key(1))
+    options = BankOptions(kernels=scene.KERNELS, positions=scene.POSITIONS)
+    bank = bank_at(scene.training(), None, *scene.places(), options)
+    term = comparison_term(shifted, {"x": scene.sample(asked["n"])}, bank, misfit=chi2)
+    problem = sf.Problem(sf.Objective({"kde": term}), np.float32(scene.SHIFT), precision="float32")
+    return _repeated(problem.objective, problem.x0, asked["repeats"], jax.random.key(scene.SEED))
 
 
 def _swarm(asked):
