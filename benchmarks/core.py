@@ -37,7 +37,8 @@ def _child(case: str) -> dict:
 
 
 def clock(call: Callable, repeats: int) -> tuple[float, float]:
-    """Return wall and CPU seconds of one call."""
+    """Return wall and CPU seconds of one call, the one before it left out: the other side may have emptied caches."""
+    call()
     wall, cpu = time.perf_counter(), time.process_time()
     for _ in range(repeats):
         result = call()
@@ -49,7 +50,6 @@ def clock(call: Callable, repeats: int) -> tuple[float, float]:
 
 def race(ours: Callable, peer: Callable, repeats: int, rounds: int = 15) -> dict:
     """Alternate both, so that a busy machine hurts both alike; the best round of each counts."""
-    clock(ours, 1), clock(peer, 1)
     times = [(clock(ours, repeats), clock(peer, repeats)) for _ in range(rounds)]
     (wall, cpu), (peer_wall, peer_cpu) = (tuple(min(t[i][k] for t in times) for k in (0, 1)) for i in (0, 1))
     ratios = {"ratio": peer_wall / wall, "cpu_ratio": peer_cpu / cpu}

@@ -69,10 +69,10 @@ def write() -> None:
 
 
 def page() -> str:
-    """Return the text of docs/measured.md; suites without results are not in it."""
+    """Return the text of docs/measured.md; suites without a text are not in it."""
     parts = [(PAGES / "head.md").read_text()]
     for name in ORDER:
-        if (RESULTS / f"{name}.json").exists():
+        if (PAGES / f"{name}.md").exists():
             measured = kept(name)
             text = fill((PAGES / f"{name}.md").read_text(), measured["cases"])
             title, _, rest = text.partition("\n\n")
