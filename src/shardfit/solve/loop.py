@@ -74,6 +74,9 @@ def answer(run: Run, noisy: bool) -> tuple[jax.Array, jax.Array]:
     return jnp.where(last, run.state.x, run.best_z), jnp.where(last, value, best)
 
 
+_answer = jit(answer, static_argnums=1)
+
+
 @partial(jit, static_argnums=(0, 1))
 def advance(
     solver: "StepSolver", space: Any, objective: Any, run: Run, key: Any, max_ticks: Any, stop_step: Any
@@ -110,8 +113,8 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
     lower, upper = (None, None) if task.box is None else (jnp.asarray(end, z0.dtype) for end in task.box)
     run = start(solver, space, jnp.asarray(z0), lower, upper)
     run = run._replace(state=solver.populate(run.state, space, task.seed))
-    key = jax.random.key(task.seed)
     objective = mini_batch(task, solver.batch, 0) if solver.batch else task.objective
+    key = jax.random.key(task.seed) if objective.stochastic else None
     # where the loop leaves its state: a run placed otherwise would compile the loop a second time
     run = replicate(run, objective.mesh)
     began = time.perf_counter()
@@ -119,7 +122,8 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
     jax.block_until_ready(advance(solver, space, objective, run, key, 0, 0))
     compile_seconds = time.perf_counter() - began
 
-    run = replicate(monitor.restore(run), objective.mesh)
+    if monitor.store is not None:
+        run = replicate(monitor.restore(run), objective.mesh)
     noisy = bool(solver.batch) or bool(objective.stochastic)
     ticks = 1
     stopped = None
@@ -136,10 +140,7 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
             monitor.trace.extend(record.value, record.gradient, record.step, _thinned(record, solver))
             seconds = time.perf_counter() - began
             monitor.check_start(run.state)
-            if seconds < SEGMENT_SECONDS / 2:
-                ticks = min(2 * ticks, SEGMENT)
-            elif seconds > 2 * SEGMENT_SECONDS:
-                ticks = max(1, ticks // 2)
+            ticks = int(np.clip(SEGMENT_SECONDS * max(1, len(record.value)) / seconds, 1, SEGMENT))
             leave = monitor.look(partial(_snapshot, solver, space, run, noisy, monitor.trace), run)
             if spans_processes(objective.mesh):  # clocks and callbacks may differ, what is done must not
                 ticks, leave = (int(x) for x in first_says(np.array([ticks, leave])))
@@ -166,19 +167,19 @@ def _running(run, solver):
 
 
 def _largest(gradient):
-    return jnp.array(jnp.nan) if gradient is None else jnp.max(jnp.abs(gradient))
+    return jnp.array(jnp.nan) if gradient is None else jnp.max(jnp.abs(gradient), initial=0)
 
 
 def _thinned(record: Record, solver: "StepSolver") -> dict[str, np.ndarray]:
     """Return the entries of every keep-th step."""
-    chosen = solver.kept(record.step)
+    chosen = solver.kept(np.asarray(record.step))
     return {name: column[chosen] for name, column in record.more.items()}
 
 
 def _snapshot(solver, space, run, noisy, trace: Trace) -> Snapshot:
     z = run.state.x if noisy else run.best_z
     state, evaluations = run.state, int(run.ticks) * solver.points
-    largest = float(_largest(state.gradient))
+    largest = np.nan if state.gradient is None else float(np.max(np.abs(np.asarray(state.gradient)), initial=0))
     return Snapshot(
         int(state.steps), evaluations, float(state.value), largest, trace.seconds(), z, space, slope=state.gradient
     )
@@ -188,7 +189,7 @@ def _finish(run, solver, stopped, noisy, compile_seconds):
     status = Status.of(run.state.status)
     if status is Status.RUNNING:
         status = stopped or Status.MAX_STEPS
-    z, value = answer(run, noisy)
+    z, value = _answer(run, noisy)
     steps, evaluations = int(run.state.steps), int(run.ticks) * solver.points
     note, leaves = solver.note(run.state), solver.leave(run.state)
     return Finish(
