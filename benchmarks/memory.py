@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
+PEERS = ()
+SETTINGS = {"precision": "float64", "threads": "both cores for XLA", "devices": "one or two virtual ones"}
 TOLERANCE = 0.2
 CASES = ("residual", "residual-chunked", "statistic", "statistic-chunked", "operator", "gram")
 QUICK = (("residual", 1), ("statistic-chunked", 2), ("gram", 2))
@@ -34,6 +36,7 @@ def measure(case: str, devices: int) -> dict:
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
+        "JAX_ENABLE_COMPILATION_CACHE": "false",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])),
     }

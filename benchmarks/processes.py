@@ -13,6 +13,8 @@ from pathlib import Path
 
 from benchmarks.peers import ROOT, THREADS
 
+PEERS = ()
+SETTINGS = {"precision": "float64", "threads": "one in each process"}
 ROWS = 1_000_000
 PROCESSES = (1, 2, 4)
 

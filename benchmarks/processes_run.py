@@ -35,6 +35,7 @@ def main(rows: int, answer: str) -> None:
     if jax.process_index():
         return
     figures = {"ours": wall, "peer": alone, "ratio": alone / wall, "cpu_ours": cpu, "cpu_peer": alone_cpu}
+    figures["cpu_ratio"] = alone_cpu / cpu
     figures |= {"quality_ours": value, "rows": n, "exchange": max(0.0, 1 - alone / wall)}
     Path(answer).write_text(json.dumps(figures))
 

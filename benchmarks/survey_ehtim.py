@@ -27,7 +27,7 @@ def main() -> None:
             data_term=asked["data"],
             reg_term={**point, "flux": 1e4},
             systematic_noise=asked["tolerance"],
-            ttype="nfft",
+            ttype=asked["transform"],
             maxit=asked["iterations"],
             stop=1e-30,
             **SYSTEM,

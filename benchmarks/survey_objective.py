@@ -1,7 +1,6 @@
 """The objective of the survey suite, and the ways to bring many of its points down."""
 
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,15 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.precision import problem_scope
-from shardfit.domains.vlbi.recipes.simulated import simulated_ring
 from shardfit.domains.vlbi.recipes.surveys import WEIGHTS, imaging_survey
+from shardfit.domains.vlbi.uvfits import read_uvfits
 from shardfit.solve.base import evaluate
 from shardfit.solve.lbfgs import LBFGS
 from shardfit.surveys.engine import Engine, Point
 from shardfit.surveys.variants import bind, variants
 
 ITERATIONS = 100
-MOST = 3000  # iterations that the hardest points may take
 AXES = dict.fromkeys(("simple", "tv", "tv2", "l1"), WEIGHTS)
 
 
@@ -39,21 +37,16 @@ class Method:
 
 @dataclass
 class Study:
-    """M87, or a simulated ring, imaged with many weights."""
+    """M87 imaged with many weights."""
 
-    source: Path | None
+    source: Path
     precision: str = "float32"
     useful: float = float("nan")
     made: Any = field(init=False)
     obs: Any = field(init=False)
 
     def __post_init__(self):
-        if self.source is None:
-            self.obs = simulated_ring()[0]
-        else:
-            from shardfit.domains.vlbi.uvfits import read_uvfits
-
-            self.obs = read_uvfits(self.source, channels="average")
+        self.obs = read_uvfits(self.source, channels="average")
         self.made = imaging_survey(self.obs, AXES, flux=0.6, systematic=0.02, precision=self.precision)
         self.variants = variants(self.made.problem, self.made.axes)
 
@@ -66,9 +59,9 @@ class Study:
         """Return a name for a point."""
         return "/".join(f"{point[name]:g}" for name in AXES)
 
-    def ours(self, slots: int, maxiter: int = ITERATIONS, ftol: float = 0.0) -> Method:
+    def ours(self, slots: int) -> Method:
         """Return our engine."""
-        solver = LBFGS(maxiter=maxiter, ftol=ftol, gtol=0.0)
+        solver = LBFGS(maxiter=ITERATIONS, ftol=0.0, gtol=0.0)
 
         def run(points):
             engine = Engine(self.variants, solver, slots)
@@ -88,38 +81,13 @@ class Study:
         def run(points):
             with problem_scope(self.precision):
                 objective = self.made.problem.objective.place()
-                found = []
+                values = []
                 for first in range(0, len(points), size):
                     leaves, z0 = self._stacked(points[first : first + size], size)
-                    found.append(np.asarray(steps(objective, leaves, z0, ITERATIONS)[1])[:, ITERATIONS - 1])
-            return np.concatenate(found)[: len(points)]
+                    values.append(np.asarray(steps(objective, leaves, z0)))
+            return np.concatenate(values)[: len(points)]
 
         return Method(self, size, run)
-
-    def vmapped_until(self, search: str, size: int, limit: np.ndarray, points: list[dict]) -> tuple[float, float]:
-        """Return the seconds that batches need until all points are below the limit, and the share that got there.
-
-        Every batch is told how many iterations its slowest point will need.
-        """
-        steps = _optax_steps(search, self.made.problem.space, self.variants.varied)
-        total, reached = 0.0, []
-        with problem_scope(self.precision):
-            objective = self.made.problem.objective.place()
-            for first in range(0, len(points), size):
-                leaves, z0 = self._stacked(points[first : first + size], size)
-                wanted = limit[first : first + size]
-                _, history = steps(objective, leaves, z0, MOST)
-                below = np.asarray(history)[: len(wanted)] <= wanted[:, None]
-                reached.append(below.any(1))
-                needed = int(np.where(below.any(1), below.argmax(1) + 1, MOST).max())
-                began = time.perf_counter()
-                jax.block_until_ready(steps(objective, leaves, z0, needed))
-                total += time.perf_counter() - began
-        return total, float(np.mean(np.concatenate(reached)))
-
-    def converged(self, points: list[dict]) -> np.ndarray:
-        """Return the objective at convergence, by our engine with tight tolerances."""
-        return self.ours(16, maxiter=2 * MOST, ftol=1e-12)(points)
 
     def for_ehtim(self, folder: Path) -> dict:
         """Write data and prior for eht-imaging and return what it is to do."""
@@ -154,20 +122,19 @@ def _optax_steps(search: str, space: Any, varied: tuple[int, ...]) -> Callable:
     }[kind](int(trials))
     transform = optax.lbfgs(memory_size=10, linesearch=line)
 
-    def one(objective, leaves, z0, count):
+    def one(objective, leaves, z0):
         def value(z):
             return evaluate("value", space, bind(objective, varied, leaves), z, None)
 
         value_and_grad = optax.value_and_grad_from_state(value)
 
-        def step(i, carry):
-            z, state, history = carry
-            found, gradient = value_and_grad(z, state=state)
-            changes, state = transform.update(gradient, state, z, value=found, grad=gradient, value_fn=value)
-            return optax.apply_updates(z, changes), state, history.at[i].set(optax.tree.get(state, "value"))
+        def step(_, carry):
+            z, state = carry
+            reached, gradient = value_and_grad(z, state=state)
+            changes, state = transform.update(gradient, state, z, value=reached, grad=gradient, value_fn=value)
+            return optax.apply_updates(z, changes), state
 
-        begin = (z0, transform.init(z0), jnp.full(MOST, jnp.inf, z0.dtype))
-        z, _, history = jax.lax.fori_loop(0, count, step, begin)
-        return z, history
+        _, state = jax.lax.fori_loop(0, ITERATIONS, step, (z0, transform.init(z0)))
+        return optax.tree.get(state, "value")
 
-    return jax.jit(lambda objective, leaves, z0, count: jax.vmap(lambda a, b: one(objective, a, b, count))(leaves, z0))
+    return jax.jit(lambda objective, leaves, z0: jax.vmap(lambda a, b: one(objective, a, b))(leaves, z0))

@@ -45,7 +45,7 @@ def run(quick: bool) -> dict[str, dict]:
     cases = {}
     with tempfile.TemporaryDirectory() as folder:
         skies = {case: _simulated(sky, Path(folder) / case) for case, sky in SKIES.items()}
-        skies |= {"m87": real} if (real := _m87(Path(folder) / "m87")) else {}
+        skies["m87"] = _m87(Path(folder) / "m87")
         for case, sky in skies.items():
             for transform in TRANSFORMS:
                 cases[f"{case}-{transform}"] = _duel({"kind": "evaluate", "repeats": 20, **sky, "transform": transform})
@@ -56,8 +56,8 @@ def run(quick: bool) -> dict[str, dict]:
         for solver in SOLVERS:
             sky = {**skies["vis"], "transform": _faster(cases, "vis")}
             cases[f"optimizer-{solver}"] = _duel({"kind": "optimize", "solver": solver, **sky}, 2)
-        if real:
-            cases["schedule"] = _duel({"kind": "schedule", "stop": STOP, **real, "transform": _faster(cases, "m87")}, 2)
+        schedule = {"kind": "schedule", "stop": STOP, **skies["m87"], "transform": _faster(cases, "m87")}
+        cases["schedule"] = _duel(schedule, 2)
         for case, (npix, n) in MATRICES.items():
             cases[case] = _memory(npix, n)
     return cases
