@@ -3,6 +3,8 @@
 import io
 from typing import Any
 
+import numpy as np
+
 # Okabe and Ito: distinct for colour-blind readers and in grey
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
@@ -45,6 +47,9 @@ def legend(axes: Any, **options: Any) -> None:
 
 def png_bytes(figure: Any) -> bytes:
     """Return the figure as PNG; equal figures give equal bytes."""
+    from PIL import Image
+
+    figure.canvas.draw()  # savefig would draw everything once more, for the layout
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3]).save(buffer, "png")
     return buffer.getvalue()
