@@ -12,15 +12,15 @@ from shardfit.core.lazy import lazy_names
 if TYPE_CHECKING:
     from shardfit.check.certificate import Certificate
     from shardfit.core.errors import CheckpointError, NonFiniteError, ParityError
+    from shardfit.core.gram import Gram
     from shardfit.core.mesh import mesh
     from shardfit.core.objective import Objective
-    from shardfit.core.params import Above, Below, Identity, Interval, Log, Simplex, Softplus, TanInterval, within
     from shardfit.core.problem import Problem
-    from shardfit.core.reduce import Gram
     from shardfit.core.result import Result
     from shardfit.core.rows import my_rows
     from shardfit.core.status import Status
     from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term, total
+    from shardfit.core.transforms import Above, Below, Identity, Interval, Log, Simplex, Softplus, TanInterval, within
     from shardfit.distributed.executors import run_tasks
     from shardfit.distributed.processes import join
     from shardfit.fitting import fit, least_squares
@@ -132,15 +132,15 @@ __getattr__, __dir__ = lazy_names(
     {
         "check.certificate": "Certificate",
         "core.errors": "CheckpointError NonFiniteError ParityError",
+        "core.gram": "Gram",
         "core.mesh": "mesh",
         "core.objective": "Objective",
-        "core.params": "Above Below Identity Interval Log Simplex Softplus TanInterval within",
         "core.problem": "Problem",
-        "core.reduce": "Gram",
         "core.result": "Result",
         "core.rows": "my_rows",
         "core.status": "Status",
         "core.terms": "penalty residual_penalty residual_term statistic_term total",
+        "core.transforms": "Above Below Identity Interval Log Simplex Softplus TanInterval within",
         "distributed.executors": "run_tasks",
         "distributed.processes": "join",
         "fitting": "fit least_squares",

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from shardfit.core.objective import Objective
-from shardfit.core.params import Interval
 from shardfit.core.problem import Problem
 from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term
+from shardfit.core.transforms import Interval
 
 ROWS = {"x": np.linspace(0, 1, 5), "y": np.ones(5)}
 X0 = {"slope": 1.0, "w": np.array([0.5, 0.5])}

@@ -6,7 +6,6 @@ against a central finite difference, and for float32 problems against float64. A
 
 import logging
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -101,7 +100,7 @@ def _probe(objective, shards, rng):
     return objective.take(select)
 
 
-@partial(jit, static_argnums=1)
+@jit
 def _gradients(objective, space, z, key):
     values, gradients = {}, {}
     for i, (name, term) in enumerate(objective.items()):
@@ -113,7 +112,7 @@ def _gradients(objective, space, z, key):
     return values, gradients
 
 
-@partial(jit, static_argnums=1)
+@jit
 def _values(objective, space, z, key):
     losses = reduce.losses(objective.mesh, objective.terms, space.unpack(z), key)
     return {n: weighted_sum(t.weight, loss) for (n, t), loss in zip(objective.items(), losses, strict=True)}

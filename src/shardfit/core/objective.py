@@ -16,11 +16,12 @@ from jax.core import Tracer
 from jax.sharding import Mesh
 from jax.tree_util import register_dataclass
 
-from shardfit.core import reduce
+from shardfit.core import gram, reduce
 from shardfit.core.errors import suggestion
+from shardfit.core.gram import Gram
 from shardfit.core.mesh import ROWS, n_shards, replicate
+from shardfit.core.params import make_space
 from shardfit.core.precision import jit, scope
-from shardfit.core.reduce import Gram
 from shardfit.core.rows import compact, place_rows, rows_from_process, take
 from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
 
@@ -304,12 +305,13 @@ def _totals(objective, params, key):
 
 @jit
 def _residuals(objective, params, key):
-    return reduce.residuals(objective.mesh, objective.terms, params, key)
+    return gram.residuals(objective.mesh, objective.terms, params, key)
 
 
 @jit
 def _gram(objective, params, key):
-    return reduce.gram(objective.mesh, objective.terms, params, key)
+    space = make_space(params)
+    return gram.gram(objective, space, space.pack(params), key)
 
 
 @jit

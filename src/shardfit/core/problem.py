@@ -7,9 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardfit.core.bounds import box, by_name, pinned
 from shardfit.core.errors import suggestion
+from shardfit.core.fixed import hold
 from shardfit.core.objective import Objective
-from shardfit.core.params import Space, box, check_params, make_space, spread
+from shardfit.core.params import Space, check_params, make_space, spread
 from shardfit.core.precision import PRECISIONS, cast, problem_scope
 from shardfit.core.rows import leading
 from shardfit.core.terms import RowTerm, weighted_sum
@@ -20,6 +22,9 @@ class Problem:
     """Objective, start, and the parameters' bounds, transforms and units.
 
     bounds, transforms and units follow the structure of x0; names left out are free, untransformed, without unit.
+    fixed: parameters that no fit moves, by name or path ('tau', 'stars.mass', 'w[2]', a list of them), with values to
+    hold ({"tau": 0.3}; x0's unless given), or booleans like x0. Equal bounds mean the same. Fits of problems that
+    differ in held values only share their compiled programs.
     precision: 'float64' (default) or 'float32'; arithmetic runs in it while this problem is worked on, nowhere else.
     decode: function from fitted parameters to physical quantities, shown beside them.
 
@@ -30,6 +35,7 @@ class Problem:
     x0: Any
     bounds: Any = None
     transforms: Any = None
+    fixed: Any = None
     units: Any = None
     name: str = "problem"
     decode: Callable[[Any], dict] | None = None
@@ -42,15 +48,18 @@ class Problem:
             raise TypeError(f"Problem needs an Objective, not {type(self.objective).__name__}.")
         if self.precision not in PRECISIONS:
             raise ValueError(f"unknown precision {self.precision!r}.{suggestion(self.precision, PRECISIONS)}")
-        x0 = cast(check_params(self.x0), self.precision)
+        bounds = by_name(self.bounds, self.x0)
+        held, x0 = hold(self.fixed, cast(check_params(self.x0), self.precision))
+        held = [mask | pinned_here for mask, pinned_here in zip(held, pinned(x0, bounds), strict=True)]
         with problem_scope(self.precision):
-            space = make_space(x0, self.transforms)
-            bounds = box(space, x0, self.bounds)
+            space = make_space(x0, self.transforms, held)
+            ends = box(space, x0, bounds)
             _check_start(space, x0)
             objective = cast(self.objective, self.precision)
             check_terms(objective, x0)
         spread("units", self.units, x0)
-        for name, value in (("x0", x0), ("objective", objective), ("space", space), ("box", bounds)):
+        settled = {"x0": x0, "bounds": bounds, "objective": objective, "space": space, "box": ends}
+        for name, value in settled.items():
             object.__setattr__(self, name, value)
 
     def z0(self) -> np.ndarray:

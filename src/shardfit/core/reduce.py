@@ -15,22 +15,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec as P
 
 from shardfit.core.mesh import ROWS, n_shards
-from shardfit.core.rows import leading, real_rows, sum_blocks
-from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, RowTerm, Term, weighted_sum
-
-GRAM_BLOCK = 1 << 16  # numbers in one block of the Jacobian: half a megabyte in float64 stays in a core's own cache
-
-
-class Gram(NamedTuple):
-    """Normal equations at a point: value ½Σr², gradient Jᵀr (p,), matrix JᵀJ (p, p), for flattened parameters."""
-
-    value: jax.Array
-    gradient: jax.Array
-    matrix: jax.Array
+from shardfit.core.rows import leading, sum_blocks
+from shardfit.core.terms import Penalty, RowTerm, Term, weighted_sum
 
 
 class Shard(NamedTuple):
@@ -229,98 +218,6 @@ def _value_jvp(primals, tangents):
         jnp.zeros_like(result),
     )
     return result, tangent
-
-
-def _real(residual: jax.Array) -> jax.Array:
-    flat = residual.reshape(-1)
-    return jnp.concatenate([flat.real, flat.imag]) if jnp.iscomplexobj(flat) else flat
-
-
-def _scaled_residuals(term: Term, residuals: Any) -> jax.Array:
-    """Flatten residuals, complex ones as real and imaginary parts, scaled so that ½Σr² is the weighted value."""
-    named = residuals if isinstance(residuals, dict) else {"": residuals}
-    pieces = []
-    for name, residual in named.items():
-        weight = term.weight[name] if isinstance(term.weight, dict) else term.weight
-        factor = jnp.sqrt(jnp.asarray(weight) * getattr(term, "scale", 1.0))
-        flat = [_real(leaf) for leaf in jax.tree.leaves(residual)]
-        pieces += [leaf * factor.astype(leaf.dtype) for leaf in flat]
-    return jnp.concatenate(pieces)
-
-
-def residuals(mesh, terms: tuple, params: Any, key: Any) -> jax.Array:
-    """Return all residuals as one real vector (masked rows give zeros), weights included."""
-
-    def local(shard, terms, params, key):
-        out = []
-        for i, term in enumerate(terms):
-            if isinstance(term, ResidualTerm):
-                mask = real_rows(term.rows, term.counts)
-                found = term.masked_residuals(params, term.rows, mask, term_key(term, key, i))
-                out.append(_scaled_residuals(term, found))
-        return out
-
-    pieces = on_shards(mesh, local, terms, params, key, gather=True)
-    pieces += [_scaled_residuals(t, t.fn(params, *t.args)) for t in terms if isinstance(t, ResidualPenalty)]
-    return jnp.concatenate(pieces)
-
-
-def gram(mesh, terms: tuple, params: Any, key: Any) -> Gram:
-    """Return the normal equations, summed over rows block by block, so that no Jacobian exists whole."""
-    flat, unravel = ravel_pytree(params)
-
-    def local(shard, terms, flat, key):
-        flat = shard.vary(flat)
-        pieces = [
-            sum_blocks(
-                partial(_block_gram, term, unravel, flat, term_key(term, key, i)),
-                term.rows,
-                term.counts,
-                _gram_chunk(term, unravel, flat, term_key(term, key, i)),
-            )
-            for i, term in enumerate(terms)
-            if isinstance(term, ResidualTerm)
-        ]
-        return shard.sum(pieces)
-
-    pieces = on_shards(mesh, local, terms, flat, key)
-    pieces += [
-        _gram_of(lambda x, t=t: _scaled_residuals(t, t.fn(unravel(x), *t.args)), flat)
-        for t in terms
-        if isinstance(t, ResidualPenalty)
-    ]
-    return jax.tree.map(lambda *leaves: sum(leaves), *pieces)
-
-
-def _block_gram(term, unravel, flat, key, rows, mask):
-    return _gram_of(lambda x: _scaled_residuals(term, term.masked_residuals(unravel(x), rows, mask, key)), flat)
-
-
-def _gram_of(residual, flat):
-    """Return the normal equations of one block.
-
-    Rows stay the long axis, and residuals are one more column of the Jacobian, so that one product gives all: three to
-    four times faster on a CPU than products of the transposed Jacobian.
-    """
-    found, push = jax.linearize(residual, flat)
-    if found.size >= flat.size:
-        jacobian = jax.vmap(push, out_axes=1)(jnp.eye(flat.size, dtype=flat.dtype))
-    else:
-        jacobian = jax.jacrev(residual)(flat)
-    columns = jnp.concatenate([jacobian, found[:, None]], axis=1)
-    product = columns.T @ columns
-    return Gram(0.5 * product[-1, -1], product[:-1, -1], product[:-1, :-1])
-
-
-def _gram_chunk(term, unravel, flat, key):
-    """Bound the block of the Jacobian by cache size, and by the term's own chunk."""
-    one = jax.eval_shape(
-        lambda rows: term.contributions(unravel(flat), rows, key),
-        jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype), term.rows),
-    )
-    per_row = max(1, sum(leaf.size for leaf in jax.tree.leaves(one)))
-    fits = max(1, GRAM_BLOCK // (per_row * flat.size))
-    return fits if term.chunk is None else min(fits, term.chunk)
 
 
 def map_shards(mesh, terms: tuple, fn: Callable) -> Any:

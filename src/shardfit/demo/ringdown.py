@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.objective import Objective
-from shardfit.core.params import Interval
 from shardfit.core.precision import problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.terms import residual_term
+from shardfit.core.transforms import Interval
 
 MODES = ("mode220", "mode330")
 SOLAR_MASS = 4.925490947e-6  # s, G M☉ / c³

@@ -11,16 +11,15 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core import reduce
 from shardfit.core.errors import suggestion
+from shardfit.core.gram import gram, residuals
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.precision import jit
 from shardfit.core.problem import Problem
-from shardfit.core.reduce import Gram
 from shardfit.core.status import Status
 from shardfit.solve.monitor import Monitor
 
@@ -116,19 +115,15 @@ class Solver:
         return {}, ""
 
 
-@partial(jit, static_argnums=(0, 1))
+@partial(jit, static_argnums=0)
 def evaluate(needs: str, space: Space, objective: Objective, z: jax.Array, key: Any) -> Any:
     """Return what a solver needs at coordinates z: ValueAndGrad, Gram, residuals, or the value alone."""
     if needs == "value":
         return reduce.value(objective, space.unpack(z), key).astype(z.dtype)
     if needs == "residuals":
-        return reduce.residuals(objective.mesh, objective.terms, space.unpack(z), key)
+        return residuals(objective.mesh, objective.terms, space.unpack(z), key)
     if needs == "gram":
-        gram = reduce.gram(objective.mesh, objective.terms, space.unpack(z), key)
-        if space.plain:
-            return gram
-        turn = jax.jacfwd(lambda z: jnp.concatenate([jnp.ravel(x) for x in jax.tree.leaves(space.unpack(z))]))(z)
-        return Gram(gram.value, turn.T @ gram.gradient, turn.T @ gram.matrix @ turn)
+        return gram(objective, space, z, key)
     params, pull = jax.vjp(space.unpack, z)
     value, gradient, _ = reduce.value_grad_losses(objective.mesh, objective.terms, params, key)
     return ValueAndGrad(value.astype(z.dtype), pull(gradient)[0])

@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from shardfit.core.gram import gram
 from shardfit.core.objective import Objective
+from shardfit.core.precision import jit
 from shardfit.core.problem import Problem
 from shardfit.core.rows import leading
 from shardfit.core.terms import RowTerm
@@ -26,7 +28,7 @@ class Covariance(NamedTuple):
     variance: jax.Array
 
 
-def covariance(gram_matrix, dof, value, scale: bool) -> Covariance:
+def covariance(gram_matrix, dof, value, scale) -> Covariance:
     """Return the covariance (JᵀJ)⁻¹, times the residual variance 2·value/dof if scale.
 
     gram_matrix: (p, p) JᵀJ at the answer; value: ½Σr² there; dof: rows less parameters. Use scale=False where residuals
@@ -44,7 +46,7 @@ def covariance(gram_matrix, dof, value, scale: bool) -> Covariance:
     # how much of each parameter lies in directions without information; rounding leaves a little in all of them
     lost = jnp.sum(jnp.where(known, 0, direction**2), axis=1) > jnp.sqrt(jnp.finfo(dtype).eps)
     some = jnp.asarray(dof) > 0
-    variance = jnp.where(some, 2 * value / jnp.where(some, dof, 1), jnp.inf) if scale else jnp.ones((), dtype)
+    variance = jnp.where(scale, jnp.where(some, 2 * value / jnp.where(some, dof, 1), jnp.inf), 1)
     identified = ~(lost[:, None] | lost[None, :])
     finite = jnp.where(identified, inverse / jnp.outer(unit, unit), 0)
     matrix = jnp.where(finite == 0, 0, variance * finite)
@@ -66,20 +68,62 @@ def count_residuals(objective: Objective, params: Any) -> int:
 def standard_errors(
     problem: Problem, placed: Objective, params: Any, z: np.ndarray, absolute_sigma: bool | None
 ) -> tuple[dict, str]:
-    """Return a Result's covariance and stderr fields at the answer, and what to know about them."""
+    """Return a Result's covariance and stderr fields at the answer, and what to know about them.
+
+    Both are for all parameters. Numbers that are held, and those at a bound, are taken as known: their rows and columns
+    of the covariance are zero, and they are no parameters in the degrees of freedom. A held number has the standard
+    error 0, one at a bound NaN, for the data push it outside and say nothing of its error.
+    """
     if absolute_sigma is None:
         terms = [t for t in problem.objective.terms if isinstance(t, RowTerm)]
         absolute_sigma = all(isinstance(t.rows, dict) and "sigma" in t.rows for t in terms)
-    gram = placed.gram(params)
-    n_params = gram.gradient.shape[0]
-    n_residuals = count_residuals(placed, params)
-    if not absolute_sigma and n_residuals <= n_params:
-        return {}, f"No standard errors: {n_residuals} residuals for {n_params} parameters."
-    found = covariance(gram.matrix, n_residuals - n_params, gram.value, scale=not absolute_sigma)
+    space = problem.space
+    held = [f"Held, so without error: {_names(space.held_labels())}."] if space.held_labels() else []
+    if not z.size:
+        zero = ravel_pytree(params)[0] * 0
+        return _fields(np.zeros((zero.size, zero.size), zero.dtype), zero, params), held[0]
+    bound = np.zeros(z.shape, bool) if problem.box is None else (z <= problem.box[0]) | (z >= problem.box[1])
+    n_free, n_residuals = int(np.sum(~bound)), count_residuals(placed, params)
+    if not absolute_sigma and n_residuals <= n_free:
+        return {}, f"No standard errors: {n_residuals} residuals for {n_free} parameters."
+    errors = _at(space, placed, jnp.asarray(z), ~bound, n_residuals - n_free, not absolute_sigma)
     notes = [] if absolute_sigma else ["Standard errors are scaled by the reduced χ²."]
-    if int(found.rank) < n_params:
-        notes.append(f"The data determine {int(found.rank)} of {n_params} directions: others have infinite errors.")
-    if problem.box is not None and np.any((z <= problem.box[0]) | (z >= problem.box[1])):
-        notes.append("A parameter is at its bound, where its standard error means little.")
-    stderr = jax.tree.map(np.asarray, ravel_pytree(params)[1](found.stderr))
-    return {"covariance": np.asarray(found.matrix), "stderr": stderr}, " ".join(notes)
+    if int(errors.rank) < n_free:
+        notes.append(f"The data determine {int(errors.rank)} of {n_free} directions: others have infinite errors.")
+    notes += held
+    if bound.any():
+        at_bound = [name for name, there in zip(space.coordinate_labels(), bound, strict=True) if there]
+        notes.append(f"At a bound, so taken as known in the covariance: {_names(at_bound)}.")
+    return _fields(errors.matrix, errors.stderr, params), " ".join(notes)
+
+
+def _fields(matrix, stderr, params) -> dict:
+    like_params = jax.tree.map(np.asarray, ravel_pytree(params)[1](stderr))
+    return {"covariance": np.asarray(matrix), "stderr": like_params}
+
+
+def _names(labels: list[str]) -> str:
+    return ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+
+
+@jit
+def _at(space, objective, z, free, dof, scale) -> Covariance:
+    """Return the covariance of all parameters at coordinates z, of which some are free: one program for all of it."""
+    equations = gram(objective, space, z, None)
+    # a unit of its own for what is not free: it takes no part, and the shape stays
+    matrix = jnp.where(free[:, None] & free, equations.matrix, jnp.diag(jnp.where(free, 0, 1).astype(z.dtype)))
+    errors = covariance(matrix, dof, equations.value, scale)
+    inner = jnp.where(free[:, None] & free, errors.matrix, 0)
+    lost = jnp.isinf(jnp.diag(inner))
+
+    def flat(z):
+        return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(space.unpack(z))])
+
+    # parameters by coordinates: the unit matrix where nothing is transformed or held
+    slope = jnp.eye(z.size, dtype=z.dtype) if space.plain else jax.jacfwd(flat)(z)
+    known = slope @ jnp.where(jnp.isinf(inner), 0, inner) @ slope.T
+    reached = jnp.any((slope != 0) & lost, axis=1)
+    outer = jnp.where(reached[:, None] | reached, 0, known) + jnp.diag(jnp.where(reached, jnp.inf, 0))
+    at_bound = jnp.any((slope != 0) & ~free, axis=1)
+    stderr = jnp.where(at_bound, jnp.nan, jnp.sqrt(jnp.diag(outer)))
+    return Covariance(outer, stderr, errors.rank - jnp.sum(~free), errors.variance)

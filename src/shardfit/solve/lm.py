@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from shardfit.core.reduce import Gram
+from shardfit.core.gram import Gram
 from shardfit.core.status import Status
 from shardfit.solve.covariance import standard_errors
 from shardfit.solve.step import StepSolver

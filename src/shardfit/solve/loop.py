@@ -46,7 +46,7 @@ class Record(NamedTuple):
     more: dict[str, Any]  # what the solver wants kept
 
 
-@partial(jit, static_argnums=(0, 1))
+@partial(jit, static_argnums=0)
 def start(solver: "StepSolver", space: Any, z0: jax.Array, lower: Any, upper: Any) -> Run:
     """Return a run before its first evaluation."""
     count = jnp.zeros((), jnp.int32)
@@ -77,7 +77,7 @@ def answer(run: Run, noisy: bool) -> tuple[jax.Array, jax.Array]:
 _answer = jit(answer, static_argnums=1)
 
 
-@partial(jit, static_argnums=(0, 1))
+@partial(jit, static_argnums=0)
 def advance(
     solver: "StepSolver", space: Any, objective: Any, run: Run, key: Any, max_ticks: Any, stop_step: Any
 ) -> tuple[Run, Record]:

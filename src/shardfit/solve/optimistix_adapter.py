@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core import reduce
+from shardfit.core.gram import residuals
 from shardfit.core.precision import jit
 from shardfit.core.status import Status
 from shardfit.solve.base import Finish, Solver, Task, evaluate
@@ -65,16 +66,19 @@ class Optimistix(Solver):
         return Finish(z, value, status, steps, steps + 1, compile_seconds)
 
 
-@partial(jit, static_argnums=(0, 1))
+@partial(jit, static_argnums=0)
 def _solve(how: Optimistix, space, objective, z0):
     import optimistix
 
-    def residuals(z, objective):
-        return reduce.residuals(objective.mesh, objective.terms, space.unpack(z), None)
+    def all_residuals(z, at):
+        space, objective = at
+        return residuals(objective.mesh, objective.terms, space.unpack(z), None)
 
-    def value(z, objective):
+    def value(z, at):
+        space, objective = at
         return reduce.value(objective, space.unpack(z), None)
 
-    question, fn = (optimistix.least_squares, residuals) if how.needs == "residuals" else (optimistix.minimise, value)
-    solution = question(fn, how.solver, z0, args=objective, max_steps=how.maxiter, throw=False)
+    least_squares = how.needs == "residuals"
+    question, fn = (optimistix.least_squares, all_residuals) if least_squares else (optimistix.minimise, value)
+    solution = question(fn, how.solver, z0, args=(space, objective), max_steps=how.maxiter, throw=False)
     return solution.value, solution.result, solution.stats["num_steps"]

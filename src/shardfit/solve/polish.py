@@ -1,11 +1,13 @@
 """After a global search, gradients: the best particles are improved by another solver inside the same box."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import register_dataclass
 
 from shardfit.core.params import Space
 from shardfit.solve.base import Finish, Solver, Task
@@ -14,6 +16,7 @@ from shardfit.solve.monitor import Monitor
 EDGE = 1e-6  # box widths between a start and the bound, where the unbounded coordinate would be infinite
 
 
+@partial(register_dataclass, data_fields=("space",), meta_fields=("lower", "upper"))
 @dataclass(frozen=True)
 class Boxed:
     """A space whose coordinates u are unbounded: z = lower + (upper - lower)·sigmoid(u), for solvers without bounds."""
@@ -21,7 +24,6 @@ class Boxed:
     space: Space
     lower: tuple[float, ...]
     upper: tuple[float, ...]
-    plain = False  # as Space.plain: u are not the parameters themselves
 
     def z(self, u: Any) -> Any:
         """Return the coordinates inside the box."""

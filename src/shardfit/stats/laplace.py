@@ -12,7 +12,7 @@ signs v as the mean of v · (M⁻¹v - Bv), with M⁻¹v by conjugate gradients;
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from shardfit.core import reduce
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
-from shardfit.core.params import Identity, Space
+from shardfit.core.params import Space
 from shardfit.core.precision import jit, problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty
@@ -101,7 +101,7 @@ def laplace(
         _check(found)
         spread = jnp.sqrt(found["variance"])
         slope = jax.jvp(space.unpack, (z,), (jnp.ones_like(z),))[1]
-        plain = _like(space, spread)
+        plain = space.spread_out(spread)
         sd = jax.tree.map(lambda s, d: np.asarray(jnp.abs(d) * s), plain, slope)
 
         def solve(vector: np.ndarray) -> np.ndarray:
@@ -119,11 +119,6 @@ def laplace(
             _problem=problem,
             _params=params,
         )
-
-
-def _like(space: Space, z: jax.Array) -> Any:
-    """Return coordinates in the structure of the parameters, without transforms."""
-    return replace(space, transforms=(Identity(),) * len(space.transforms)).unpack(z)
 
 
 def _check(found: dict) -> None:
@@ -149,7 +144,7 @@ def _hessian(space: Space, objective: Objective, z: jax.Array, vector: jax.Array
     return jax.jvp(gradient, (z,), (vector,))[1]
 
 
-@partial(jit, static_argnums=(0, 5, 6))
+@partial(jit, static_argnums=(5, 6))
 def _approximate(space, objective, z, scale, key, rank, probes):
     """Return the diagonal of the inverse Hessian, its error, and what it was made of."""
     first, second, third = jax.random.split(key, 3)
@@ -176,7 +171,7 @@ def _approximate(space, objective, z, scale, key, rank, probes):
     return {"variance": variance, "error": error, "lowest": lowest, "diagonal": diagonal, "basis": basis}
 
 
-@partial(jit, static_argnums=0)
+@jit
 def _solve(space, objective, z, scale, diagonal, basis, right):
     root = jnp.sqrt(diagonal)
     found = _conjugate_gradients(

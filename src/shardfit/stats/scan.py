@@ -1,6 +1,5 @@
 """What an objective does over a box of parameters, and along a fit: scans and trajectories."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -8,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core import reduce
+from shardfit.core.bounds import ends_of
 from shardfit.core.objective import named_parts
-from shardfit.core.params import ends_of, make_space, spread
+from shardfit.core.params import make_space, spread
 from shardfit.core.precision import problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty, weighted_sum
@@ -35,13 +35,14 @@ def scan(problem: Problem, n: int, bounds: Any = None, *, seed: int = 0, mesh: A
     if n < 1:
         raise ValueError(f"scan: n={n} must be at least 1.")
     with problem_scope(problem.precision):
-        space = make_space(problem.x0)  # of the parameters themselves, without transforms
+        held = [problem.space.held_at(i) for i in range(len(problem.space.shapes))]
+        space = make_space(problem.x0, held=held)  # of the free parameters themselves, without transforms
         pairs = spread("bounds", problem.bounds if bounds is None else bounds, problem.x0)
         ends = [ends_of(*leaf) for leaf in zip(space.labels, pairs, space.shapes, strict=True)]
-        lower, upper = (np.concatenate([np.ravel(end[side]) for end in ends]) for side in (0, 1))
+        lower, upper = (np.concatenate([end[side][~h] for end, h in zip(ends, held, strict=True)]) for side in (0, 1))
         if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
             raise ValueError(
-                "scan: every parameter needs two finite bounds. Pass bounds={'name': (lower, upper), ...}."
+                "scan: every free parameter needs two finite bounds. Pass bounds={'name': (lower, upper), ...}."
             )
         points = lower + (upper - lower) * latin_hypercube(n, space.size, np.random.default_rng(seed))
         placed = problem.objective.place(mesh)
@@ -50,7 +51,7 @@ def scan(problem: Problem, n: int, bounds: Any = None, *, seed: int = 0, mesh: A
         return jax.tree.map(np.asarray, found)
 
 
-@partial(jax.jit, static_argnums=0)
+@jax.jit
 def _evaluate(space, objective, points, key):
     def one(z):
         params, terms = space.unpack(z), objective.terms

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import shardfit as sf
-from shardfit.core.params import Above, Below, Identity, TanInterval, within
+from shardfit.core.transforms import Above, Below, Identity, TanInterval, within
 from shardfit.domains.population import smf
 from shardfit.domains.population.halos import blocks, log_masses, upweights
 from shardfit.stats.scan import trajectory

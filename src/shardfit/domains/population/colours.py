@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.objective import Objective
-from shardfit.core.params import Above, TanInterval
 from shardfit.core.problem import Problem
 from shardfit.core.terms import statistic_term
+from shardfit.core.transforms import Above, TanInterval
 from shardfit.domains.population.halos import even, triangular, upweights
 from shardfit.stats.bank import BankOptions, make_bank
 from shardfit.stats.compare import CHUNK, density_residuals, row_normals, sample_counts

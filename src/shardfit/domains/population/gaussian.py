@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.objective import Objective
-from shardfit.core.params import Above, TanInterval
 from shardfit.core.problem import Problem
+from shardfit.core.transforms import Above, TanInterval
 from shardfit.stats.bank import Bank, make_bank
 from shardfit.stats.compare import comparison_term, kernel_difference, row_normals
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.errors import suggestion
-from shardfit.core.params import Identity, Log
+from shardfit.core.transforms import Identity, Log
 from shardfit.domains.vlbi.grid import Grid
 
 SOLVED = {
