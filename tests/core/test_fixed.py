@@ -160,3 +160,9 @@ def test_hold_leaves_its_argument_alone():
     params = {"a": np.array(1.0)}
     hold({"a": 2.0}, params)
     assert params["a"] == 1.0
+
+
+def test_moved_names_what_differs_from_the_held():
+    made = problem(fixed=["a", "w[0,0]"])
+    assert made.space.moved(made.x0) == []
+    assert made.space.moved(made.x0 | {"stars": {"age": 9.0, "mass": np.zeros(2)}, "w": made.x0["w"] + 1}) == ["w"]

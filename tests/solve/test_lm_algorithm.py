@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from benchmarks.problems import mgh, nist
-from shardfit.core.reduce import Gram
+from shardfit.core.gram import Gram
 from shardfit.core.status import Status
 from shardfit.solve.covariance import covariance
 from shardfit.solve.lm import LM

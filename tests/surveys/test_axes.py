@@ -217,3 +217,14 @@ def test_another_survey_in_the_same_folder_is_refused(taken, what):
 
     with pytest.raises(CheckpointError, match=rf"belongs to another survey: .*\b{what}\b.* Use another run directory"):
         OTHERS[what](taken)
+
+
+def test_starts_leave_held_parameters_where_they_are():
+    def square(p):
+        return (p["a"] - 1) ** 2 + p["b"] ** 2
+
+    held = Problem(Objective({"sum": penalty(square)}), {"a": 0.0, "b": 2.0}, fixed="b")
+    found = variants(held, {"start": start_axis([{"a": 3.0, "b": 2.0}, {"a": 4.0, "b": 2.0}])})
+    assert found.leaves_of({"start": 1})[1] == [4.0]
+    with pytest.raises(ValueError, match="an axis starts b elsewhere, but the problem holds it"):
+        variants(held, {"start": start_axis([{"a": 3.0, "b": 2.5}])})

@@ -88,6 +88,12 @@ class Space:
                 pieces.append(jnp.ravel(t.inverse(jnp.asarray(leaf)))[np.flatnonzero(~mask)])
         return jnp.concatenate(pieces)
 
+    def moved(self, params: Any) -> list[str]:
+        """Return the names of held leaves at which params have other numbers than those held."""
+        leaves = enumerate(jax.tree.leaves(params))
+        masks = [self.held_at(i) for i in range(len(self.masks))]
+        return [self.labels[i] for i, leaf in leaves if masks[i].any() and _differ(leaf, self.held[i], masks[i])]
+
     def spread_out(self, z: Any, fill: float = 0.0) -> Any:
         """Return coordinates in the structure of the parameters, without transforms; fill stands for held numbers."""
         z, leaves = jnp.asarray(z), []
@@ -126,6 +132,10 @@ class Space:
 
     def _pieces(self, z: jax.Array) -> list[jax.Array]:
         return jnp.split(z, np.cumsum(self._sizes())[:-1]) if len(self.shapes) > 1 else [z]
+
+
+def _differ(leaf: Any, held: Any, mask: np.ndarray) -> bool:
+    return not np.array_equal(np.asarray(leaf)[mask], np.asarray(held)[mask])
 
 
 @jax.jit

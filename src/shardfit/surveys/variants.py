@@ -75,8 +75,15 @@ class Variants:
         problem = self.problem
         if jax.tree.map(np.shape, params) != jax.tree.map(np.shape, problem.x0):
             raise ValueError("survey: a start has other parameters or shapes than the problem's x0.")
+        params = cast(params, problem.precision)
+        moved = problem.space.moved(params)
+        if moved:
+            raise ValueError(
+                f"survey: an axis starts {', '.join(moved)} elsewhere, but the problem holds it. Free it, or make one "
+                "problem for each value to hold."
+            )
         with problem_scope(problem.precision):
-            z = np.asarray(problem.space.pack(cast(params, problem.precision)))
+            z = np.asarray(problem.space.pack(params))
         if not np.isfinite(z).all():
             raise ValueError("survey: a start is not finite, or outside its transform's range. Start strictly inside.")
         return z if problem.box is None else np.clip(z, *problem.box).astype(z.dtype)
