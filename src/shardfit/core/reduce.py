@@ -122,40 +122,71 @@ def losses(mesh, terms: tuple, params: Any, key: Any) -> tuple:
 
 def value_grad_losses(mesh, terms: tuple, params: Any, key: Any) -> tuple[jax.Array, Any, tuple]:
     """Return value, gradient and unweighted losses at one forward and one backward pass over the rows."""
+    result, gradient, _, unweighted = _gradients(mesh, terms, params, key, ((),) * len(terms))
+    return result, gradient, unweighted
+
+
+def _gradients(mesh, terms: tuple, params: Any, key: Any, moves: tuple) -> tuple[jax.Array, Any, list, tuple]:
+    """Return value, gradient, the gradients of each term's moving leaves, and the unweighted losses.
+
+    moves says for every term which leaves of its args and weight are differentiated as well; () means none.
+    """
 
     def local(shard, terms, params, key):
         params = shard.vary(params)
         keys = [term_key(t, key, i) for i, t in enumerate(terms)]
-        sums, pulls = zip(*(_sums_and_pull(t, params, k) for t, k in zip(terms, keys, strict=True)), strict=True)
+        inputs = [(params, shard.vary(_moving(t, m))) for t, m in zip(terms, moves, strict=True)]
+        walks = (_sums_and_pull(*each) for each in zip(terms, moves, inputs, keys, strict=True))
+        sums, pulls = zip(*walks, strict=True)
         sums = shard.sum(list(sums))
-        found, gradients = [], []
-        for term, total, pull, k in zip(terms, sums, pulls, keys, strict=True):
+        unweighted, gradients, direct = [], [], []
+        for term, move, total, pull, k in zip(terms, moves, sums, pulls, keys, strict=True):
             if total is None:
-                found.append(None)
-                continue
-            loss, cotangent = _loss_and_cotangent(term, total, k)
-            found.append(loss)
-            gradients.append(pull(shard.vary(cotangent)))
-        return tuple(found), shard.sum(_add_trees(params, gradients))
+                loss, pulled, through_loss = None, (None, []), []
+            else:
+                loss, cotangent, through_loss = _loss_and_cotangents(term, move, total, k)
+                pulled = pull(shard.vary(cotangent))
+            unweighted.append(loss)
+            gradients.append(pulled)
+            direct.append(through_loss)
+        gradient = shard.sum(_add_trees(params, [g for g, _ in gradients if g is not None]))
+        through_rows = shard.sum([leaves for _, leaves in gradients])
+        return tuple(unweighted), gradient, jax.tree.map(jnp.add, through_rows, direct)
 
-    row_losses, gradient = on_shards(mesh, local, terms, params, key)
-    found = []
-    for term, loss in zip(terms, row_losses, strict=True):
+    row_losses, gradient, of_leaves = on_shards(mesh, local, terms, params, key)
+    unweighted = []
+    for i, (term, loss) in enumerate(zip(terms, row_losses, strict=True)):
         if isinstance(term, Penalty):
-            extra, loss = jax.grad(partial(_weighted_penalty, term), has_aux=True)(params)
+            penalty = jax.grad(partial(_weighted_penalty, term, moves[i]), (0, 1), has_aux=True)
+            (extra, of_leaves[i]), loss = penalty(params, _moving(term, moves[i]))
             gradient = jax.tree.map(jnp.add, gradient, extra)
-        found.append(loss)
-    found = tuple(found)
-    return _weigh(terms, found), gradient, found
+        unweighted.append(loss)
+    unweighted = tuple(unweighted)
+    return _weigh(terms, unweighted), gradient, of_leaves, unweighted
 
 
-def _weighted_penalty(term, params):
+def _moving(term: Term, moves: tuple) -> list:
+    return [leaf for leaf, moving in zip(jax.tree.leaves((term.args, term.weight)), moves, strict=False) if moving]
+
+
+def _moved(term: Term, moves: tuple, leaves: list) -> Term:
+    """Return the term with these leaves in the places that move."""
+    if not leaves:
+        return term
+    every, tree = jax.tree.flatten((term.args, term.weight))
+    fresh = iter(leaves)
+    args, weight = tree.unflatten([next(fresh) if m else leaf for leaf, m in zip(every, moves, strict=True)])
+    return replace(term, args=args, weight=weight)
+
+
+def _weighted_penalty(term, moves, params, leaves):
+    term = _moved(term, moves, leaves)
     loss = term.losses(params)
     return weighted_sum(term.weight, loss), loss
 
 
-def _weigh(terms, found) -> Any:
-    return sum(weighted_sum(t.weight, loss) for t, loss in zip(terms, found, strict=True))
+def _weigh(terms, unweighted) -> Any:
+    return sum(weighted_sum(t.weight, loss) for t, loss in zip(terms, unweighted, strict=True))
 
 
 def _add_trees(like, trees):
@@ -163,61 +194,73 @@ def _add_trees(like, trees):
     return jax.tree.map(lambda *leaves: sum(leaves), zero, *trees)
 
 
-def _loss_and_cotangent(term, total, key):
-    def weighted(total):
-        loss = scaled_losses(term, total, key)
-        return weighted_sum(term.weight, loss), loss
+def _loss_and_cotangents(term, moves, total, key):
+    """Return a row term's losses, and the cotangents of its total and of the moving leaves, which losses use too."""
 
-    value, pull, loss = jax.vjp(weighted, total, has_aux=True)
-    return loss, pull(jnp.ones_like(value))[0]
+    def weighted(total, leaves):
+        own = _moved(term, moves, leaves)
+        loss = scaled_losses(own, total, key)
+        return weighted_sum(own.weight, loss), loss
+
+    value, pull, loss = jax.vjp(weighted, total, _moving(term, moves), has_aux=True)
+    return loss, *pull(jnp.ones_like(value))
 
 
-def _sums_and_pull(term, params, key):
+def _sums_and_pull(term, moves, inputs, key):
     """Return a row term's local sums and the function from their cotangent to a gradient.
 
-    Chunked rows are walked a second time to pull back, block by block, so that nothing of the first walk is kept. A
-    plain sum knows its cotangent before its totals, so one walk does both while a block is in cache.
+    inputs: parameters, and the leaves that move. Chunked rows are walked a second time to pull back, block by block, so
+    that nothing of the first walk is kept. A plain sum knows its cotangent before its totals, so one walk does both
+    while a block is in cache.
     """
     if isinstance(term, Penalty):
         return None, None
     if not _chunked(term):
-        sums, pull = jax.vjp(lambda p: _sums(term, p, key), params)
-        return sums, lambda cotangent: pull(cotangent)[0]
+        return jax.vjp(lambda p, leaves: _sums(_moved(term, moves, leaves), p, key), *inputs)
 
     def block(cotangent, rows, mask):
-        sums, pull = jax.vjp(lambda p: term.statistics(p, rows, mask, key), params)
-        return sums, pull(cotangent(sums))[0]
+        sums, pull = jax.vjp(lambda p, leaves: _moved(term, moves, leaves).statistics(p, rows, mask, key), *inputs)
+        return sums, pull(cotangent(sums))
 
     def walk(cotangent):
         return sum_blocks(partial(block, cotangent), term.rows, term.counts, term.chunk)
 
     if term.linear:
-        sums, gradient = walk(lambda sums: _loss_and_cotangent(term, jax.tree.map(jnp.zeros_like, sums), key)[1])
+        sums, gradient = walk(lambda s: _loss_and_cotangents(term, moves, jax.tree.map(jnp.zeros_like, s), key)[1])
         return sums, lambda cotangent: gradient
-    return _sums(term, params, key), lambda cotangent: walk(lambda sums: cotangent)[1]
+    return _sums(term, inputs[0], key), lambda cotangent: walk(lambda sums: cotangent)[1]
 
 
 @jax.custom_jvp
 def value(objective: Any, params: Any, key: Any) -> jax.Array:
-    """Return the weighted sum of all losses; its derivative is the two-phase one on every layout."""
+    """Return the weighted sum of all losses; its derivative is the two-phase one on every layout.
+
+    It is differentiated with respect to parameters, and to args and weights of terms.
+    """
     return _weigh(objective.terms, losses(objective.mesh, objective.terms, params, key))
 
 
 @partial(value.defjvp, symbolic_zeros=True)
 def _value_jvp(primals, tangents):
     objective, params, key = primals
-    if any(not isinstance(t, jax.custom_derivatives.SymbolicZero) for t in jax.tree.leaves(tangents[0])):
+    terms = tangents[0].terms
+    leaves = [jax.tree.leaves((t.args, t.weight)) for t in terms]
+    moves = tuple(tuple(map(_moves, of_term)) for of_term in leaves)
+    if sum(map(_moves, jax.tree.leaves(terms))) > sum(map(sum, moves)):
         raise TypeError(
-            "an objective is differentiated with respect to its parameters only, not its rows, args or weights. "
-            "Make the quantity a parameter, or compute the derivative by finite differences."
+            "an objective is differentiated with respect to parameters, args and weights, not to its rows. Make the "
+            "quantity an argument or a parameter, or use finite differences."
         )
-    result, gradient, _ = value_grad_losses(objective.mesh, objective.terms, params, key)
-    pairs = zip(jax.tree.leaves(gradient), jax.tree.leaves(tangents[1]), strict=True)
-    tangent = sum(
-        (jnp.vdot(g, t) for g, t in pairs if not isinstance(t, jax.custom_derivatives.SymbolicZero)),
-        jnp.zeros_like(result),
-    )
-    return result, tangent
+    result, gradient, of_leaves, _ = _gradients(objective.mesh, objective.terms, params, key, moves)
+    slopes = jax.tree.leaves((gradient, of_leaves))
+    steps = jax.tree.leaves(tangents[1]) + [t for of_term in leaves for t in of_term if _moves(t)]
+    pairs = zip(slopes, steps, strict=True)
+    # a slope of a complex leaf is already conjugate: the real part of the plain product
+    return result, sum((jnp.sum(g * t).real for g, t in pairs if _moves(t)), jnp.zeros_like(result))
+
+
+def _moves(tangent) -> bool:
+    return not isinstance(tangent, jax.custom_derivatives.SymbolicZero)
 
 
 def map_shards(mesh, terms: tuple, fn: Callable) -> Any:
