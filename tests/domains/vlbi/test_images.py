@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
-from shardfit.domains.vlbi.constants import UAS
+from shardfit.domains.vlbi.constants import FWHM_TO_SIGMA, UAS
 from shardfit.domains.vlbi.fits_image import read_image, write_image
 from shardfit.domains.vlbi.images import Image, blank, gaussian, prior, ring, visibilities
 from tests.reference import REFERENCE
@@ -29,6 +30,14 @@ def test_golden_image_and_prior(golden):
     both = main.replace(values={"I": main.values["I"] * peak.sum() + 0.02 * halo}).normalise(0.6)
     np.testing.assert_allclose(both.values["I"], golden["image"], rtol=1e-10)
     np.testing.assert_allclose(prior(grid, 0.6, 40 * UAS).values["I"], golden["prior"], rtol=1e-10)
+
+
+@pytest.mark.parametrize(("shape", "width"), [((64, 48), 3.7), ((5, 8), 4.0), ((7, 3), 0.1)])
+def test_blur_is_that_of_scipy(shape, width):
+    """Also where the Gaussian is wider than the image, which is then reflected more than once."""
+    image = Image({"I": np.random.default_rng(0).random(shape)}, 1.0)
+    expected = gaussian_filter(image.values["I"], width)
+    np.testing.assert_allclose(image.blur(width / FWHM_TO_SIGMA).values["I"], expected, rtol=1e-13)
 
 
 def test_golden_blur(golden):

@@ -6,10 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from shardfit.core.terms import half_square
 from shardfit.domains.vlbi.grid import Grid
-from shardfit.domains.vlbi.packing import ALIGNED, CLOSURES, fill, groups, pack
+from shardfit.domains.vlbi.packing import ALIGNED, CLOSURES, _least_members, fill, groups, pack
 from shardfit.domains.vlbi.products import RESIDUALS, DataModel, stokes_needed
 from shardfit.domains.vlbi.tables import (
     DataSet,
@@ -154,6 +156,14 @@ def test_rows_are_filled():
     assert sorted(slots[slots >= 0]) == list(range(len(data.u)))
     only = groups(len(data.u), {"cphase": data.products["cphase"]})
     assert sum(map(len, only)) == 25
+
+
+@pytest.mark.parametrize(("nodes", "edges"), [(50, 20), (1000, 600), (300, 900), (5, 0)])
+def test_joined_sets_are_those_of_scipy(nodes, edges):
+    pairs = np.random.default_rng(0).integers(0, nodes, (edges, 2))
+    joined = coo_array((np.ones(edges), tuple(pairs.T)), shape=(nodes, nodes))
+    labels = np.unique(_least_members(nodes, pairs), return_inverse=True)[1]
+    np.testing.assert_array_equal(labels, connected_components(joined, directed=False)[1])
 
 
 def test_noise_on_arrays():

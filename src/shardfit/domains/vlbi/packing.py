@@ -11,8 +11,6 @@ of `blocks` equal parts of it: a mesh then splits the frequencies, or the scans 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi.forward import Nufft, rows_for
@@ -99,12 +97,24 @@ def groups(n_vis: int, products: Mapping[str, Product]) -> list[np.ndarray]:
         index = np.asarray(product.index).reshape(len(product.index), -1)
         used[index] = True
         edges += [np.stack([index[:, 0], leg], 1) for leg in index.T[1:]]
-    edges = np.concatenate([np.zeros((0, 2), int), *edges])
-    joined = coo_array((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(n_vis, n_vis))
-    labels = connected_components(joined, directed=False)[1][used]
+    labels = _least_members(n_vis, np.concatenate([np.zeros((0, 2), int), *edges]))[used]
     members = np.flatnonzero(used)
     order = np.argsort(labels, kind="stable")
     return np.split(members[order], np.flatnonzero(np.diff(labels[order])) + 1)
+
+
+def _least_members(n: int, edges: np.ndarray) -> np.ndarray:
+    """Smallest member, (n,), of the set that each of n nodes is in; edges (m, 2) join nodes to sets."""
+    least = np.arange(n)
+    while True:
+        known = least[edges]
+        lower = np.repeat(known.min(1), 2)
+        np.minimum.at(least, edges.ravel(), lower)
+        np.minimum.at(least, known.ravel(), lower)  # members that the ends knew so far: sets grow by sets, not by nodes
+        closer = least[least]
+        if np.array_equal(closer, least) and np.array_equal(least[edges[:, 0]], least[edges[:, 1]]):
+            return least
+        least = closer
 
 
 def fill(sets: list[np.ndarray], capacity: int) -> np.ndarray:
