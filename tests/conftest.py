@@ -1,14 +1,42 @@
-"""Eight virtual CPU devices for every test, and the one data set that cannot be in the repository."""
+"""Every test sees eight virtual CPU devices, compiles quickly, and shares compiled programs with its neighbours."""
 
 import os
+import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-# XLA reads its flags once, when the first array is made: this must come before any test imports jax
-if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8").strip()
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
+COMPILED = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiled"
+MOST_COMPILED = 2**30  # bytes
+FLAGS = ["--xla_force_host_platform_device_count=8"]
+# most programs here run once, on a few numbers: compiling them is the whole cost
+USUAL_CODE = os.environ.get("SHARDFIT_TEST_CODE") == "usual"
+if not USUAL_CODE:
+    FLAGS.append("--xla_backend_optimization_level=0")
+    if version("jaxlib").startswith("0.10."):  # XLA ends the process at a flag it does not know, and this one may go
+        FLAGS.append("--xla_cpu_use_fusion_emitters=false")
+
+
+def prepare_environment() -> None:
+    """Set what JAX reads when it is first imported, here and in the processes that tests start; your settings win."""
+    chosen = os.environ.get("XLA_FLAGS", "")
+    new = [flag for flag in FLAGS if flag.partition("=")[0] not in chosen]
+    os.environ["XLA_FLAGS"] = " ".join([chosen, *new]).strip()
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILED))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+
+prepare_environment()
+
+
+def pytest_configure(config):
+    """Throw the compiled programs away when they have become too many; JAX never does."""
+    if hasattr(config, "workerinput") or not COMPILED.is_dir():
+        return
+    if sum(entry.stat().st_size for entry in os.scandir(COMPILED)) > MOST_COMPILED:
+        shutil.rmtree(COMPILED)
 
 
 def pytest_runtest_setup(item):
@@ -20,7 +48,13 @@ def pytest_runtest_setup(item):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Keep a file's tests in one worker, for they share what they compile, and those that start processes in one."""
+    """Keep a file's tests in one worker, for they share what they compile, and those that start processes in one.
+
+    Tests of XLA's usual code are left to a session of their own, which tests/test_usual_code.py starts.
+    """
+    if not USUAL_CODE and (others := [item for item in items if item.get_closest_marker("usual_code")]):
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
             group = "processes" if item.get_closest_marker("processes") else str(item.path)

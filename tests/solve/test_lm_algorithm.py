@@ -176,6 +176,7 @@ def test_units_do_not_matter():
     np.testing.assert_allclose(other.x / units, plain.x, rtol=1e-9)
 
 
+@pytest.mark.usual_code  # the last steps are rounding
 def test_float32_converges():
     problem = mgh.PROBLEMS["brown_dennis"]
     with jax.enable_x64(False):

@@ -170,7 +170,11 @@ def test_result_is_the_best_of_the_history():
 MESHES = [(1, 1), (1, 2), (1, 3), (1, 8), (2, 1), (8, 1), (2, 2), (2, 4)]
 QUICK = {(ackley_problem, 1, 8), (exact_problem, 1, 2), (exact_problem, 2, 2), (exact_problem, 2, 4)}
 CASES = [
-    pytest.param(p, *m, marks=() if (p, *m) in QUICK else pytest.mark.slow)
+    pytest.param(
+        p,
+        *m,
+        marks=[pytest.mark.slow] * ((p, *m) not in QUICK) + [pytest.mark.usual_code] * (p is ackley_problem),
+    )
     for p in (ackley_problem, exact_problem)
     for m in MESHES
 ]
