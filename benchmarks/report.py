@@ -23,6 +23,7 @@ ORDER = (
     "swarm_quality",
     "memory",
     "processes",
+    "marmousi",
 )
 FIRST = ("ours", "peer", "ratio", "cpu_ours", "cpu_peer", "cpu_ratio", "quality_ours", "quality_peer")
 UNITS = {"ms": 1e3, "s": 1.0, "MB": 1e-6, "GB": 1e-9, "%": 100.0}
@@ -69,10 +70,10 @@ def write() -> None:
 
 
 def page() -> str:
-    """Return the text of docs/measured.md; suites without a text are not in it."""
+    """Return the text of docs/measured.md; suites without results are not in it."""
     parts = [(PAGES / "head.md").read_text()]
     for name in ORDER:
-        if (PAGES / f"{name}.md").exists():
+        if (RESULTS / f"{name}.json").exists():
             measured = kept(name)
             text = fill((PAGES / f"{name}.md").read_text(), measured["cases"])
             title, _, rest = text.partition("\n\n")

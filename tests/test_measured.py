@@ -1,0 +1,101 @@
+"""Figures in the documentation are those of the results files, and a peer's environment is built once."""
+
+import json
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from benchmarks import __main__ as runner
+from benchmarks import peers, report
+
+RECORD = {"date", "commit", "load", "cpu", "cores", "system", "packages", "peers", "settings", "seconds"}
+# a number and a word of speed: what has to come from a measurement
+SPEED = re.compile(
+    r"\d\s*(ms|µs)\b|\d\s*(s|seconds|minutes|hours) of (CPU|wall)|\d\s*CPU[- ](s|seconds|ms)\b"
+    r"|\d+(\.\d+)?\s*(times|×) (as fast|faster|slower|quicker|less (time|memory))|\d\s*%\s*(faster|slower)"
+)
+PROSE = [
+    path
+    for path in (report.ROOT / "README.md", *sorted((report.ROOT / "docs").rglob("*.md")))
+    if path != report.TARGET and path.exists()
+]
+RESULTS = sorted(path.stem for path in report.RESULTS.glob("*.json"))
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_page_is_what_the_results_give():
+    assert report.TARGET.read_text() == report.page(), "run: python -m benchmarks report"
+
+
+def test_every_suite_has_a_text_and_a_place_on_the_page():
+    assert set(runner.known()) == set(report.ORDER) == {p.stem for p in report.PAGES.glob("*.md")} - {"head"}
+    assert set(RESULTS) <= set(report.ORDER)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_say_what_they_come_from_and_hold_numbers(name):
+    def refuse(word):
+        raise AssertionError(f"{name}.json holds {word}")
+
+    text = (report.RESULTS / f"{name}.json").read_text()
+    measured = json.loads(text, parse_constant=refuse)
+    assert set(measured["record"]) >= RECORD
+    assert measured["record"]["settings"].keys() >= {"precision", "threads"}
+
+
+@pytest.mark.parametrize("name", report.ORDER)
+def test_texts_of_the_page_hold_no_figure_of_speed(name):
+    text = re.sub(r"\{[^{}]*\}", "", (report.PAGES / f"{name}.md").read_text())
+    assert not SPEED.search(re.sub(r"^\|.*", "", text, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: str(path.relative_to(report.ROOT)))
+def test_no_figure_of_speed_without_a_mark(path):
+    text = _without_code(path.read_text())
+    assert not report.wrong_marks(text)
+    bare = [line for line in text.splitlines() if SPEED.search(line) and "<!-- measured:" not in line]
+    assert not bare, "say it in docs/measured.md, or mark it: <!-- measured: suite case[key]:unit -->"
+
+
+def test_wrong_mark_and_bare_figure_are_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    report.keep("one", {"cases": {"fit-3": {"cpu_ours": 0.0421, "runs": 7, "inner": {"peer": None}}}})
+    right = "takes 42.1 ms <!-- measured: one fit-3[cpu_ours]:ms -->"
+    assert report.wrong_marks(right.replace(" <", "<")) == []
+    assert report.wrong_marks(right.replace("42.1 ms ", "40 ms"))
+    assert (
+        report.fill("{fit-3[runs]} {fit-3[inner][peer]:s} {fit-3[cpu_ours]}", report.kept("one")["cases"])
+        == "7 – 0.0421"
+    )
+    assert SPEED.search("it took 12 s of CPU time") and not SPEED.search("an exposure of 12 s")
+
+
+def test_what_is_not_a_number_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        report.keep("one", {"cases": {"a": {"ours": float("nan")}}})
+
+
+def test_environment_is_built_once_when_two_threads_want_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHARDFIT_BENCH_ENVS", str(tmp_path))
+    builds, both = [], threading.Barrier(2)
+
+    def build(folder, peer):
+        builds.append(folder)
+        time.sleep(0.05)
+        folder.mkdir()
+
+    def ask(_):
+        both.wait(10)
+        return peers.peer_python("swarm")
+
+    monkeypatch.setattr(peers, "_build", build)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(ask, range(2))) == [tmp_path / "swarm" / "bin" / "python"] * 2
+    assert builds == [tmp_path / "swarm"]
