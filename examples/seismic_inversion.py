@@ -3,7 +3,15 @@
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.domains.seismic import Simulation, acquisition, model_error, propagate, ricker, structural_similarity
+from shardfit.domains.seismic import (
+    Recording,
+    Simulation,
+    acquisition,
+    model_error,
+    propagate,
+    ricker,
+    structural_similarity,
+)
 from shardfit.domains.seismic.conditioning import Conditioning
 from shardfit.domains.seismic.models import faulted_section, smoothed, water_cells
 from shardfit.domains.seismic.recipes import InversionOptions, invert
@@ -20,7 +28,7 @@ shots = acquisition(sim, sources, receivers)
 observed = np.asarray(propagate(sim, jnp.asarray(truth, jnp.float32), wavelet, shots))  # (shots, receivers, nt)
 
 options = InversionOptions(epochs=30, batchsize=6, conditioning=Conditioning(rows=4, smoothing=1.0))
-found = invert(sim, start, wavelet, shots, observed, options, truth=truth)
+found = invert(sim, start, Recording(shots, wavelet, observed), options, truth=truth)
 
 before, after = (model_error(model, truth) for model in (start, found.velocity))
 losses = found.metrics["loss"]

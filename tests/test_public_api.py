@@ -36,6 +36,7 @@ PUBLIC = {
     "Problem",
     "Result",
     "RunDir",
+    "RunOptions",
     "Science",
     "Simplex",
     "Snapshot",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from shardfit.io.results import load_result, save_result
     from shardfit.io.run_dir import RunDir
     from shardfit.planning import Plan, plan
+    from shardfit.run_options import RunOptions
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
     from shardfit.solve.custom import Custom
@@ -86,6 +87,7 @@ __all__ = [
     "Problem",
     "Result",
     "RunDir",
+    "RunOptions",
     "Science",
     "Simplex",
     "Snapshot",
@@ -147,6 +149,7 @@ __getattr__, __dir__ = lazy_names(
         "io.results": "load_result save_result",
         "io.run_dir": "RunDir",
         "planning": "Plan plan",
+        "run_options": "RunOptions",
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",
         "solve.custom": "Custom",

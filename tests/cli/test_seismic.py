@@ -248,7 +248,7 @@ def test_complaints_come_before_work(capsys, tmp_path, config, old, new, complai
     ("change", "complaint"),
     [
         ({"traces": np.zeros((5, 20, 160), np.float32)}, "zero everywhere"),
-        ({"traces": np.full((5, 20, 160), np.nan, np.float32)}, "traces of shot 0 are not finite"),
+        ({"traces": np.full((5, 20, 160), np.nan, np.float32)}, "NaN or infinity in shot 0"),
         ({"traces": np.ones((5, 20, 150), np.float32)}, "nt = 160, but gathers.npz has 150 samples"),
         ({"traces": np.ones((5, 19, 160), np.float32)}, "has 5 of 19"),
         ({"dt": 0.004}, "has dt=0.004 s, but 0.005 s was given"),

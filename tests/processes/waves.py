@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 import shardfit as sf
-from shardfit.domains.seismic import Conditioning, Simulation, acquisition, propagate, ricker
+from shardfit.domains.seismic import Conditioning, Recording, Simulation, acquisition, propagate, ricker
 from shardfit.domains.seismic.recipes import InversionOptions, invert
 
 OPTIONS = InversionOptions(
@@ -30,7 +30,8 @@ def solve(mesh, run_dir=None):
     shots = acquisition(sim, [(2, x) for x in range(2, 30, 4)], [(20, x) for x in range(0, 30, 3)])
     with jax.enable_x64(True):
         data = np.asarray(propagate(sim, jax.numpy.asarray(truth), wavelet, shots))
-    return invert(sim, start, wavelet, shots, data, OPTIONS, mesh=mesh, run_dir=run_dir, progress=False)
+    run = sf.RunOptions(mesh=mesh, run_dir=run_dir, progress=False)
+    return invert(sim, start, Recording(shots, wavelet, data), OPTIONS, run)
 
 
 def main(folder):

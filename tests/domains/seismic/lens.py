@@ -1,11 +1,22 @@
 """A small survey around a lens, and the data it would record."""
 
+from dataclasses import fields
 from functools import cache
 
 import jax
 import numpy as np
 
-from shardfit.domains.seismic import Simulation, acquisition, propagate, ricker
+from shardfit.domains.seismic import (
+    MisfitOptions,
+    ModelOptions,
+    Recording,
+    Simulation,
+    WaveOptions,
+    acquisition,
+    inversion_problem,
+    propagate,
+    ricker,
+)
 
 
 @cache
@@ -23,3 +34,12 @@ def survey(n_shots=10, nt=190):
     with jax.enable_x64(True):
         data = np.asarray(propagate(sim, jax.numpy.asarray(truth), wavelet, shots), np.float32)
     return sim, start, truth, wavelet, shots, data
+
+
+def problem_of(sim, start, wavelet, shots, data, weights=None, penalties=None, **options):
+    """Return an inversion problem; every option goes to the class that has it."""
+    parts = []
+    for kind in (MisfitOptions, ModelOptions, WaveOptions):
+        parts.append(kind(**{f.name: options.pop(f.name) for f in fields(kind) if f.name in options}))
+    assert not options, options
+    return inversion_problem(sim, start, Recording(shots, wavelet, data, weights), *parts, penalties)

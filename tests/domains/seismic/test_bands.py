@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.signal import butter, sosfiltfilt
 
-from shardfit.domains.seismic import Simulation, filtered, inversion_problem, low_pass
+from shardfit.domains.seismic import Simulation, filtered, low_pass
 from tests.domains.seismic.cases import relative
-from tests.domains.seismic.lens import survey
+from tests.domains.seismic.lens import problem_of, survey
 
 SIM = Simulation((30, 40), 10.0, 2e-3, 600, 2500.0, 10.0, 2, widths=0)
 
@@ -43,9 +43,9 @@ def test_a_band_of_the_truth_has_no_misfit_and_less_power_above_the_corner():
     sim, start, truth, wavelet, shots, data = survey()
     response = low_pass(sim, 15.0)
     how = {"response": response, "precision": "float64"}
-    exact = inversion_problem(sim, truth, wavelet, shots, data, **how)
+    exact = problem_of(sim, truth, wavelet, shots, data, **how)
     assert float(exact.objective.value(exact.x0)) < 1e-12
-    off = inversion_problem(sim, start, wavelet, shots, data, **how)
+    off = problem_of(sim, start, wavelet, shots, data, **how)
     assert float(off.objective.value(off.x0)) > 1e-4
     spectrum = np.abs(np.fft.rfft(filtered(data, response).astype(float)))
     frequencies = np.fft.rfftfreq(sim.nt, sim.dt)

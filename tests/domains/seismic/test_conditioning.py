@@ -7,7 +7,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 import shardfit as sf
-from shardfit.domains.seismic import Conditioning, acquisition, illumination, propagate, select
+from shardfit.domains.seismic import Conditioning, WaveOptions, acquisition, illumination, propagate, select
 from shardfit.domains.seismic.conditioning import condition, mask, optimiser, relative_to_first, smooth, weights
 from tests.domains.seismic.cases import relative
 from tests.domains.seismic.lens import survey
@@ -91,9 +91,10 @@ def test_illumination_is_the_energy_of_the_field():
     assert np.array_equal(here.sources.cells, some.sources.cells)
     field = np.asarray(propagate(sim, jnp.asarray(start), wavelet, here))
     expected = np.sum(np.diff(field, 2) ** 2, (0, 2)).reshape(sim.shape)
-    exact = illumination(sim, start, wavelet, some, every=1, precision="float64")
+    exact = illumination(sim, start, wavelet, some, every=1, waves=WaveOptions(precision="float64"))
     assert relative(exact, expected) < 1e-10
-    coarse = illumination(sim, start, wavelet, some, every=3, precision="float64", mesh=sf.mesh(rows=2))
+    double = WaveOptions(precision="float64")
+    coarse = illumination(sim, start, wavelet, some, every=3, waves=double, mesh=sf.mesh(rows=2))
     assert coarse[::3, ::3] == pytest.approx(expected[::3, ::3], rel=1e-9)
     away = np.s_[8:22]
     assert relative(coarse[away], expected[away]) < 0.05

@@ -16,7 +16,6 @@ from shardfit.domains.seismic import (
     Simulation,
     acquisition,
     elastic,
-    inversion_problem,
     propagate,
     ricker,
     select,
@@ -24,6 +23,7 @@ from shardfit.domains.seismic import (
 from shardfit.domains.seismic.elastic import ElasticSimulation
 from shardfit.domains.seismic.elastic_wave import staggered
 from tests.domains.seismic.cases import quick_jit, relative
+from tests.domains.seismic.lens import problem_of
 
 SIM = ElasticSimulation((14, 16), (10.0, 9.0), 1e-3, 50, 2600.0, 12.0, widths=(4, 5, 3, 6))
 SOURCES, RECEIVERS = [(3, 4), (6.5, 9)], [(2, 12), (10, 3.4)]
@@ -268,7 +268,7 @@ def inversion(data, **options):
     start = {name: 0.97 * truth[name] for name in ("vp", "vs")}
     options = {"start": start, "known": {"rho": truth["rho"]}, "precision": "float64", **options}
     wavelet, shots = ricker(25.0, 1e-3, 50, 0.05), acquisition(SIM, SOURCES, RECEIVERS)
-    return inversion_problem(SIM, options.pop("start"), wavelet, shots, data, **options)
+    return problem_of(SIM, options.pop("start"), wavelet, shots, data, **options)
 
 
 def test_inversion_of_two_parameters():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import shardfit as sf
-from shardfit.domains.seismic import Conditioning
-from shardfit.domains.seismic.recipes import InversionOptions, invert
+from shardfit.domains.seismic import Conditioning, Recording
+from shardfit.domains.seismic.recipes import Display, InversionOptions, invert
 from tests.domains.seismic.lens import survey
 
 QUICK = {"learning_rate": 10.0, "epochs": 4, "batchsize": 5}
@@ -15,10 +15,13 @@ QUICK = {"learning_rate": 10.0, "epochs": 4, "batchsize": 5}
 
 def run(n_shots=10, mesh=None, **options):
     sim, start, truth, wavelet, shots, data = survey(n_shots)
-    how = {n: options.pop(n) for n in ("run_dir", "resume", "show_every", "on_show") if n in options}
+    how = {n: options.pop(n) for n in ("run_dir", "resume", "seed") if n in options}
+    how = sf.RunOptions(mesh=mesh, progress=False, **how)
+    every, show = options.pop("show_every", 10), options.pop("on_show", None)
     truth = truth if options.pop("known", True) else None
-    asked = InversionOptions(**{**QUICK, **options})
-    return invert(sim, start, wavelet, shots, data, asked, truth=truth, mesh=mesh, progress=False, **how)
+    chosen = InversionOptions(**{**QUICK, **options})
+    display = None if show is None else Display(show, every)
+    return invert(sim, start, Recording(shots, wavelet, data), chosen, how, truth=truth, display=display)
 
 
 LIMITS = {"float32": 1e-5, "float64": 1e-11}  # of the first loss; later ones see the steps' rounding as well
@@ -91,8 +94,12 @@ def test_bands_are_fits_of_their_own():
     first = run(bands=(15.0,), epochs=3)
     assert first.metrics["loss"].tolist() == found.metrics["loss"][:3].tolist()
     sim, _, truth, wavelet, shots, data = survey()
-    asked = InversionOptions(**{**QUICK, "epochs": 3, "learning_rate": 5.0, "seed": 1})
-    second = invert(sim, first.velocity, wavelet, shots, data, asked, truth=truth, progress=False)
+    chosen, recording = (
+        InversionOptions(**{**QUICK, "epochs": 3, "learning_rate": 5.0}),
+        Recording(shots, wavelet, data),
+    )
+    how = sf.RunOptions(seed=1, progress=False)
+    second = invert(sim, first.velocity, recording, chosen, how, truth=truth)
     assert second.metrics["loss"] == pytest.approx(found.metrics["loss"][3:], rel=1e-6)  # moments began anew
 
 
@@ -135,8 +142,8 @@ def test_a_killed_run_goes_on_as_if_unbroken(tmp_path, bands):
 
 def test_source_estimates_are_used():
     sim, start, _, wavelet, shots, data = survey()
-    asked = InversionOptions(**QUICK, estimate_source="scalar")
-    found = invert(sim, start, 5 * wavelet, shots, data, asked, progress=False)
+    chosen, recording = InversionOptions(**QUICK, estimate_source="scalar"), Recording(shots, 5 * wavelet, data)
+    found = invert(sim, start, recording, chosen, sf.RunOptions(progress=False))
     plain = run(known=False)
     assert found.metrics["loss"][0] == pytest.approx(plain.metrics["loss"][0], rel=0.05)
     assert np.abs(found.wavelet).max() == pytest.approx(np.abs(wavelet).max(), rel=0.05)
@@ -165,5 +172,7 @@ def test_options_are_checked():
             InversionOptions(**change)
     with pytest.raises(ValueError, match="half the sampling frequency"):
         run(bands=(900.0,))
-    with pytest.raises(ValueError, match="show_every=0"):
-        run(show_every=0)
+    with pytest.raises(ValueError, match="every=0"):
+        run(on_show=print, show_every=0)
+    with pytest.raises(ValueError, match="Name it in InversionOptions"):
+        invert(*survey()[:2], None, InversionOptions(), sf.RunOptions(solver="lbfgs"))

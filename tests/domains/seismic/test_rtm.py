@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import shardfit as sf
-from shardfit.domains.seismic import Simulation, acquisition, propagate, ricker
-from shardfit.domains.seismic.recipes import rtm
+from shardfit.domains.seismic import Recording, Simulation, WaveOptions, acquisition, propagate, ricker
+from shardfit.domains.seismic.recipes import MigrationOptions, rtm
 from shardfit.domains.seismic.recipes.rtm import laplacian
 from tests.domains.seismic.cases import relative
 
 DEPTH = 25
+DOUBLE = WaveOptions(precision="float64")
 
 
 @cache
@@ -24,7 +25,7 @@ def layers():
     shots = acquisition(sim, [(1, x) for x in range(5, 60, 10)], [(1, x) for x in range(0, 60, 3)])
     with jax.enable_x64(True):
         data = np.asarray(propagate(sim, jax.numpy.asarray(truth), wavelet, shots))
-    return sim, smooth, wavelet, shots, data
+    return sim, smooth, Recording(shots, wavelet, data)
 
 
 def test_a_reflector_is_at_its_depth():
@@ -37,19 +38,19 @@ def test_a_reflector_is_at_its_depth():
 
 
 def test_batches_and_devices_do_not_matter():
-    whole = rtm(*layers(), batchsize=6, precision="float64")
+    whole = rtm(*layers(), MigrationOptions(batchsize=6), waves=DOUBLE)
     for batchsize, mesh in ((4, None), (1, None), (4, sf.mesh(rows=4))):
-        assert relative(rtm(*layers(), batchsize=batchsize, mesh=mesh, precision="float64"), whole) < 1e-10
+        assert relative(rtm(*layers(), MigrationOptions(batchsize), waves=DOUBLE, mesh=mesh), whole) < 1e-10
 
 
 def test_image_is_minus_the_gradient_of_the_misfit():
-    sim, smooth, wavelet, shots, data = layers()
-    bare = rtm(*layers(), compensation=0.0, high_pass=False, precision="float64")
+    sim, smooth, recording = layers()
+    bare = rtm(*layers(), MigrationOptions(compensation=0.0, high_pass=False), waves=DOUBLE)
     direction = np.random.default_rng(0).normal(size=sim.shape)
 
     def misfit(step):
-        found = propagate(sim, jax.numpy.asarray(smooth + step * direction), wavelet, shots)
-        return float(np.sum((np.asarray(found) - data) ** 2) / np.mean(data**2))
+        found = propagate(sim, jax.numpy.asarray(smooth + step * direction), recording.wavelet, recording.shots)
+        return float(np.sum((np.asarray(found) - recording.observed) ** 2) / np.mean(recording.observed**2))
 
     slope = (misfit(1e-3) - misfit(-1e-3)) / 2e-3
     assert -np.vdot(bare, direction) == pytest.approx(slope, rel=1e-5)

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from shardfit.domains.seismic import estimate_source, inversion_problem, propagate, ricker
+from shardfit.domains.seismic import Recording, SourceOptions, WaveOptions, estimate_source, propagate, ricker
 from tests.domains.seismic.cases import relative
-from tests.domains.seismic.lens import survey
+from tests.domains.seismic.lens import problem_of, survey
 
+WAVES = WaveOptions(precision="float64")
 NT = 420  # all waves have passed: a filter in the frequency domain needs whole ones
 
 
@@ -17,11 +18,13 @@ def modelled(wavelet):
 
 def test_scalar_common_and_per_shot():
     sim, start, _, wavelet, shots, _ = survey(4, NT)
-    found = estimate_source(sim, start, wavelet, shots, modelled(-2.5 * wavelet), "scalar", precision="float64")
+    data = modelled(-2.5 * wavelet)
+    found = estimate_source(sim, start, Recording(shots, wavelet, data), SourceOptions("scalar"), waves=WAVES)
     assert relative(found, -2.5 * wavelet) < 1e-12
     factors = np.array([1.0, -0.5, 3.0, 2.0])[:, None]
     data = modelled(factors * wavelet)
-    each = estimate_source(sim, start, wavelet, shots, data, "scalar", per_shot=True, batchsize=3, precision="float64")
+    each = SourceOptions("scalar", per_shot=True)
+    each = estimate_source(sim, start, Recording(shots, wavelet, data), each, waves=WAVES, batchsize=3)
     assert relative(each, factors * wavelet) < 1e-12
 
 
@@ -30,9 +33,8 @@ def test_filter_recovers_another_wavelet(per_shot):
     sim, start, _, _, shots, _ = survey(4, NT)
     guess = ricker(22.0, sim.dt, sim.nt)
     truth = 0.7 * np.roll(ricker(25.0, sim.dt, sim.nt), 4)
-    found = estimate_source(
-        sim, start, guess, shots, modelled(truth), per_shot=per_shot, damping=1e-8, precision="float64"
-    )
+    recording, source = Recording(shots, guess, modelled(truth)), SourceOptions(per_shot=per_shot, damping=1e-8)
+    found = estimate_source(sim, start, recording, source, waves=WAVES)
     assert found.shape == ((4, sim.nt) if per_shot else (sim.nt,))
     assert relative(found, np.broadcast_to(truth, found.shape)) < 0.02
     assert relative(np.broadcast_to(guess, found.shape), np.broadcast_to(truth, found.shape)) > 0.5
@@ -44,7 +46,7 @@ def test_matching_inside_the_loss_forgives_the_source(kind):
     data = np.array([1.0, -0.5, 3.0, 2.0])[:, None, None] * modelled(wavelet)
     # the filter is damped by 1e-3 of the largest power, and what it leaves is of that order
     for match, most in ((kind, 1e-20 if kind == "scalar" else 2e-3), (None, np.inf)):
-        found = inversion_problem(sim, start, wavelet, shots, data, match=match, precision="float64")
+        found = problem_of(sim, start, wavelet, shots, data, match=match, precision="float64")
         value = float(found.objective.value(found.x0))
         assert value < most
     assert value > 0.1

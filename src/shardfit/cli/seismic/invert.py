@@ -15,7 +15,7 @@ from shardfit.cli.seismic.config import Config, checked_table, read_config
 from shardfit.cli.seismic.setup import Setup, add_common, build, model_data, positive
 
 STOPPED = 130  # exit code of an interrupted command
-ELSEWHERE = ("weights", "engine", "seed")  # options that have a place of their own in the configuration
+ELSEWHERE = ("engine",)  # options that have a place of their own in the configuration
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -32,9 +32,10 @@ def run(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     devices = request_devices(args.devices)
 
-    from shardfit import mesh
+    from shardfit import RunOptions, mesh
     from shardfit.cli.seismic.report import write_run
-    from shardfit.domains.seismic.recipes import invert
+    from shardfit.domains.seismic import Recording
+    from shardfit.domains.seismic.recipes import Display, invert
     from shardfit.report.values import seconds
 
     config = _with_options(read_config(args.config), args)
@@ -50,16 +51,11 @@ def run(args: argparse.Namespace) -> int:
     found = invert(
         setup.sim,
         setup.start,
-        setup.wavelet,
-        setup.shots,
-        setup.observed,
+        Recording(setup.shots, setup.wavelet, setup.observed),
         options,
+        RunOptions(mesh=mesh(rows=devices) if devices > 1 else None, seed=config.seed, run_dir=out, resume=args.resume),
         truth=setup.truth,
-        mesh=mesh(rows=devices) if devices > 1 else None,
-        run_dir=out,
-        resume=args.resume,
-        show_every=config.show_every,
-        on_show=_pictures(out, setup, options) if writes_files() else None,
+        display=Display(_pictures(out, setup, options), config.show_every) if writes_files() else None,
     )
     if found.interrupted:
         print("interrupted; the same command goes on from there")
@@ -95,7 +91,7 @@ def inversion_options(config: Config) -> Any:
         given["bounds"] = tuple(bounds)
     if given.get("batchsize") == "all":
         given["batchsize"] = None
-    return InversionOptions(**given, seed=config.seed, engine=config.simulation.engine)
+    return InversionOptions(**given, engine=config.simulation.engine)
 
 
 def _with_options(config: Config, args: argparse.Namespace) -> Config:

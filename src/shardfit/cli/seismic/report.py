@@ -153,12 +153,13 @@ def _settings(found: Any, setup: Setup, config: Config) -> Rows:
         ("start", _start(config)),
         ("noise", f"{config.data.noise:g} of the rms" if config.data.file is None else "as recorded"),
         ("engine", found.engine),
+        ("seed", str(config.seed)),
     ]
     shown = [f for f in fields(found.options) if getattr(found.options, f.name) != f.default or f.name in SHOWN]
-    return rows + [(f.name, str(getattr(found.options, f.name))) for f in shown if f.name not in ("engine", "weights")]
+    return rows + [(f.name, str(getattr(found.options, f.name))) for f in shown if f.name != "engine"]
 
 
-SHOWN = ("loss", "solver", "learning_rate", "epochs", "batchsize", "seed")
+SHOWN = ("loss", "solver", "learning_rate", "epochs", "batchsize")
 
 
 def _start(config: Config) -> str:

@@ -1,11 +1,10 @@
 """`shardfit seismic rtm`: an image of the reflectors, by reverse-time migration of shot gathers."""
 
 import argparse
-import inspect
 import io
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,6 @@ import numpy as np
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.seismic.config import checked_table, read_config
 from shardfit.cli.seismic.setup import add_common, build, model_data, positive
-
-ELSEWHERE = ("weights", "mesh", "engine")  # options that have a place of their own
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -31,18 +28,19 @@ def run(args: argparse.Namespace) -> int:
 
     from shardfit import mesh
     from shardfit.cli.seismic.pictures import save, save_survey
-    from shardfit.domains.seismic import plots
+    from shardfit.domains.seismic import Recording, WaveOptions, plots
     from shardfit.domains.seismic.models import WATER, water_cells
-    from shardfit.domains.seismic.recipes import rtm
+    from shardfit.domains.seismic.recipes import MigrationOptions, rtm
     from shardfit.io.files import write_atomic
     from shardfit.report.values import seconds
 
     config = read_config(args.config)
-    parameters = inspect.signature(rtm).parameters.values()
-    known = {p.name: p.default for p in parameters if p.default is not p.empty and p.name not in ELSEWHERE}
-    options = checked_table(config.rtm, known, "[rtm]")
+    known = {f.name: f.default for kind in (MigrationOptions, WaveOptions) for f in fields(kind) if f.name != "engine"}
+    given = checked_table(config.rtm, known, "[rtm]")
     if args.batchsize is not None:
-        options["batchsize"] = args.batchsize
+        given["batchsize"] = args.batchsize
+    own = {f.name: given.pop(f.name) for f in fields(MigrationOptions) if f.name in given}
+    options, waves = MigrationOptions(**own), WaveOptions(config.simulation.engine, **given)
     if args.velocity is not None:
         config = replace(config, start=replace(config.start, kind="file", file=str(Path(args.velocity).resolve())))
     config = replace(config, seed=config.seed if args.seed is None else args.seed)
@@ -52,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
     if observed is None:
         observed = model_data(setup, config, lambda text: print(text, flush=True))
     split = mesh(rows=devices) if devices > 1 else None
-    options |= {"mesh": split, "engine": config.simulation.engine}
-    image = np.asarray(rtm(setup.sim, setup.start, setup.wavelet, setup.shots, observed, **options))
+    recording = Recording(setup.shots, setup.wavelet, observed)
+    image = rtm(setup.sim, setup.start, recording, options, waves=waves, mesh=split)
     if not writes_files():
         return 0
     out, buffer = Path(args.out), io.BytesIO()

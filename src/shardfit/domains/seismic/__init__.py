@@ -9,37 +9,44 @@ from shardfit.domains.seismic.illumination import illumination
 from shardfit.domains.seismic.losses import L1, L2, NIM, W2, Correlation, Envelope, Huber, StudentT, as_loss
 from shardfit.domains.seismic.metrics import model_error, structural_similarity
 from shardfit.domains.seismic.native import Native
+from shardfit.domains.seismic.options import MisfitOptions, ModelOptions, SourceOptions, WaveOptions
 from shardfit.domains.seismic.penalties import deviation, tikhonov, total_variation
 from shardfit.domains.seismic.problem import inversion_problem
 from shardfit.domains.seismic.propagate import propagate
+from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.signature import estimate_source
 from shardfit.domains.seismic.simulation import Simulation, check_velocity, largest_dt
 from shardfit.domains.seismic.strategies import Binomial, Checkpointed, Frame, Full, Stored
 from shardfit.domains.seismic.wavelet import ricker
 
 __all__ = [
-    "ElasticSimulation",
-    "check_medium",
-    "L1",
-    "L2",
-    "NIM",
-    "W2",
     "Binomial",
     "Checkpointed",
     "Conditioning",
     "Correlation",
+    "ElasticSimulation",
     "Envelope",
     "Frame",
     "Full",
     "Huber",
+    "L1",
+    "L2",
+    "MisfitOptions",
+    "ModelOptions",
+    "NIM",
     "Native",
     "Points",
+    "Recording",
     "Shots",
     "Simulation",
+    "SourceOptions",
     "Stored",
     "StudentT",
+    "W2",
+    "WaveOptions",
     "acquisition",
     "as_loss",
+    "check_medium",
     "check_velocity",
     "choose_engine",
     "deviation",

@@ -12,10 +12,11 @@ import numpy as np
 
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective
-from shardfit.core.precision import PRECISIONS, cast, problem_scope
+from shardfit.core.precision import cast, problem_scope
 from shardfit.core.terms import statistic_term
 from shardfit.domains.seismic.geometry import Points, Shots
 from shardfit.domains.seismic.native import Native
+from shardfit.domains.seismic.options import WaveOptions
 from shardfit.domains.seismic.propagate import propagate
 from shardfit.domains.seismic.simulation import Simulation
 
@@ -45,15 +46,33 @@ def illumination(
     every: int = 2,
     batchsize: int = 8,
     mesh: Any = None,
-    engine: str | Native = "auto",
-    precision: str = "float32",
+    waves: WaveOptions | None = None,
 ) -> np.ndarray:
-    """Return the energy (nz, nx) of all shots, in arbitrary units. every: cells between lattice points.
+    """Return the energy (nz, nx) of all shots, in arbitrary units.
 
     Each device works on one shot at a time and holds its field on the lattice for all times.
 
+    Parameters
+    ----------
+    sim, velocity
+        the simulation, and the model (nz, nx) in m/s.
+    wavelet
+        (nt,), (shots, nt) or (shots, sources, nt).
+    shots
+        places of the sources.
+    every
+        cells between lattice points.
+    batchsize
+        shots that are simulated at once.
+    mesh
+        devices that share them.
+    waves
+        how waves are computed.
+
     Example: `illumination(sim, velocity, ricker(10.0, sim.dt, sim.nt), shots)`.
+
     """
+    waves = waves or WaveOptions()
     axes = [np.unique(np.append(np.arange(0, n, every), n - 1)) for n in sim.shape]
     inside = np.ix_(*(along + low for along, low in zip(axes, sim.widths[::2], strict=True)))
     cells = np.ravel_multi_index(inside, sim.padded)
@@ -63,10 +82,12 @@ def illumination(
         "shots": shots._replace(receivers=None),
         "wavelet": np.broadcast_to(wavelet, (n, sim.nt)) if wavelet.ndim == 1 else wavelet,
     }
-    with problem_scope(precision):
-        term = statistic_term(EnergyModel(sim, engine), rows, cells.ravel().astype(np.int32), loss=jnp.sum, chunk=1)
-        objective = cast(Objective({"energy": term}), precision)
-        params = {"velocity": np.asarray(velocity, PRECISIONS[precision])}
+    with problem_scope(waves.precision):
+        term = statistic_term(
+            EnergyModel(sim, waves.engine), rows, cells.ravel().astype(np.int32), loss=jnp.sum, chunk=1
+        )
+        objective = cast(Objective({"energy": term}), waves.precision)
+        params = {"velocity": np.asarray(velocity, waves.dtype)}
         energy = 0.0
         for block in blocks(n, max(batchsize, n_shards(mesh))):
             some = objective.take(lambda *_, block=block: block).place(mesh)

@@ -10,22 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.errors import suggestion
 from shardfit.core.precision import cast, problem_scope
-from shardfit.domains.seismic.geometry import Shots, select
+from shardfit.domains.seismic.geometry import select
 from shardfit.domains.seismic.illumination import blocks
-from shardfit.domains.seismic.native import Native
+from shardfit.domains.seismic.options import DAMPING, SOURCE_FITS, SourceOptions, WaveOptions, require_known
 from shardfit.domains.seismic.propagate import propagate
+from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.simulation import Simulation
-
-KINDS = ("scalar", "filter")
-DAMPING = 1e-3  # of the largest power: frequencies far below it are not excited, and noise there is not fitted
 
 
 def products(kind: str, modelled: Any, observed: Any, weights: Any = None) -> tuple[Any, Any]:
     """Return numerator and denominator of every shot, (shots,) or (shots, nt + 1); they may be summed over shots."""
-    if kind not in KINDS:
-        raise ValueError(f"unknown source estimate {kind!r}.{suggestion(str(kind), KINDS)}")
+    require_known("source estimate", kind, SOURCE_FITS)
     if weights is not None:
         root = jnp.sqrt(weights)
         modelled, observed = modelled * root, observed * root
@@ -61,41 +57,50 @@ def matched(kind: str, modelled: Any, observed: Any, weights: Any = None) -> Any
 def estimate_source(
     sim: Simulation,
     velocity: Any,
-    wavelet: Any,
-    shots: Shots,
-    observed: Any,
-    kind: str = "filter",
+    recording: Recording,
+    source: SourceOptions | None = None,
     *,
-    per_shot: bool = False,
-    damping: float = DAMPING,
+    waves: WaveOptions | None = None,
     batchsize: int = 8,
-    engine: str | Native = "auto",
-    precision: str = "float32",
 ) -> np.ndarray:
     """Return the wavelet that fits observed data best in this velocity, one for all shots or one for each.
 
-    wavelet: the guess that is scaled or filtered, (nt,), (shots, nt) or (shots, sources, nt). observed: (shots,
-    receivers, nt), read a few shots at a time. damping: share of the largest power, for 'filter'.
+    Parameters
+    ----------
+    sim, velocity
+        the simulation, and the model (nz, nx) in m/s.
+    recording
+        shots and data; its wavelet is the guess that is scaled or filtered.
+    source
+        what is estimated.
+    waves
+        how waves are computed.
+    batchsize
+        shots that are read and simulated at once.
 
-    Example: `estimate_source(sim, start, ricker(8.0, sim.dt, sim.nt), shots, data)`.
+    Example: `estimate_source(sim, start, Recording(shots, ricker(8.0, sim.dt, sim.nt), data))`.
+
     """
-    wavelet, n = cast(np.asarray(wavelet), precision), len(shots.sources.cells)
-    with problem_scope(precision):
+    source, waves = source or SourceOptions(), waves or WaveOptions()
+    recording.check(sim)
+    wavelet, n = cast(recording.wavelet, waves.precision), recording.n_shots
+    with problem_scope(waves.precision):
 
         @jax.jit
         def block_products(velocity, wavelet, shots, observed):
-            modelled = propagate(sim, velocity, wavelet, shots, engine)
-            return products(kind, modelled, observed)
+            modelled = propagate(sim, velocity, wavelet, shots, waves.engine)
+            return products(source.kind, modelled, observed)
 
-        found = []
+        sums = []
         for block in blocks(n, batchsize):
             some = wavelet if wavelet.ndim == 1 else wavelet[block]
-            rows = (np.asarray(velocity), some, select(shots, block), np.asarray(observed[block]))
-            found.append(jax.tree.map(np.asarray, block_products(*cast(rows, precision))))
-        top, bottom = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        if not per_shot:
+            traces = np.asarray(recording.observed[block])
+            rows = (np.asarray(velocity), some, select(recording.shots, block), traces)
+            sums.append(jax.tree.map(np.asarray, block_products(*cast(rows, waves.precision))))
+        top, bottom = (np.concatenate(parts) for parts in zip(*sums, strict=True))
+        if not source.per_shot:
             top, bottom = top.sum(0), bottom.sum(0)
-        answer = np.asarray(solution(kind, top, bottom, damping))
-        if per_shot and wavelet.ndim > 1:
+        answer = np.asarray(solution(source.kind, top, bottom, source.damping))
+        if source.per_shot and wavelet.ndim > 1:
             answer = answer.reshape(n, *(1,) * (wavelet.ndim - 2), *answer.shape[1:])
-        return np.asarray(apply(kind, answer, wavelet))
+        return np.asarray(apply(source.kind, answer, wavelet))

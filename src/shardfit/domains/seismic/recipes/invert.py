@@ -2,31 +2,33 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shardfit.core.mesh import n_shards
-from shardfit.core.precision import PRECISIONS, problem_scope
+from shardfit.core.precision import problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.domains.seismic import conditioning, penalties
 from shardfit.domains.seismic.bands import low_pass
 from shardfit.domains.seismic.engines import choose_engine
-from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.illumination import illumination
 from shardfit.domains.seismic.metrics import model_error, structural_similarity
+from shardfit.domains.seismic.options import MisfitOptions, ModelOptions
 from shardfit.domains.seismic.parametrisation import transform_of
 from shardfit.domains.seismic.problem import inversion_problem
 from shardfit.domains.seismic.recipes.options import InversionOptions
+from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.signature import estimate_source
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.strategies import as_strategy
 from shardfit.fitting import fit
 from shardfit.io.run_dir import RunDir
+from shardfit.run_options import RunOptions
 from shardfit.solve.base import Solver
 from shardfit.solve.host import HostSolver
 from shardfit.solve.monitor import Snapshot
@@ -62,81 +64,90 @@ class Inversion:
         return self.results[-1].status is Status.INTERRUPTED
 
 
+@dataclass(frozen=True, eq=False)
+class Display:
+    """show(epoch, velocity, gradient, losses) is called every so many epochs, counted from 0 over all bands.
+
+    velocity: the model (nz, nx) that the last loss was measured on; gradient: with respect to the solver's coordinates,
+    None where the solver keeps none; losses: so far. Returning True ends the inversion.
+    """
+
+    show: Show
+    every: int = 10
+
+    def __post_init__(self):
+        if self.every < 1:
+            raise ValueError(f"Display: every={self.every} must be at least 1 epoch.")
+
+
 def invert(
     sim: Simulation,
     start: Any,
-    wavelet: Any,
-    shots: Shots,
-    observed: Any,
+    recording: Recording,
     options: InversionOptions | None = None,
+    run: RunOptions | None = None,
     *,
     truth: Any = None,
-    mesh: Any = None,
-    run_dir: str | Path | RunDir | None = None,
-    resume: str = "auto",
-    show_every: int = 10,
-    on_show: Show | None = None,
-    progress: bool | None = None,
+    display: Display | None = None,
 ) -> Inversion:
     """Fit a velocity model to recorded shots.
 
-    start: (nz, nx) m/s; wavelet, shots, observed: see `inversion_problem`. truth: (nz, nx), where it is known. mesh:
-    devices that share the shots of a step. run_dir: every band leaves a folder there, and a call that was killed goes
-    on where it stopped. on_show(epoch, velocity, gradient, losses) is called every show_every epochs, counted from 0
-    over all bands: the model that the last loss was measured on, its gradient with respect to the solver's coordinates
-    (None where the solver keeps none), and the losses so far; returning True ends the inversion.
+    Parameters
+    ----------
+    sim
+        the simulation.
+    start
+        (nz, nx) m/s.
+    recording
+        shots, wavelet and observed data.
+    options
+        misfit, solver, bands and the rest of what is computed.
+    run
+        devices that share the shots of a step, seed, and a folder in which every band leaves its own; a call that was
+        killed goes on where it stopped.
+    truth
+        (nz, nx), where it is known.
+    display
+        what to call while it runs.
 
-    Example: `invert(sim, start, ricker(5.0, sim.dt, sim.nt), shots, data, InversionOptions(epochs=50)).velocity`.
+    Example: `invert(sim, start, Recording(shots, wavelet, data), InversionOptions(epochs=50)).velocity`.
+
     """
-    options = options or InversionOptions()
-    n_shots = len(shots.sources.cells)
-    options.check(sim, n_shots, n_shards(mesh))
-    if show_every < 1:
-        raise ValueError(f"invert: show_every={show_every} must be at least 1.")
-    root = run_dir if run_dir is None or isinstance(run_dir, RunDir) else RunDir(run_dir)
-    velocity, wavelet, losses = np.asarray(start), np.asarray(wavelet), np.zeros(0)
+    options, run = options or InversionOptions(), run or RunOptions()
+    if run.solver is not None:
+        raise ValueError(f"invert: solver {run.solver!r} in RunOptions. Name it in InversionOptions, with its rate.")
+    options.check(sim, recording.n_shots, n_shards(run.mesh))
+    keywords = run.series("band-")
+    velocity, losses = np.asarray(start), np.zeros(0)
     results, columns = [], []
     for band, corner in enumerate(options.corners):
-        response = None if corner is None else low_pass(sim, corner, options.band_order)
-        if options.estimate_source is not None:
-            kind, per_shot = options.estimate_source, options.source_per_shot
-            wavelet = estimate_source(
-                sim, velocity, wavelet, shots, observed, kind, per_shot=per_shot, engine=options.engine
-            )
-        problem = _problem(sim, velocity, wavelet, shots, observed, response, options)
+        if options.source is not None:
+            wavelet = estimate_source(sim, velocity, recording, options.source, waves=options.waves)
+            recording = replace(recording, wavelet=wavelet)
+        problem = _problem(sim, velocity, recording, corner, options)
         if not options.first_order:
-            problem = _well_scaled(problem, options.parameter, mesh)
-        solver = _solver(sim, velocity, wavelet, shots, options, band, mesh)
-        store = None if root is None else RunDir(root.path / f"band-{band + 1:02d}", root.seconds)
-        watch = Watch(losses, solver, truth, show_every, on_show, store)
-        if resume != "never":
+            problem = _well_scaled(problem, options.parameter, run.mesh)
+        solver = _solver(sim, velocity, recording, options, band, run.mesh)
+        settings = keywords(band + 1)
+        watch = Watch(losses, solver, truth, display, settings["run_dir"])
+        if run.resume != "never":
             watch.recall()
         watch.note(0, velocity)
-        result = fit(
-            problem,
-            solver,
-            mesh=mesh,
-            run_dir=store,
-            resume=resume,
-            callback=watch,
-            every=1,
-            seed=options.seed + band,
-            certify=options.certify and band == 0,
-            progress=progress,
-        )
+        settings |= {"seed": run.seed + band, "run_dir": watch.store, "certify": options.certify and band == 0}
+        result = fit(problem, solver, callback=watch, every=1, **settings)
         results.append(result)
         columns.append(watch.columns(band, result))
         losses = np.concatenate([losses, columns[-1]["loss"]])
         velocity = result.params["velocity"]
         if result.status is Status.INTERRUPTED:
             break
-    metrics = {name: np.concatenate([found[name] for found in columns]) for name in columns[0]}
-    engine = _engine_used(sim, options, n_shots, n_shards(mesh))
-    return Inversion(np.asarray(velocity), tuple(results), metrics, wavelet, engine, options)
+    metrics = {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
+    engine = _engine_used(sim, options, recording.n_shots, n_shards(run.mesh))
+    return Inversion(np.asarray(velocity), tuple(results), metrics, recording.wavelet, engine, options)
 
 
 def _problem(
-    sim: Simulation, velocity: Any, wavelet: Any, shots: Shots, observed: Any, response: Any, options: InversionOptions
+    sim: Simulation, velocity: Any, recording: Recording, corner: float | None, options: InversionOptions
 ) -> Problem:
     extra = {}
     if options.tikhonov:
@@ -146,11 +157,10 @@ def _problem(
     bounds = options.bounds
     if bounds is None and options.bounded:
         bounds = (0.5 * float(np.min(velocity)), sim.v_max)
-    same = ("loss", "normalise", "parameter", "weights", "match", "engine", "memory", "chunk", "precision")
-    settings = {name: getattr(options, name) for name in same}
-    return inversion_problem(
-        sim, velocity, wavelet, shots, observed, bounds=bounds, penalties=extra, response=response, **settings
-    )
+    response = None if corner is None else low_pass(sim, corner, options.band_order)
+    misfit = MisfitOptions(options.loss, options.normalise, response=response, match=options.match)
+    model = ModelOptions(bounds, options.parameter)
+    return inversion_problem(sim, velocity, recording, misfit, model, options.waves, extra)
 
 
 def _well_scaled(problem: Problem, parameter: str, mesh: Any) -> Problem:
@@ -169,16 +179,18 @@ def _well_scaled(problem: Problem, parameter: str, mesh: Any) -> Problem:
 
 
 def _solver(
-    sim: Simulation, velocity: Any, wavelet: Any, shots: Shots, options: InversionOptions, band: int, mesh: Any
+    sim: Simulation, velocity: Any, recording: Recording, options: InversionOptions, band: int, mesh: Any
 ) -> Solver:
     if not options.first_order:
         # no tolerance suits misfits of any size: the number of steps ends it
         return as_solver(options.solver, maxiter=options.epochs, gtol=0.0, ftol=0.0)
     how, energy = options.conditioning, None
     if how.illumination:
-        about = {"mesh": mesh, "engine": options.engine, "precision": options.precision}
-        energy = illumination(sim, velocity, wavelet, shots, batchsize=options.batchsize or 8, **about)
-    factors = conditioning.mask(sim, shots, how), conditioning.weights(sim, how, energy)
+        size = options.batchsize or 8
+        energy = illumination(
+            sim, velocity, recording.wavelet, recording.shots, batchsize=size, mesh=mesh, waves=options.waves
+        )
+    factors = conditioning.mask(sim, recording.shots, how), conditioning.weights(sim, how, energy)
     rate = options.learning_rate * options.decay**band
     more = {} if options.solver == "sgd" else {"eps": options.eps}
     return OptaxLoop(
@@ -195,7 +207,7 @@ def _engine_used(sim: Simulation, options: InversionOptions, n_shots: int, devic
     if chosen != "jax":
         return why
     each = -(-(options.batchsize or n_shots) // devices)
-    item = np.dtype(PRECISIONS[options.precision]).itemsize
+    item = np.dtype(options.waves.dtype).itemsize
     return f"{why}; memory: {as_strategy(options.memory, sim, each, item)[1]}"
 
 
@@ -205,8 +217,9 @@ class Watch:
     What it notes goes to the events of the band's folder as well, so that a call that goes on knows the past.
     """
 
-    def __init__(self, before: np.ndarray, solver: Solver, truth: Any, every: int, show: Show | None, store: Any):
-        self.before, self.truth, self.every, self.show, self.store = before, truth, every, show, store
+    def __init__(self, before: np.ndarray, solver: Solver, truth: Any, display: Display | None, run_dir: Any):
+        self.before, self.truth, self.display = before, truth, display
+        self.store = RunDir(run_dir) if isinstance(run_dir, Path) else run_dir
         # scipy's solvers call back after their steps, the device loop's history has them counted already
         self.late = int(isinstance(solver, HostSolver))
         self.notes: dict[int, dict[str, float]] = {}
@@ -233,16 +246,16 @@ class Watch:
     def __call__(self, shot: Snapshot) -> Any:
         """Note the loss and the distance from the truth, and show."""
         epoch = len(self.before) + shot.step - self.late
-        due = self.show is not None and epoch % self.every == 0
+        due = self.display is not None and epoch % self.display.every == 0
         velocity = shot.params["velocity"] if due or self.truth is not None else None
         self.note(shot.step, velocity, loss=shot.value)
         if self.store is not None:
             self.store.event("epoch", step=shot.step, **self.notes[shot.step])
-        if self.show is None or velocity is None or not due:
+        if self.display is None or velocity is None or not due:
             return None
         gradient = None if shot.slope is None else np.asarray(shot.slope).reshape(velocity.shape)
         past = [note["loss"] for step, note in sorted(self.notes.items()) if "loss" in note and step <= shot.step]
-        return self.show(epoch, velocity, gradient, np.concatenate([self.before, past]))
+        return self.display.show(epoch, velocity, gradient, np.concatenate([self.before, past]))
 
     def columns(self, band: int, result: Result) -> dict[str, np.ndarray]:
         """Return the metrics of every epoch; NaN where a distance was not noted."""

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import suggestion
+from shardfit.core.precision import PRECISIONS
 from shardfit.domains.seismic.bands import check_corner
 from shardfit.domains.seismic.conditioning import FIRST_ORDER, Conditioning
 from shardfit.domains.seismic.losses import Loss, as_loss
 from shardfit.domains.seismic.native import Native
+from shardfit.domains.seismic.options import NORMALISE, SOURCE_FITS, SourceOptions, WaveOptions, require_known
 from shardfit.domains.seismic.parametrisation import PARAMETERS
-from shardfit.domains.seismic.problem import NORMALISE
-from shardfit.domains.seismic.signature import KINDS
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.strategies import Strategy
 from shardfit.solve.registry import CLASSES
@@ -24,16 +24,43 @@ SECOND_ORDER = ("lbfgsb", "lbfgs", "lbfgs-bt")
 class InversionOptions:
     """Options of `invert`.
 
-    loss, normalise, parameter, weights, match, engine, memory, chunk, precision: see `inversion_problem`. solver:
-    'adam', 'adamw', 'sgd', 'rmsprop' on mini-batches, or 'lbfgsb', 'lbfgs', 'lbfgs-bt' on all shots. learning_rate: m/s
-    per step. decay: factor of the learning rate from band to band. epochs: steps, of every band. batchsize: shots per
-    step, drawn without replacement; None for all. bands: corners of low-pass filters in Hz, one fit each, None for all
-    frequencies; () is one fit without filter. band_order: of the filter. bounds: velocities, m/s; None is from half the
-    slowest start to the simulation's v_max where the solver knows bounds. conditioning: of gradients, for first-order
-    solvers. tikhonov, tv: weights of these penalties; tv_eps: m/s per cell. estimate_source: 'scalar' or 'filter' fits
-    the wavelet before every band, one for all shots, or one for each if source_per_shot. eps: of Adam and its kin,
-    relative to the largest component of the first gradient. strict: refuse a batch that the devices do not share
-    evenly, instead of padding it. certify: check the gradient first.
+    Attributes
+    ----------
+    loss, normalise, match
+        see `MisfitOptions`.
+    parameter
+        what the solver sees, see `parametrisation`.
+    solver
+        'adam', 'adamw', 'sgd', 'rmsprop' on mini-batches, or 'lbfgsb', 'lbfgs', 'lbfgs-bt' on all shots.
+    learning_rate
+        m/s per step.
+    decay
+        factor of the learning rate from band to band.
+    epochs
+        steps, of every band.
+    batchsize
+        shots per step, drawn without replacement; None for all.
+    bands
+        corners of low-pass filters in Hz, one fit each, None for all frequencies; () is one fit without filter.
+    band_order
+        of the filter.
+    bounds
+        velocities, m/s; None is from half the slowest start to the simulation's v_max where the solver knows bounds.
+    conditioning
+        of gradients, for first-order solvers.
+    tikhonov, tv
+        weights of these penalties; tv_eps: m/s per cell.
+    estimate_source
+        'scalar' or 'filter' fits the wavelet before every band, one for all shots, or one for each if source_per_shot.
+    eps
+        of Adam and its kin, relative to the largest component of the first gradient.
+    strict
+        refuse a batch that the devices do not share evenly, instead of padding it.
+    certify
+        check the gradient first.
+    engine, memory, chunk, precision
+        see `WaveOptions`.
+
     """
 
     loss: str | Loss = "l2"
@@ -51,12 +78,10 @@ class InversionOptions:
     tikhonov: float = 0.0
     tv: float = 0.0
     tv_eps: float = 1.0
-    weights: Any = None
     estimate_source: str | None = None
     source_per_shot: bool = False
     match: str | None = None
     eps: float = 1e-12
-    seed: int = 0
     strict: bool = False
     certify: bool = False
     engine: str | Native = "auto"
@@ -68,7 +93,7 @@ class InversionOptions:
         as_loss(self.loss)
         object.__setattr__(self, "bands", tuple(self.bands))
         named = [("normalise", NORMALISE), ("parameter", PARAMETERS), ("solver", (*FIRST_ORDER, *SECOND_ORDER))]
-        named += [(n, KINDS) for n in ("estimate_source", "match") if getattr(self, n) is not None]
+        named += [(n, SOURCE_FITS) for n in ("estimate_source", "match") if getattr(self, n) is not None]
         for name, known in named:
             if getattr(self, name) not in known:
                 given = getattr(self, name)
@@ -86,6 +111,7 @@ class InversionOptions:
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise ValueError(f"invert: {name}={getattr(self, name)!r} must be zero or positive.")
         self._check_second_order()
+        require_known("precision", self.precision, PRECISIONS)
 
     def _check_second_order(self):
         if self.first_order:
@@ -107,6 +133,16 @@ class InversionOptions:
     def bounded(self) -> bool:
         """Whether the solver knows bounds."""
         return self.first_order or CLASSES[self.solver].bounded
+
+    @property
+    def waves(self) -> WaveOptions:
+        """How waves are computed."""
+        return WaveOptions(self.engine, self.memory, self.chunk, self.precision)
+
+    @property
+    def source(self) -> SourceOptions | None:
+        """How the wavelet is estimated before every band, None where it is not."""
+        return None if self.estimate_source is None else SourceOptions(self.estimate_source, self.source_per_shot)
 
     @property
     def corners(self) -> tuple[float | None, ...]:

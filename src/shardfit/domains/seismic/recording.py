@@ -1,0 +1,143 @@
+"""Recorded shots on the grid: where they were, what the source sent out, and the traces.
+
+Traces stay where they are, a NumPy array or a memory map. `read_once` goes through them a single time, block by block:
+what is checked, filtered or measured is done on the way.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardfit.domains.seismic.bands import filtered
+from shardfit.domains.seismic.geometry import Shots
+from shardfit.domains.seismic.simulation import Simulation
+
+BLOCK = 1 << 24  # samples looked at in one go
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Shots and their traces.
+
+    Attributes
+    ----------
+    shots
+        places of sources and receivers, from `acquisition`.
+    wavelet
+        (nt,), (shots, nt) or (shots, sources, nt).
+    observed
+        (shots, receivers, nt), NumPy or a memory map.
+    weights
+        (shots,), (shots, receivers) or (shots, receivers, nt); 0 removes. None: all count alike.
+
+    Example: `Recording(shots, ricker(5.0, sim.dt, sim.nt), data)`.
+
+    """
+
+    shots: Shots
+    wavelet: Any
+    observed: Any
+    weights: Any = None
+
+    def __post_init__(self):
+        object.__setattr__(self, "wavelet", np.asarray(self.wavelet))
+        if not isinstance(self.observed, np.ndarray):  # np.asarray would make a memory map forget what it is
+            object.__setattr__(self, "observed", np.asarray(self.observed))
+        if self.observed.ndim != 3 or self.observed.shape[:2] != self.shots.receivers.cells.shape[:2]:
+            expected = ", ".join(map(str, self.shots.receivers.cells.shape[:2]))
+            raise ValueError(
+                f"observed has shape {self.observed.shape}, expected ({expected}, nt): (shots, receivers, nt)."
+            )
+        if self.observed.dtype.kind != "f":
+            raise TypeError(f"observed is {self.observed.dtype}. Give real floating-point numbers.")
+        self._check_wavelet()
+        self._check_weights()
+
+    @property
+    def n_shots(self) -> int:
+        """Number of shots."""
+        return len(self.shots.sources.cells)
+
+    def check(self, sim: Simulation) -> None:
+        """Raise unless the time axis is the simulation's."""
+        for name, array in (("observed", self.observed), ("wavelet", self.wavelet)):
+            if array.shape[-1] != sim.nt:
+                raise ValueError(
+                    f"{name} has shape {array.shape}, expected {(*array.shape[:-1], sim.nt)}: the simulation has "
+                    f"nt={sim.nt} samples."
+                )
+
+    def wavelet_rows(self) -> np.ndarray:
+        """Return the wavelet of every shot, (shots, nt) or (shots, sources, nt)."""
+        if self.wavelet.ndim > 1:
+            return self.wavelet
+        return np.broadcast_to(self.wavelet, (self.n_shots, self.wavelet.size))
+
+    def weight_rows(self) -> np.ndarray | None:
+        """Return weights as given, but zero for receivers that only pad a shot; None where all are 1."""
+        real = np.any(np.asarray(self.shots.receivers.weights) != 0, axis=-1)
+        if self.weights is None:
+            return None if real.all() else real.astype(float)
+        if real.all():
+            return self.weights
+        dims = max(2, self.weights.ndim)
+        weights = self.weights.reshape(self.weights.shape + (1,) * (dims - self.weights.ndim))
+        return weights * real.reshape(real.shape + (1,) * (dims - 2))
+
+    def _check_wavelet(self) -> None:
+        shape, n = self.wavelet.shape, self.n_shots
+        if len(shape) not in (1, 2, 3) or (len(shape) > 1 and shape[0] != n):
+            raise ValueError(
+                f"wavelet has shape {shape}; give (nt,), (shots, nt) or (shots, sources, nt) with {n} shots."
+            )
+        if not np.isfinite(self.wavelet).all():
+            raise ValueError("wavelet holds NaN or infinity. Give finite samples.")
+
+    def _check_weights(self) -> None:
+        if self.weights is None:
+            return
+        weights = self.weights if isinstance(self.weights, np.ndarray) else np.asarray(self.weights, float)
+        shape = self.observed.shape
+        if weights.shape not in (shape[:1], shape[:2], shape):
+            raise ValueError(f"weights have shape {weights.shape}; give {shape[:1]}, {shape[:2]} or {shape}.")
+        if (weights < 0).any():
+            raise ValueError("weights must not be negative. Use 0 to remove.")
+        object.__setattr__(self, "weights", weights)
+
+
+def read_once(observed: np.ndarray, dtype: Any, response: Any = None) -> tuple[np.ndarray, float]:
+    """Return the traces, filtered where a response is given, and their root mean square; raise for NaN or silence.
+
+    Filtered traces are of this dtype; those of a memory map go to a file without a name in the temporary folder (TMPDIR
+    names another), which vanishes with them.
+    """
+    kept = observed if response is None else _storage(observed, dtype)
+    squares = 0.0
+    for part in _parts(observed):
+        block = observed[part]
+        if response is not None:
+            kept[part] = block = filtered(np.asarray(block, dtype), response)
+        sums = np.einsum("srt,srt->s", block, block, dtype=np.float64)
+        if not np.isfinite(sums).all():
+            shot = part.start + int(np.argmin(np.isfinite(sums)))
+            raise ValueError(f"observed holds NaN or infinity in shot {shot}. Set bad traces and their weights to 0.")
+        squares += float(sums.sum())
+    if not squares > 0:
+        raise ValueError("observed is zero everywhere. Give recorded data.")
+    return kept, (squares / observed.size) ** 0.5
+
+
+def _parts(observed: np.ndarray) -> Iterator[slice]:
+    n, receivers, nt = observed.shape
+    step = max(1, BLOCK // (receivers * nt))
+    return (slice(first, min(n, first + step)) for first in range(0, n, step))
+
+
+def _storage(observed: np.ndarray, dtype: Any) -> np.ndarray:
+    if not isinstance(observed, np.memmap):
+        return np.empty(observed.shape, dtype)
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype, "w+", shape=observed.shape)

@@ -1,0 +1,73 @@
+"""How a recipe runs its fits: solver, devices, seed, folder. What it computes is in the recipe's own options."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shardfit.core.errors import CheckpointError
+from shardfit.io.run_dir import RESUME, RunDir
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Settings that all recipes share.
+
+    Attributes
+    ----------
+    solver
+        as for `fit`; None takes the recipe's own.
+    mesh
+        devices to split the rows over, from `shardfit.mesh`; the answer does not depend on it.
+    seed
+        of everything random.
+    run_dir
+        folder in which every fit keeps its checkpoints and result.
+    resume
+        'auto' goes on where an earlier call stopped, 'must' insists on it, 'never' starts anew.
+    progress
+        whether a line shows how far a fit is; None shows it on a terminal or for long runs.
+
+    Example: `image(obs, run=RunOptions(mesh=shardfit.mesh(rows=4), run_dir="runs/m87"))`.
+
+    """
+
+    solver: Any = None
+    mesh: Any = None
+    seed: int = 0
+    run_dir: str | Path | RunDir | None = None
+    resume: str = "auto"
+    progress: bool | None = None
+
+    def __post_init__(self):
+        if self.resume not in RESUME:
+            raise ValueError(f"resume={self.resume!r} must be one of {', '.join(map(repr, RESUME))}.")
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed}: a seed is zero or positive.")
+
+    def series(self, prefix: str) -> Callable[[int], dict[str, Any]]:
+        """Return number → keywords of `fit` (all but solver), for fits 1, 2, ... in folders run_dir/<prefix>01, ...
+
+        'must' insists that the first of them has begun; the later ones begin when their turn comes.
+        """
+        if self.resume == "must" and not self._begun(prefix):
+            raise CheckpointError(
+                f"{_path(self.run_dir)} holds no run to resume. Check the path, or use resume='auto'."
+            )
+        resume = "auto" if self.resume == "must" else self.resume
+        common = {"mesh": self.mesh, "seed": self.seed, "resume": resume, "progress": self.progress}
+        return lambda number: {**common, "run_dir": self._folder(prefix, number)}
+
+    def _begun(self, prefix: str) -> bool:
+        first = self._folder(prefix, 1)
+        return first is not None and (_path(first) / "config.json").exists()
+
+    def _folder(self, prefix: str, number: int) -> Path | RunDir | None:
+        if self.run_dir is None:
+            return None
+        place = _path(self.run_dir) / f"{prefix}{number:02d}"
+        return RunDir(place, self.run_dir.seconds) if isinstance(self.run_dir, RunDir) else place
+
+
+def _path(place: str | Path | RunDir | None) -> Path:
+    return place.path if isinstance(place, RunDir) else Path(place or "")
