@@ -27,8 +27,11 @@ def leading(rows: Any) -> int:
     return jax.tree.leaves(rows)[0].shape[0]
 
 
-def check_rows(where: str, rows: Any) -> Any:
-    """Return rows with array leaves, or raise an error that names the leaf, the reason and the remedy."""
+def check_rows(where: str, rows: Any, checked: bool = False) -> Any:
+    """Return rows with array leaves, or raise an error that names the leaf, the reason and the remedy.
+
+    checked: shapes and types are looked at, numbers are not.
+    """
     paths, treedef = jax.tree_util.tree_flatten_with_path(rows)
     if not paths:
         raise ValueError(f"{where}: rows has no arrays. Pass a dict of arrays with one common leading axis.")
@@ -53,7 +56,8 @@ def check_rows(where: str, rows: Any) -> Any:
         raise ValueError(f"{where}: there are zero rows. Check the selection that made them; nothing can be fitted.")
     for (label, leaf), (path, _) in zip(leaves, paths, strict=True):
         name = getattr(path[-1], "key", getattr(path[-1], "name", "")) if path else ""
-        _check_values(label, leaf, is_sigma=name == "sigma")
+        if not checked:
+            _check_values(label, leaf, is_sigma=name == "sigma")
     return jax.tree_util.tree_unflatten(treedef, [leaf for _, leaf in leaves])
 
 

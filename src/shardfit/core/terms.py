@@ -171,15 +171,17 @@ def statistic_term(
     weight: Any = 1.0,
     chunk: int | None = None,
     stochastic: bool = False,
+    checked: bool = False,
 ) -> StatisticTerm:
     """Make a data term from summed statistics and a loss of their totals.
 
     fn(params, rows, *args) returns per-row statistics (real or complex, any pytree, leading axis = rows);
     loss(totals, *args) returns one number, or a dict of named numbers. stochastic: both get one more argument, a random
-    key that is the same on every device; draws that differ per row should fold in a row number kept in rows.
+    key that is the same on every device; draws that differ per row should fold in a row number kept in rows. checked:
+    whoever read the rows found their numbers finite, so they are not read again.
     """
     _check_callable("statistic_term", "loss", loss)
-    fields = _row_fields("statistic_term", fn, rows, args, weight, chunk)
+    fields = _row_fields("statistic_term", fn, rows, args, weight, chunk, checked)
     return StatisticTerm(**{**fields, "stochastic": bool(stochastic)}, loss=loss)
 
 
@@ -218,13 +220,15 @@ def with_weight(term: Term, weight: Any) -> Term:
     return replace(term, weight=weight)
 
 
-def _row_fields(where: str, fn: Callable, rows: Any, args: tuple, weight: Any, chunk: int | None) -> dict:
+def _row_fields(
+    where: str, fn: Callable, rows: Any, args: tuple, weight: Any, chunk: int | None, checked: bool = False
+) -> dict:
     _check_callable(where, "fn", fn)
     if chunk is not None and (not isinstance(chunk, int | np.integer) or isinstance(chunk, bool) or chunk < 1):
         raise ValueError(
             f"{where}: chunk={chunk!r} must be a whole number of rows, at least 1, or None for all at once."
         )
-    rows = check_rows(where, rows)
+    rows = check_rows(where, rows, checked)
     return {
         "rows": rows,
         "counts": None,

@@ -49,7 +49,7 @@ def test_losses_do_not_depend_on_devices(precision, rows, runs):
     found = run(precision=precision, mesh=sf.mesh(rows=rows, runs=runs)).metrics["loss"]
     assert found[0] == pytest.approx(alone(precision)[0], rel=LIMITS[precision])
     assert found == pytest.approx(alone(precision), rel=100 * LIMITS[precision])
-    assert len(set(found.tolist())) == 4
+    assert len(set(found.tolist())) == 5  # the start and four steps
 
 
 def test_batches_are_a_function_of_seed_and_step():
@@ -57,7 +57,7 @@ def test_batches_are_a_function_of_seed_and_step():
     assert first.tolist() == again.tolist()
     assert first[0] != other[0]
     longer = run(seed=3, known=False, epochs=6).metrics["loss"]
-    assert longer[:4].tolist() == first.tolist()
+    assert longer[:5].tolist() == first.tolist()
 
 
 def test_twenty_steps_bring_the_lens_closer():
@@ -88,11 +88,11 @@ def test_bounds_hold():
 
 def test_bands_are_fits_of_their_own():
     found = run(bands=(15.0, None), decay=0.5, epochs=3)
-    assert found.metrics["band"].tolist() == [0] * 3 + [1] * 3
-    assert found.metrics["epoch"].tolist() == list(range(6))
+    assert found.metrics["band"].tolist() == [0] * 4 + [1] * 4
+    assert found.metrics["epoch"].tolist() == list(range(8))
     assert [f"learning_rate={rate}" in r.solver for rate, r in zip((10, 5), found.results, strict=True)] == [True] * 2
     first = run(bands=(15.0,), epochs=3)
-    assert first.metrics["loss"].tolist() == found.metrics["loss"][:3].tolist()
+    assert first.metrics["loss"].tolist() == found.metrics["loss"][:4].tolist()
     sim, _, truth, wavelet, shots, data = survey()
     chosen, recording = (
         InversionOptions(**{**QUICK, "epochs": 3, "learning_rate": 5.0}),
@@ -100,7 +100,7 @@ def test_bands_are_fits_of_their_own():
     )
     how = sf.RunOptions(seed=1, progress=False)
     second = invert(sim, first.velocity, recording, chosen, how, truth=truth)
-    assert second.metrics["loss"] == pytest.approx(found.metrics["loss"][3:], rel=1e-6)  # moments began anew
+    assert second.metrics["loss"] == pytest.approx(found.metrics["loss"][4:], rel=1e-6)  # moments began anew
 
 
 def test_pictures_are_due_every_so_often():
@@ -110,9 +110,9 @@ def test_pictures_are_due_every_so_often():
         seen.append((epoch, velocity.shape, gradient.shape, len(losses), losses[-1]))
 
     found = run(epochs=7, on_show=show, show_every=3, known=False)
-    assert [epoch for epoch, *_ in seen] == [0, 3, 6]
+    assert [epoch for epoch, *_ in seen] == [3, 6]
     assert all(v == g == (30, 40) and n == epoch + 1 for epoch, v, g, n, _ in seen)
-    assert [last for *_, last in seen] == pytest.approx(found.metrics["loss"][[0, 3, 6]].tolist())
+    assert [last for *_, last in seen] == pytest.approx(found.metrics["loss"][[3, 6]].tolist())
     ended = run(epochs=7, on_show=lambda epoch, *_: epoch == 4, show_every=2, known=False)
     assert ended.interrupted
     assert len(ended.metrics["loss"]) == 5
@@ -122,7 +122,7 @@ def test_pictures_are_due_every_so_often():
 def test_a_killed_run_goes_on_as_if_unbroken(tmp_path, bands):
     options = {"epochs": 5, "bands": bands, "conditioning": Conditioning(illumination=0.5, smoothing=1.0)}
     unbroken = run(**options)
-    fatal = 7 if bands else 3
+    fatal = 8 if bands else 3
 
     def die(epoch, *_):
         if epoch == fatal:

@@ -116,17 +116,14 @@ def _headline(setup: Setup, options: Any, devices: int) -> str:
 
 
 def _pictures(out: Path, setup: Setup, options: Any) -> Callable[..., None]:
-    """Return the callback that draws epoch_XXXX.png and loss.png; the first call also draws the survey."""
+    """Return the callback that draws epoch_XXXX.png and loss.png, and the survey if it is not there."""
     from shardfit.cli.seismic.pictures import save, save_survey
     from shardfit.domains.seismic import plots
 
     reference, name = (setup.start, "start") if setup.truth is None else (setup.truth, "true")
-    drawn: list[int] = []
 
     def show(epoch: int, velocity: np.ndarray, gradient: np.ndarray | None, losses: np.ndarray) -> None:
-        if not drawn:
-            save_survey(out, setup, setup.observed)
-        drawn.append(epoch)
+        save_survey(out, setup, setup.observed)
         sections = {name: reference, f"inverted, epoch {epoch}": velocity}
         save(out, f"epoch_{epoch:04d}", plots.panels(sections, setup.sim.dh, gradient))
         save(out, "loss", plots.loss(losses, bands=band_marks(options)))
@@ -135,8 +132,8 @@ def _pictures(out: Path, setup: Setup, options: Any) -> Callable[..., None]:
 
 
 def band_marks(options: Any) -> list[tuple[int, str]]:
-    """Return (first epoch, name) of every band, for a picture of the loss."""
+    """Return (first epoch, name) of every band, for a picture of the loss; a band has its start and its steps."""
     if not options.bands:
         return []
     names = ["all" if corner is None else f"{corner:g} Hz" for corner in options.corners]
-    return [(band * options.epochs, name) for band, name in enumerate(names)]
+    return [(band * (options.epochs + 1), name) for band, name in enumerate(names)]

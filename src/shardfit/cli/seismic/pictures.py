@@ -21,7 +21,9 @@ def save(out: Path, name: str, figure: Any) -> None:
 
 
 def save_survey(out: Path, setup: Setup, observed: np.ndarray) -> None:
-    """Write ricker.png, and observed_data.png of the last shot."""
+    """Write ricker.png, and observed_data.png of the last shot, unless they are there."""
+    if (out / "observed_data.png").exists() and (out / "ricker.png").exists():
+        return
     from shardfit.domains.seismic import plots
 
     save(out, "ricker", plots.wavelet(setup.wavelet, setup.sim.dt))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.cli.seismic.config import Config
-from shardfit.cli.seismic.pictures import save_film
+from shardfit.cli.seismic.pictures import save_film, save_survey
 from shardfit.cli.seismic.setup import Setup
 
 SUBTITLE = (
@@ -34,6 +34,7 @@ def write_run(out: Path, found: Any, setup: Setup, config: Config) -> tuple[Path
     save_result(_summary(found, setup), out)
     text = json.dumps(environment(), indent=1)
     write_atomic(out / "env.json", lambda file: file.write(text.encode()))
+    save_survey(out, setup, setup.observed)
     pictures = _figures(out, found, setup)
     if config.film:
         save_film(out, setup, found.velocity, config.simulation.engine)

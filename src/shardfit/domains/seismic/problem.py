@@ -128,6 +128,7 @@ def inversion_problem(
         known,
         loss=mean_loss if misfit.reduction == "mean" else sum_loss,
         chunk=waves.chunk,
+        checked=True,
     )
     return Problem(
         Objective({"data": term, **(penalties or {})}),

@@ -103,8 +103,8 @@ class Recording:
         shape = self.observed.shape
         if weights.shape not in (shape[:1], shape[:2], shape):
             raise ValueError(f"weights have shape {weights.shape}; give {shape[:1]}, {shape[:2]} or {shape}.")
-        if (weights < 0).any():
-            raise ValueError("weights must not be negative. Use 0 to remove.")
+        if not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ValueError("weights must not be negative, NaN or infinite. Use 0 to remove.")
         object.__setattr__(self, "weights", weights)
 
 

@@ -45,8 +45,9 @@ Show = Callable[[int, np.ndarray, np.ndarray | None, np.ndarray], Any]
 class Inversion:
     """A velocity model and how it was reached.
 
-    velocity: (nz, nx) m/s. results: of every band. metrics: columns with one entry per epoch: 'epoch', 'band', 'loss',
-    and with a known truth 'model_error' (rms, m/s) and 'similarity', both of the model that the loss was measured on
+    velocity: (nz, nx) m/s. results: of every band. metrics: columns with one entry for the start of every band and one
+    for each of its steps: 'epoch' (counted on over all bands), 'band', 'loss' (of the shots drawn for it), and with a
+    known truth 'model_error' (rms, m/s) and 'similarity', both of the model that the loss was measured on
     (of several processes the first knows them).
     wavelet: as used last, estimated or given. engine: which propagator ran, and how it kept states.
     """
@@ -66,10 +67,11 @@ class Inversion:
 
 @dataclass(frozen=True, eq=False)
 class Display:
-    """show(epoch, velocity, gradient, losses) is called every so many epochs, counted from 0 over all bands.
+    """show(epoch, velocity, gradient, losses) is called every so many epochs, counted as in `Inversion.metrics`.
 
     velocity: the model (nz, nx) that the last loss was measured on; gradient: with respect to the solver's coordinates,
-    None where the solver keeps none; losses: so far. Returning True ends the inversion.
+    None where the solver keeps none; losses: of all epochs so far, NaN at the start of the present band. Returning True
+    ends the inversion.
     """
 
     show: Show
@@ -254,7 +256,7 @@ class Watch:
         if self.display is None or velocity is None or not due:
             return None
         gradient = None if shot.slope is None else np.asarray(shot.slope).reshape(velocity.shape)
-        past = [note["loss"] for step, note in sorted(self.notes.items()) if "loss" in note and step <= shot.step]
+        past = [self.notes.get(step, {}).get("loss", np.nan) for step in range(self.late, shot.step + 1)]
         return self.display.show(epoch, velocity, gradient, np.concatenate([self.before, past]))
 
     def columns(self, band: int, result: Result) -> dict[str, np.ndarray]:

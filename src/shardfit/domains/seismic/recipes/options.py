@@ -69,7 +69,7 @@ class InversionOptions:
     solver: str = "adam"
     learning_rate: float = 25.0
     decay: float = 1.0
-    epochs: int = 101
+    epochs: int = 100
     batchsize: int | None = 8
     bands: tuple[float | None, ...] = ()
     band_order: int = 4
