@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from benchmarks import __main__ as runner
-from benchmarks import peers, report
+from benchmarks import peer_sources, peers, report
 
 RECORD = {"date", "commit", "load", "cpu", "cores", "system", "packages", "peers", "settings", "seconds"}
 # a number and a word of speed: what has to come from a measurement
@@ -99,3 +99,13 @@ def test_environment_is_built_once_when_two_threads_want_it(tmp_path, monkeypatc
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(ask, range(2))) == [tmp_path / "swarm" / "bin" / "python"] * 2
     assert builds == [tmp_path / "swarm"]
+
+
+def test_only_the_kernels_that_are_measured_are_compiled():
+    rules = "set(NDIMS 1 2 3)\nset(ACCURACIES 2 4 6 8)\nset(DTYPES float double)\n"
+    kept = "  add_deepwave_cpu_object_library(scalar ${NDIM})\n"
+    left_out = "  add_deepwave_cpu_mpml_object_library(elastic ${NDIM})\n"
+    needed = "set(NDIMS 2)\nset(ACCURACIES 4 8)\nset(DTYPES float)\n"
+    assert peer_sources._needed(rules + kept + left_out) == needed + kept
+    with pytest.raises(RuntimeError, match="NDIMS"):
+        peer_sources._needed("another layout")
