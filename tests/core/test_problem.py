@@ -9,6 +9,7 @@ from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term
 from shardfit.core.transforms import Interval
+from shardfit.fitting import fit
 
 ROWS = {"x": np.linspace(0, 1, 5), "y": np.ones(5)}
 X0 = {"slope": 1.0, "w": np.array([0.5, 0.5])}
@@ -157,3 +158,58 @@ def test_a_problem_made_anew_does_not_trace_its_terms_again():
     assert len(traced) == once
     problem.replace(x0={"slope": 2.0, "w": np.ones(3)})  # other shapes are looked at
     assert len(traced) > once
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        (
+            lambda p, r: np.exp(p["a"]) * r["x"],
+            "term 'd' uses NumPy functions on parameters or rows.*jnp.exp for np.exp",
+        ),
+        (lambda p, r: r["x"] if p["a"] > 0 else -r["x"], "term 'd' decides by the value of a parameter.*jnp.where"),
+        (lambda p, r: float(p["a"]) * r["x"], "term 'd' needs the value of a parameter or row as a Python number"),
+        (lambda p, r: len(range(p["a"].astype(int))) * r["x"], "term 'd' needs the value of a parameter or row"),
+    ],
+    ids=["numpy", "if", "float", "range"],
+)
+def test_models_that_cannot_be_traced_are_named(model, message):
+    with pytest.raises(TypeError, match=message):
+        Problem(Objective({"d": residual_term(model, {"x": np.ones(3)})}), {"a": 1.0})
+
+
+def test_problems_and_fits_inside_traced_functions_are_refused():
+    def made(a):
+        return Problem(Objective({"d": penalty(lambda p: (p - 1) ** 2)}), a)
+
+    outside = made(0.5)
+    for traced in (jax.jit(made), jax.grad(lambda a: made(a).x0), lambda a: jax.vmap(made)(np.ones(2))):
+        with pytest.raises(TypeError, match="a Problem is made inside a function that jit, grad or vmap traces"):
+            traced(0.5)
+    with pytest.raises(TypeError, match="fit is called inside a function that jit, grad or vmap traces.*outside"):
+        jax.jit(lambda a: a * fit(outside).value)(1.0)
+
+
+def test_low_precision_starts_are_numbers():
+    for dtype in (jnp.bfloat16, jnp.float16):
+        made = Problem(Objective({"d": penalty(lambda p: (p["a"] - 1) ** 2)}), {"a": jnp.asarray(0.5, dtype)})
+        assert made.x0["a"].dtype == np.float64
+        assert made.x0["a"] == 0.5
+
+
+def test_functions_among_parameters_are_refused_with_the_remedy():
+    with pytest.raises(TypeError, match=r"parameter layer.act of x0 is a function.*eqx.partition.*eqx.combine"):
+        Problem(Objective({"d": penalty(lambda p: 0.0)}), {"layer": {"act": jax.nn.relu, "w": np.ones(2)}})
+    with pytest.raises(TypeError, match="parameter name is <U3, not a number. Keep what is not fitted out of x0"):
+        Problem(Objective({"d": penalty(lambda p: 0.0)}), {"name": "abc"})
+
+
+def test_bounds_as_scipy_writes_them_follow_the_written_order():
+    objective = Objective({"d": penalty(lambda p: sum(jax.tree.leaves(p)))})
+    made = Problem(objective, {"b": 1.0, "a": 5.0}, bounds=([0, 4], [2, None]))
+    np.testing.assert_array_equal(made.box, [[4, 0], [np.inf, 2]])  # coordinates are in the order of names
+    np.testing.assert_array_equal(made.replace(x0={"a": 6.0, "b": 0.0}).box, made.box)
+    np.testing.assert_array_equal(Problem(objective, [1.0, 5.0], bounds=([0, 4], [2, 9])).box, [[0, 4], [2, 9]])
+    np.testing.assert_array_equal(Problem(objective, {"a": 1.0}, bounds=([0], [2])).box, [[0], [2]])
+    with pytest.raises(ValueError, match="bounds: 3 lower and 2 upper ends for 2 parameters"):
+        Problem(objective, {"b": 1.0, "a": 5.0}, bounds=([0, 4, 5], [2, 9]))

@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jax.tree_util import register_dataclass
 
 from shardfit.core.errors import suggestion
@@ -236,11 +235,6 @@ def check_params(params: Any) -> Any:
 
 
 def _check_leaf(label: str, leaf: Any) -> np.ndarray:
-    if isinstance(leaf, Tracer):
-        raise TypeError(
-            f"parameter {label} of x0 is traced by jit, grad or vmap. A Problem is made of numbers: make it, and fit "
-            "it, outside of traced functions."
-        )
     if callable(leaf):
         raise TypeError(
             f"parameter {label} of x0 is a function, not a number. Keep what is not fitted out of x0; for an equinox "

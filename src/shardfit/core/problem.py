@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from shardfit.core.bounds import box, by_name, pinned
 from shardfit.core.errors import suggestion
@@ -46,6 +48,7 @@ class Problem:
     def __post_init__(self):
         if not isinstance(self.objective, Objective):
             raise TypeError(f"Problem needs an Objective, not {type(self.objective).__name__}.")
+        require_untraced("a Problem is made", self.objective, self.x0)
         if self.precision not in PRECISIONS:
             raise ValueError(f"unknown precision {self.precision!r}.{suggestion(self.precision, PRECISIONS)}")
         bounds = by_name(self.bounds, self.x0)
@@ -103,6 +106,8 @@ def check_terms(objective: Objective, params: Any) -> None:
                 losses = jax.eval_shape(_row_losses, params, term, key)
             else:
                 losses = jax.eval_shape(_penalty_losses, params, term)
+        except jax.errors.JAXTypeError as error:
+            raise TypeError(f"term {name!r} {_concrete_use(error)} (found before any data were used)") from error
         except Exception as error:
             error.add_note(f"raised while checking term {name!r} of the objective, before any data were used")
             raise
@@ -110,6 +115,31 @@ def check_terms(objective: Objective, params: Any) -> None:
         value = jax.eval_shape(lambda x, t, where=f"term {name!r}": weighted_sum(t.weight, x, where), losses, term)
         if value.shape:
             raise ValueError(f"term {name!r}: weight has shape {value.shape}. Give one number, or a dict of them.")
+
+
+def _concrete_use(error: Exception) -> str:
+    """Return what a function does that needs the value of a number that JAX is tracing, and what to do instead."""
+    if isinstance(error, jax.errors.TracerBoolConversionError):
+        return "decides by the value of a parameter or row (if, while, and, or): use jnp.where or jax.lax.cond."
+    if isinstance(error, jax.errors.TracerArrayConversionError):
+        return (
+            "uses NumPy functions on parameters or rows, which have no derivatives: use jax.numpy (import jax.numpy as "
+            "jnp, jnp.exp for np.exp)."
+        )
+    return (
+        "needs the value of a parameter or row as a Python number (float, int, range, an index): use jax.numpy and "
+        "jax.lax, which work without it."
+    )
+
+
+def require_untraced(what: str, *trees: Any) -> None:
+    """Raise where numbers are traced by jit, grad or vmap: a problem and its fit work on numbers that are known."""
+    inside_jit = isinstance(jnp.zeros(()), Tracer)
+    if inside_jit or any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees)):
+        raise TypeError(
+            f"{what} inside a function that jit, grad or vmap traces: its numbers are not known there. Call it "
+            "outside; Objective.value, value_and_grad, residuals and gram can be traced."
+        )
 
 
 def _contributions(params, term, key):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from shardfit.core.problem import Problem
+from shardfit.core.problem import Problem, require_untraced
 from shardfit.solve.base import Solver
 
 
@@ -12,6 +12,7 @@ def require(
     """Raise for what cannot be combined, saying what to change. use: 'fit', 'survey' or 'plan', for the message."""
     if not isinstance(problem, Problem):
         raise TypeError(f"{use} needs a Problem, not {type(problem).__name__}: Problem(objective, x0).")
+    require_untraced(f"{use} is called", problem.objective)
     if use == "survey" and (not solver.slots or solver.batch):
         raise ValueError(
             f"survey: solver {solver.name!r} does not take one evaluation of all rows per step, so it cannot share a "
