@@ -217,7 +217,7 @@ def _streamed_parts(objective: Objective, params: Any, size: int, mesh: Any) -> 
 def _result(task: Task, solver: Solver, finish: Finish) -> Result:
     problem, space, monitor = task.problem, task.space, task.monitor
     params = space.host_params(finish.z)
-    parts = _parts(task, solver, params)
+    parts = _parts(task, solver, params) if finish.parts is None else finish.parts
     shares = {name: _weight(problem.objective, name) * part for name, part in parts.items()}
     if finish.value is not None:
         require_same_value(finish.value, shares, problem.precision)

@@ -49,21 +49,24 @@ class Progress:
         self.line, self.limit = Line(title, stream), limit
         self.began = time.monotonic()
         self.first_step: int | None = None
+        self.line.show("compiling")
 
     def update(self, shot: Any) -> None:
         """Show a snapshot (step, evaluations, value, gradient)."""
-        if self.first_step is None:
-            self.first_step = shot.step
+        if self.first_step is None:  # rates count from here: what came before was compiling
+            self.first_step, self.began = shot.step, time.monotonic()
         self.line.show(self._text(shot))
 
     def _text(self, shot):
         elapsed = time.monotonic() - self.began
         done = shot.step - (self.first_step or 0)
-        rate = done / elapsed if elapsed > 0 else 0.0
-        left = f", at most {duration((self.limit - shot.step) / rate)} left" if rate > 0 else ""
+        pace = ""
+        if done > 0 and elapsed > 0:
+            rate = done / elapsed
+            pace = f", {rate:.3g} steps/s, at most {duration((self.limit - shot.step) / rate)} left"
         return (
             f"step {shot.step}/{self.limit}, {shot.evaluations} evaluations, value {shot.value:.6g}, "
-            f"gradient {shot.gradient:.1e}, {rate:.3g} steps/s{left}"
+            f"gradient {shot.gradient:.1e}{pace}"
         )
 
     def close(self) -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from shardfit.core.precision import problem_scope
-from shardfit.planning.cost import count
 from shardfit.planning.peak import Footprint, Layout, footprint
 from shardfit.planning.shapes import count_shards, local_rows, placed_shapes
 from shardfit.planning.units import bytes_text
@@ -128,7 +128,7 @@ def _bytes_moved(layout: Layout, term: Any, z: Any) -> float:
     def contributions(term, z):
         return term.contributions(layout.space.unpack(z), term.rows, jax.random.key(0))
 
-    return count(jax.make_jaxpr(contributions)(term, z).jaxpr, unroll=False).bytes
+    return _bytes_made(jax.make_jaxpr(contributions)(term, z).jaxpr)
 
 
 def _round_down(n: int) -> int:
@@ -152,3 +152,15 @@ def _shards_text(shards: int, found: Footprint, available: int, platform: str) -
 
 def _sentence(text: str) -> str:
     return f"To make it fit, {text}."
+
+
+def _bytes_made(program: Jaxpr) -> int:
+    """Return the bytes of all arrays that a program makes, those of a loop's body once."""
+    total = 0
+    for equation in program.eqns:
+        inner = jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, Jaxpr | ClosedJaxpr))
+        total += sum(_bytes_made(j.jaxpr) for j in inner if isinstance(j, ClosedJaxpr))
+        total += sum(_bytes_made(j) for j in inner if isinstance(j, Jaxpr))
+        avals: list[Any] = [v.aval for v in equation.outvars]
+        total += sum(aval.size * aval.dtype.itemsize for aval in avals if hasattr(aval, "dtype"))
+    return total

@@ -66,30 +66,24 @@ class Layout:
         return placed_shapes(self.objective, self.mesh), z, key
 
 
-def compile_layout(layout: Layout) -> tuple[Any, Any, Footprint]:
-    """Trace and compile one evaluation from shapes alone; return both and the bytes per device."""
+def footprint(layout: Layout) -> Footprint:
+    """Return the bytes per device of one evaluation, traced and compiled from shapes alone."""
     with problem_scope(layout.precision):
         objective, z, key = layout.shapes()
         traced = evaluate.compiled.trace(layout.needs, layout.space, objective, z, key)
         compiled = traced.lower().compile()
-    found = compiled.memory_analysis()
-    if found is None:
+    memory = compiled.memory_analysis()
+    if memory is None:
         raise NotImplementedError(
             f"XLA offers no memory analysis for {jax.default_backend()!r} devices, so memory cannot be predicted here."
         )
     rows, replicated = split_bytes(objective)
     # arrays that the user's functions close over travel with the program
     constants = sum(int(np.prod(np.shape(c))) * c.dtype.itemsize for c in traced.jaxpr.consts if hasattr(c, "dtype"))
-    held = Footprint(
+    return Footprint(
         rows=rows,
         replicated=replicated + n_bytes((z, key)) + constants,
-        temporaries=int(found.temp_size_in_bytes),
-        outputs=int(found.output_size_in_bytes - found.alias_size_in_bytes),
+        temporaries=int(memory.temp_size_in_bytes),
+        outputs=int(memory.output_size_in_bytes - memory.alias_size_in_bytes),
         state=layout.state_bytes,
     )
-    return traced, compiled, held
-
-
-def footprint(layout: Layout) -> Footprint:
-    """Return the bytes per device of one evaluation."""
-    return compile_layout(layout)[2]

@@ -1,4 +1,4 @@
-"""plan(): does it fit, and how long does an evaluation take? Answered from shapes, before any data are placed."""
+"""plan(): does it fit, and how long does an evaluation take? Answered from shapes and from a few of the rows."""
 
 from dataclasses import asdict, dataclass
 from html import escape
@@ -12,11 +12,10 @@ from shardfit.core.mesh import ROWS
 from shardfit.core.precision import PRECISIONS, problem_scope
 from shardfit.core.problem import Problem
 from shardfit.planning.advice import advise
-from shardfit.planning.cost import Work, work_of
-from shardfit.planning.machine import rates, working_devices
-from shardfit.planning.peak import Footprint, Layout, compile_layout
-from shardfit.planning.shapes import count_shards
-from shardfit.planning.units import bytes_text, count_text, seconds_text
+from shardfit.planning.peak import Footprint, Layout, footprint
+from shardfit.planning.shapes import count_shards, working_devices
+from shardfit.planning.timing import evaluation_seconds
+from shardfit.planning.units import bytes_text, seconds_text
 from shardfit.solve.capabilities import require
 from shardfit.solve.registry import as_solver
 from shardfit.solve.step import StepSolver
@@ -26,8 +25,8 @@ from shardfit.solve.step import StepSolver
 class Plan:
     """Predicted bytes per device and seconds per evaluation; print it for a summary.
 
-    memory: bytes by use, per device. work: operations and bytes moved, per device and evaluation. available: bytes
-    per device. notes: what a term's function says about how it computes, by term, where it has an attribute `note`.
+    memory: bytes by use, per device. available: bytes per device. notes: what a term's function says about how it
+    computes, by term, where it has an attribute `note`.
     suggested_chunk (by term) and suggested_shards: what would fit, where the present layout does not.
     """
 
@@ -38,7 +37,6 @@ class Plan:
     shards: int
     memory: Footprint
     available: int
-    work: Work
     seconds: float
     advice: str
     notes: dict[str, str]
@@ -69,9 +67,7 @@ class Plan:
             f"Plan of {self.name!r}: {self.needs}, rows: {rows}, on {self.shards} row shard{plural} ({self.platform})\n"
             f"  memory per device  {bytes_text(self.total)} of {bytes_text(self.available)}: {verdict}\n"
             f"                     {split}\n"
-            f"  per evaluation     about {seconds_text(self.seconds)} "
-            f"({count_text(self.work.flops, 'flop')}, {count_text(self.work.transcendentals)} special functions, "
-            f"{bytes_text(self.work.bytes)} moved)\n"
+            f"  per evaluation     about {seconds_text(self.seconds)}\n"
             + "".join(f"  {'term ' + repr(name):<19}{note}\n" for name, note in self.notes.items())
             + f"  {self.advice}"
         )
@@ -88,7 +84,7 @@ def plan(
     memory: int | None = None,
     **options: Any,
 ) -> Plan:
-    """Predict memory and time of one evaluation from shapes alone; no data are copied.
+    """Predict memory and time of one evaluation: memory from shapes alone, time from evaluations of a few rows.
 
     solver and options: as for fit; they decide what is evaluated and what is kept between evaluations.
     mesh: where it would run; a number asks for that many row shards, on devices that need not be present.
@@ -101,11 +97,10 @@ def plan(
     _check(mesh, memory)
     needs, kept = solver.needs, state_bytes(problem, solver)
     layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, kept)
-    traced, compiled, held = compile_layout(layout)
+    held = footprint(layout)
     devices = working_devices(mesh)
     platform = devices[0].platform
     available = available_bytes(devices) if memory is None else int(memory)
-    work = work_of(traced, compiled)
     advice = advise(layout, held, available, platform)
     return Plan(
         name=problem.name,
@@ -115,16 +110,19 @@ def plan(
         shards=count_shards(mesh),
         memory=held,
         available=available,
-        work=work,
-        # virtual devices of a CPU share its cores
-        seconds=rates(devices[0], problem.precision).seconds(
-            work, held.rows, held.temporaries, sharing=len(devices) if platform == "cpu" else 1
-        ),
+        seconds=_seconds(problem, needs, mesh, devices),
         advice=advice.text,
         notes={name: term.fn.note for name, term in problem.objective.items() if getattr(term.fn, "note", "")},
         suggested_chunk=advice.chunk,
         suggested_shards=advice.shards,
     )
+
+
+def _seconds(problem: Problem, needs: str, mesh: Mesh | int | None, devices: list) -> float:
+    with problem_scope(problem.precision):
+        alone = evaluation_seconds(problem, needs, 1 / count_shards(mesh))
+    # virtual devices of a CPU share its cores
+    return alone * (len(devices) if devices[0].platform == "cpu" else 1)
 
 
 def state_bytes(problem, solver) -> int:

@@ -64,3 +64,11 @@ def split_bytes(placed: Objective) -> tuple[int, int]:
 def n_bytes(tree: Any) -> int:
     """Return the bytes of all leaves."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def working_devices(mesh: Mesh | int | None) -> list:
+    """Return the devices of this process that take part; a bare number is spread over those there are."""
+    local = jax.local_devices()
+    if isinstance(mesh, Mesh):
+        return [d for d in mesh.devices.flat if d.process_index == jax.process_index()] or local[:1]
+    return local[: mesh or 1]

@@ -3,12 +3,11 @@
 
 def bytes_text(n: float) -> str:
     """Return '1.2 GB'."""
-    return _scaled(n, "B", 1e3, ("", "k", "M", "G", "T", "P"))
-
-
-def count_text(n: float, unit: str = "") -> str:
-    """Return '3.4 G' and the unit."""
-    return _scaled(n, unit, 1e3, ("", "k", "M", "G", "T", "P"))
+    for prefix in ("", "k", "M", "G", "T"):
+        if abs(n) < 999.5:
+            return f"{_digits(n)} {prefix}B"
+        n /= 1e3
+    return f"{_digits(n)} PB"
 
 
 def seconds_text(seconds: float) -> str:
@@ -17,14 +16,6 @@ def seconds_text(seconds: float) -> str:
         if seconds < size:
             return f"{_digits(seconds / size * 1e3)} {unit}"
     return f"{_digits(seconds)} s"
-
-
-def _scaled(n: float, unit: str, step: float, prefixes: tuple[str, ...]) -> str:
-    for prefix in prefixes[:-1]:
-        if abs(n) < 0.9995 * step:
-            return f"{_digits(n)} {prefix}{unit}".rstrip()
-        n /= step
-    return f"{_digits(n)} {prefixes[-1]}{unit}"
 
 
 def _digits(x: float) -> str:

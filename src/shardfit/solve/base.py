@@ -16,7 +16,7 @@ import numpy as np
 from shardfit.core import reduce
 from shardfit.core.errors import suggestion
 from shardfit.core.gram import gram, residuals
-from shardfit.core.objective import Objective
+from shardfit.core.objective import Objective, named_parts
 from shardfit.core.params import Space
 from shardfit.core.precision import jit
 from shardfit.core.problem import Problem
@@ -66,6 +66,7 @@ class Finish(NamedTuple):
     compile_seconds: float = 0.0
     note: str = ""
     leaves: dict[str, np.ndarray] | None = None  # what a later run can start from
+    parts: dict[str, float] | None = None  # unweighted losses at z, where the solver has them
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,14 @@ def evaluate(needs: str, space: Space, objective: Objective, z: jax.Array, key: 
         return residuals(objective.mesh, objective.terms, space.unpack(z), key)
     if needs == "gram":
         return gram(objective, space, z, key)
+    return value_and_grad_parts(space, objective, z, key)[0]
+
+
+def value_and_grad_parts(space: Space, objective: Objective, z: jax.Array, key: Any) -> tuple[ValueAndGrad, dict]:
+    """Return value and gradient at z, and the unweighted losses by name, which come at no cost."""
     params, pull = jax.vjp(space.unpack, z)
-    value, gradient, _ = reduce.value_grad_losses(objective.mesh, objective.terms, params, key)
-    return ValueAndGrad(value.astype(z.dtype), pull(gradient)[0])
+    value, gradient, losses = reduce.value_grad_losses(objective.mesh, objective.terms, params, key)
+    return ValueAndGrad(value.astype(z.dtype), pull(gradient)[0]), named_parts(objective.names, losses)
 
 
 def options_of(factory: Any) -> set[str]:

@@ -9,13 +9,15 @@ arithmetic, which may differ between machines, happens once.
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from shardfit.core.errors import CheckpointError, NonFiniteError
 from shardfit.core.mesh import first_says, leads, spans_processes
+from shardfit.core.precision import jit
 from shardfit.core.status import Status
 from shardfit.distributed.exchange import share
-from shardfit.solve.base import Finish, Solver, Task, evaluate
+from shardfit.solve.base import Finish, Solver, Task, value_and_grad_parts
 from shardfit.solve.monitor import Monitor, Snapshot
 
 EVALUATE, DIAGNOSE, END, FAIL = range(4)  # what rank 0 says to the others
@@ -42,6 +44,9 @@ class HostSolver(Solver):
         raise TypeError(f"{type(self).__name__} must define minimise")
 
 
+_evaluate = jit(value_and_grad_parts)
+
+
 class Stop(Exception):
     """Ends a host solver from within its function."""
 
@@ -52,7 +57,7 @@ class HostFunction:
     def __init__(self, space: Any, objective: Any, z0: np.ndarray, maxiter: int, monitor: Monitor):
         self.space, self.objective, self.dtype = space, objective, z0.dtype
         self.maxiter, self.monitor = maxiter, monitor
-        self.best_z, self.best_value = np.array(z0), np.inf
+        self.best_z, self.best_value, self.best_parts = np.array(z0), np.inf, None
         self.worst_value = -np.inf
         self.steps, self.evaluations, self.saw_nonfinite = 0, 0, False
         self.last_gradient = np.nan
@@ -62,21 +67,22 @@ class HostFunction:
     def __call__(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Return value and gradient (n,) as float64."""
         z = np.asarray(z, self.dtype)
-        found = self.journal.replay(z) if self.journal else None
-        if found is None:
+        recorded = self.journal.replay(z) if self.journal else None
+        if recorded is None:
             self.say(EVALUATE, z)
-            point = evaluate("value_and_grad", self.space, self.objective, z, None)
-            found = float(point.value), np.asarray(point.gradient)
+            point, parts = _evaluate(self.space, self.objective, z, None)
+            value, gradient = float(point.value), np.asarray(point.gradient)
             if self.journal:
-                self.journal.append(z, *found)
-        value, gradient = found
+                self.journal.append(z, value, gradient)
+        else:
+            (value, gradient), parts = recorded, None
         self.evaluations += 1
         finite = np.isfinite(value) and bool(np.isfinite(gradient).all())
         if self.evaluations == 1 and not finite and self.monitor.diagnose:
             self.say(DIAGNOSE, z)
             self.monitor.diagnose()
         if finite and value < self.best_value:
-            self.best_z, self.best_value = z.copy(), value
+            self.best_z, self.best_value, self.best_parts = z.copy(), value, parts
         self.last_gradient = float(np.max(np.abs(gradient)))
         self.monitor.trace.extend(value, self.last_gradient, self.steps)
         if not finite:
@@ -117,7 +123,7 @@ def run_host(solver: HostSolver, task: Task) -> Finish:
     space, objective, z0, monitor = task.space, task.objective, task.z0, task.monitor
     # a call outside the solver, so that compile time is known; it is not counted
     began = monitor.trace.seconds()
-    evaluate("value_and_grad", space, objective, np.asarray(z0), None)[0].block_until_ready()
+    jax.block_until_ready(_evaluate(space, objective, np.asarray(z0), None))
     compile_seconds = monitor.trace.seconds() - began
     if not leads(objective.mesh):
         return _follow(space, objective, z0, monitor)
@@ -160,7 +166,7 @@ def _follow(space, objective, z0, monitor) -> Finish:
         said = first_says(np.append(z0, z0.dtype.type(0)))
         z, what = said[:-1], int(said[-1])
         if what == EVALUATE:
-            evaluate("value_and_grad", space, objective, z, None)[0].block_until_ready()
+            jax.block_until_ready(_evaluate(space, objective, z, None))
         elif what == DIAGNOSE:
             try:
                 monitor.diagnose()
@@ -176,20 +182,34 @@ def _packed(finish: Finish, monitor: Monitor) -> dict[str, np.ndarray]:
     numbers = np.array([finish.status.code, finish.steps, finish.evaluations])
     texts = np.array([finish.note, monitor.stopped_by])
     history = {f"history_{name}": column for name, column in monitor.trace.arrays().items()}
+    parts = {f"part_{name}": np.array(part) for name, part in (finish.parts or {}).items()}
     return {
         "z": finish.z,
         "value": np.array(finish.value),
         "numbers": numbers,
         "texts": texts,
         "seconds": np.array(finish.compile_seconds),
+        **parts,
         **history,
     }
 
 
 def _unpacked(arrays: dict[str, np.ndarray], monitor: Monitor) -> Finish:
-    monitor.trace.restore({n.removeprefix("history_"): a for n, a in arrays.items() if n.startswith("history_")})
+    monitor.trace.restore(_named("history_", arrays))
+    parts = {name: float(part) for name, part in _named("part_", arrays).items()}
     code, steps, evaluations = (int(number) for number in arrays["numbers"])
     note, monitor.stopped_by = map(str, arrays["texts"])
     return Finish(
-        arrays["z"], float(arrays["value"]), Status.of(code), steps, evaluations, float(arrays["seconds"]), note
+        arrays["z"],
+        float(arrays["value"]),
+        Status.of(code),
+        steps,
+        evaluations,
+        float(arrays["seconds"]),
+        note,
+        parts=parts or None,
     )
+
+
+def _named(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -10,9 +10,9 @@ import numpy as np
 
 from shardfit.core.free_memory import available_bytes
 from shardfit.core.mesh import RUNS
-from shardfit.planning.machine import working_devices
-from shardfit.planning.peak import Layout, compile_layout
+from shardfit.planning.peak import Layout, footprint
 from shardfit.planning.prediction import state_bytes
+from shardfit.planning.shapes import working_devices
 from shardfit.planning.units import bytes_text
 from shardfit.surveys.engine import Engine, Point, Tally
 
@@ -29,7 +29,7 @@ def slot_bytes(engine: Engine) -> int:
     problem = engine.variants.problem
     kept = state_bytes(problem, engine.solver)
     layout = Layout(problem.objective, problem.space, problem.precision, engine.mesh, engine.solver.needs, kept)
-    one = compile_layout(layout)[2]
+    one = footprint(layout)
     leaves, z0 = engine.variants.leaves_of({})
     own = sum(leaf.nbytes for leaf in leaves) + 3 * z0.nbytes  # start, best and found coordinates
     return one.state + one.temporaries + one.outputs + own
