@@ -1,107 +1,222 @@
-"""Parity certificate: proof, at run time and on the user's own model, that the gradient is right.
+"""Parity certificate: proof, at run time and on the user's own model, that value and gradient are right.
 
-On a probe subset of the rows, every term is compared three ways: split over the mesh against unsplit, its derivative
-against a central finite difference, and for float32 problems against float64. A mismatch stops the run.
+Before a fit, at its start, and after it, at its answer, every term is compared on a probe of its rows: whole against
+the same rows in two blocks, derivatives against finite differences, on a mesh split against unsplit, and in float32
+against float64. A mismatch raises, naming the term and the cause. `docs/certificate.md` says what each comparison sees.
 """
 
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
 
+from shardfit.check import verdict
+from shardfit.check.comparisons import Comparison, combine, compare
+from shardfit.check.evaluations import evaluate_terms, pulled_back
+from shardfit.check.probe import Probe, Setting, choose_rows, choose_setting
 from shardfit.core import reduce
-from shardfit.core.errors import NonFiniteError, ParityError
+from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import n_shards
-from shardfit.core.objective import Objective
-from shardfit.core.params import Space
 from shardfit.core.precision import PRECISIONS, cast, jit, problem_scope
-from shardfit.core.terms import RowTerm, weighted_sum
+from shardfit.core.problem import Problem
+from shardfit.core.terms import RowTerm
 
 log = logging.getLogger(__name__)
 
-PROBE_BYTES = 1 << 20
-PROBE_ROWS = 1024
-STEPS = tuple(10.0**-k for k in range(1, 9))
-LIMITS = {"sharded": {"float64": 1e-9, "float32": 2e-3}, "finite_difference": 1e-4, "precision": 3e-2}
+STEPS, OTHER_STEPS = (1e-4, 1e-6, 1e-8), (1e-2, 1e-3, 1e-5)  # for smooth and kinked models; for noisy ones
+NUDGES = (1e-3, -1e-3, 1e-6)  # relative distances from the given point, tried until the objective is finite
+OUTWARD = 0.02  # share of the way from start to answer by which the second point lies beyond the answer
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """Largest relative differences found, by term; None where a comparison did not apply."""
+    """What was probed, and the largest relative differences by term; None where a comparison did not apply.
+
+    points: where, 'x0' and after the fit 'answer'. undecided: rows whose finite differences did not settle, so that
+    they say nothing. flat: whether the gradient is exactly zero at x0 and around it.
+    """
 
     shards: int
     probe_rows: dict[str, int]
-    sharded: dict[str, float] | None
+    blocks: dict[str, float]
     finite_difference: dict[str, float]
-    precision: dict[str, float] | None
+    sharded: dict[str, float] | None = None
+    precision: dict[str, float] | None = None
+    gram: dict[str, float] | None = None
+    undecided: dict[str, int] = field(default_factory=dict)
+    points: tuple[str, ...] = ("x0",)
+    flat: bool = False
 
     def to_dict(self) -> dict:
-        """Return plain numbers, as stored in a Result."""
-        return asdict(self)
+        """Return plain numbers and a line of text, as stored in a Result."""
+        return {**asdict(self), "points": list(self.points), "summary": str(self)}
+
+    @property
+    def note(self) -> str:
+        """What a user should know though nothing is wrong, or ''."""
+        if not self.flat:
+            return ""
+        return (
+            "The gradient is exactly zero at x0 and around it: the value does not follow the parameters there (a step "
+            "function, a rounding or comparison, a saturated function, or parameters that are not used)."
+        )
 
     def __str__(self):
-        worst = max(self.finite_difference.values())
-        text = f"gradient agrees with finite differences to {worst:.1e}"
+        rows = ", ".join(f"{n} rows of {name!r}" for name, n in self.probe_rows.items()) or "no rows"
+        text = f"{rows} probed at {' and '.join(self.points)}; "
+        text += f"gradient agrees with finite differences to {_worst(self.finite_difference):.0e}"
+        if self.probe_rows:
+            text += f", blocks with the whole to {_worst(self.blocks):.0e}"
         if self.sharded is not None:
-            text = f"{self.shards} shards agree with one to {max(self.sharded.values()):.1e}; " + text
+            text += f", {self.shards} shards with one to {_worst(self.sharded):.0e}"
         return text
 
 
-def certify(
-    objective: Objective, space: Space, z0: Any, *, mesh: Any = None, box: Any = None, precision: str, seed: int = 0
-) -> Certificate:
-    """Check value and gradient of every term near z0 (n,); raise ParityError naming the term that fails."""
-    rng = np.random.default_rng([seed, 7919])
-    shards = n_shards(mesh)
-    probe = _probe(objective, shards, rng)
-    scale = np.where(z0 != 0, np.abs(z0), np.max(np.abs(z0), initial=0.0) or 1.0)
-    # a little off the start: flat images and zeros are the kinks of common penalties
-    nudge = 1e-3 * scale * rng.uniform(0.5, 1, z0.shape) * rng.choice([-1, 1], z0.shape)
-    z = np.asarray(z0 + nudge, np.float64)
-    if box is not None:  # inside, not at the edge, so that differences have room on both sides
-        z = np.clip(np.where((z < box[0]) | (z > box[1]), z0 - nudge, z), *box)
-    direction = scale * rng.standard_normal(z0.shape)
+@dataclass
+class _Memory:
+    """What is known of one problem: its probe and certificates, by (mesh, seed, with_gram) and point."""
 
+    probes: dict[tuple, Probe] = field(default_factory=dict)
+    certificates: dict[tuple, Certificate] = field(default_factory=dict)
+
+
+# A Problem is immutable, so what was certified of one stays certified: fitting it again costs nothing.
+_memories: WeakKeyDictionary[Problem, _Memory] = WeakKeyDictionary()
+
+
+def certify(problem: Problem, *, mesh: Any = None, seed: int = 0, gram: bool = False) -> Certificate:
+    """Check value and gradient of every term at x0; gram: check the normal equations too.
+
+    Raises ParityError naming the term that fails, and NonFiniteError where a term cannot be evaluated. A problem that
+    was certified with the same mesh and seed is not evaluated again.
+    """
+    known = _memories.setdefault(problem, _Memory())
+    call = (mesh, seed, gram)
+    if call not in known.certificates:
+        known.certificates[call] = _certificate_at(problem, call, problem.z0(), "x0")
+    return known.certificates[call]
+
+
+def certify_answer(problem: Problem, start: Certificate, z: Any, *, mesh: Any = None, seed: int = 0) -> Certificate:
+    """Check the same at the answer z (n,) of a fit, a little beyond it; return the worse of both certificates."""
+    known = _memories.setdefault(problem, _Memory())
+    z, gram = np.asarray(z), start.gram is not None
+    call = (mesh, seed, gram, z.tobytes())
+    if call not in known.certificates:
+        known.certificates[call] = _certificate_at(problem, call[:3], z, "answer")
+        _forget_all_but_last(known.certificates, 8)
+    return _worse(start, known.certificates[call])
+
+
+def _forget_all_but_last(certificates: dict, n: int) -> None:
+    for call in list(certificates)[:-n]:
+        if len(call) == 4:
+            del certificates[call]
+
+
+def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) -> Certificate:
+    mesh, seed, gram = call
+    memory, shards = _memories[problem], n_shards(mesh)
+    probe = memory.probes.get((shards, seed))
+    if probe is None:
+        probe = memory.probes[shards, seed] = choose_rows(problem.objective, shards, seed)
+    setting, found = _examine(problem, probe, z, where, seed, gram)
+    verdict.judge(found, probe.index, where)
+    sharded, precision = _layouts(problem, probe, setting, found, mesh, seed)
+    certificate = Certificate(
+        shards=shards,
+        probe_rows={name: len(index) for name, index in probe.index.items()},
+        blocks={n: max(c.block_rows, c.block_gradient) for n, c in found.items() if n in probe.index},
+        finite_difference={name: c.derivative_error for name, c in found.items()},
+        sharded=sharded,
+        precision=precision,
+        gram={name: c.gram for name, c in found.items()} if gram else None,
+        undecided={name: n for name, c in found.items() if (n := int(c.undecided.sum()))},
+        points=(where,),
+        flat=where == "x0" and not any(np.any(c.gradients) for c in found.values()),
+    )
+    verdict.judge_layouts(certificate, problem.precision)
+    log.debug("parity certificate: %s", certificate)
+    return certificate
+
+
+def _examine(problem, probe: Probe, z, where, seed, gram) -> tuple[Setting, dict[str, Comparison]]:
+    """Return what was found near z; a row that is wrong or undecided is looked at again in other directions."""
+    rng = np.random.default_rng([seed, 104729])
+
+    def look(given, how):
+        setting = choose_setting(probe.objective, problem.space, given, problem.box, how, rng)
+        return setting, _comparisons(problem, probe, setting, seed, gram, first=int(where != "x0"))
+
+    for given, nudge in _candidates(problem, z, where):
+        setting, found = look(given, (nudge, STEPS))
+        if where == "x0":
+            _require_finite("at x0", found, 0)
+        if all(c.finite for c in found.values()):
+            break
+    else:
+        _require_finite("near x0" if where == "x0" else "near the answer", found, 1)
+    looks = [found]
+    for steps in (OTHER_STEPS, STEPS):
+        doubtful = any(c.suspicion.any() for c in found.values()) or any(c.undecided.any() for c in looks[-1].values())
+        if doubtful and all(c.finite for c in looks[-1].values()):
+            looks.append(look(given, (nudge, steps))[1])
+    return setting, {name: combine([one[name] for one in looks if one[name].finite]) for name in found}
+
+
+def _candidates(problem, z, where):
+    """Yield points and distances from them to look at, until the objective is finite there."""
+    z = np.asarray(z, np.float64)
+    if where == "answer":
+        beyond = z + OUTWARD * (z - np.asarray(problem.z0(), np.float64))
+        # past the answer a model may be undefined; the answer itself is then the second choice
+        yield beyond if problem.box is None else np.clip(beyond, *problem.box), NUDGES[0]
+    yield from ((z, nudge) for nudge in NUDGES)
+
+
+def _comparisons(problem, probe, setting, seed, gram, first) -> dict[str, Comparison]:
     with problem_scope("float64"):
-        exact = cast(probe, "float64")
-        key = jax.random.key(seed)
-        _require_finite("at x0", *_gradients(exact, space, np.asarray(z0, np.float64), key))
-        values, gradients = _gradients(exact, space, z, key)
-        _require_finite("near x0", values, gradients)
-        slopes = {n: float(np.vdot(g, direction)) for n, g in gradients.items()}
-        differences = _finite_differences(exact, space, z, direction, key, slopes, gradients)
+        exact, key = cast(probe.objective, "float64"), _key(probe.objective, seed)
+        evaluated = jax.device_get(evaluate_terms(problem.space, gram, exact, setting, first, key))
 
+        def pull_back(i, cotangents):
+            term = exact.terms[i]
+            return pulled_back(problem.space, term, setting.points[1], reduce.term_key(term, key, i), cotangents)
+
+        return {name: compare(evaluated[name], setting, i, partial(pull_back, i)) for i, name in enumerate(exact.names)}
+
+
+def _key(objective, seed):
+    return jax.random.key(seed) if objective.stochastic else None
+
+
+def _layouts(problem, probe: Probe, setting: Setting, found, mesh, seed):
+    """Return the differences between shards and one device, and between float32 and float64, by term."""
+    precision, scale = problem.precision, setting.scale
+    if mesh is None and precision == "float64":
+        return None, None
+    near = setting.points[1]
+    if probe.shared is probe.objective:
+        exact = {n: f.values[1] for n, f in found.items()}, {n: f.gradients[1] for n, f in found.items()}
+    else:
+        with problem_scope("float64"):
+            exact = _gradients(problem.space, cast(probe.shared, "float64"), near, _key(problem.objective, seed))
     with problem_scope(precision):
-        zp, key = np.asarray(z, PRECISIONS[precision]), jax.random.key(seed)
-        single = _gradients(cast(probe, precision), space, zp, key)
-        loss_of_digits = None if precision == "float64" else _compare(single, (values, gradients), scale)
+        near, key = np.asarray(near, PRECISIONS[precision]), _key(problem.objective, seed)
+        shared = cast(probe.shared, precision)
+        single = exact if precision == "float64" else _gradients(problem.space, shared, near, key)
         split = None
-        if shards > 1:
-            split = _compare(_gradients(cast(probe, precision).place(mesh), space, zp, key), single, scale)
-
-    found = Certificate(shards, probe.n_rows, split, differences, loss_of_digits)
-    _judge(found, precision)
-    log.debug("parity certificate: %s", found)
-    return found
+        if n_shards(mesh) > 1:
+            split = _apart(_gradients(problem.space, shared.place(mesh), near, key), single, scale)
+        return split, None if precision == "float64" else _apart(single, exact, scale)
 
 
-def _probe(objective, shards, rng):
-    """Choose rows at random: few enough to be cheap, and one more than divides evenly over the shards."""
-
-    def select(position, n):
-        leaves = jax.tree.leaves(objective.terms[position].rows)
-        row_bytes = max(1, sum(leaf.nbytes for leaf in leaves) // n)
-        size = int(np.clip(PROBE_BYTES // row_bytes, 1, PROBE_ROWS))
-        size = min(n, size // shards * shards + 1 if size >= shards else shards + 1)
-        return rng.choice(n, size, replace=False)
-
-    return objective.take(select)
-
-
-@jit
-def _gradients(objective, space, z, key):
+@partial(jit, static_argnums=0)
+def _gradients(space, objective, z, key):
     values, gradients = {}, {}
     for i, (name, term) in enumerate(objective.items()):
         params, pull = jax.vjp(space.unpack, z)
@@ -112,33 +227,7 @@ def _gradients(objective, space, z, key):
     return values, gradients
 
 
-@jit
-def _values(objective, space, z, key):
-    losses = reduce.losses(objective.mesh, objective.terms, space.unpack(z), key)
-    return {n: weighted_sum(t.weight, loss) for (n, t), loss in zip(objective.items(), losses, strict=True)}
-
-
-def _finite_differences(objective, space, z, direction, key, slopes, gradients):
-    """Return each term's smallest relative difference over a range of steps."""
-    best = dict.fromkeys(slopes, np.inf)
-    for h in STEPS:
-        ahead = _values(objective, space, z + h * direction, key)
-        behind = _values(objective, space, z - h * direction, key)
-        for name, slope in slopes.items():
-            estimate = (float(ahead[name]) - float(behind[name])) / (2 * h)
-            # a slope far below gradient x direction is rounding, not information
-            floor = 1e-6 * float(np.linalg.norm(gradients[name] * direction))
-            size = max(abs(estimate), abs(slope), floor, np.finfo(float).tiny)
-            # rounding of the value itself limits what a difference can resolve
-            noise = 8 * np.finfo(float).eps * max(abs(float(ahead[name])), abs(float(behind[name]))) / h
-            if np.isfinite(estimate):
-                best[name] = min(best[name], max(0.0, abs(estimate - slope) - noise) / size)
-        if max(best.values()) < 1e-7:
-            break
-    return {name: float(x) for name, x in best.items()}
-
-
-def _compare(one, other, scale):
+def _apart(one, other, scale) -> dict[str, float]:
     """Return the largest relative difference of value and gradient, by term; parameters are measured in their scale."""
     result = {}
     for name in one[0]:
@@ -151,37 +240,32 @@ def _compare(one, other, scale):
     return result
 
 
-def _require_finite(where, values, gradients):
-    for name, value in values.items():
-        if not np.isfinite(float(value)):
+def _require_finite(where: str, found: dict[str, Comparison], point: int) -> None:
+    for name, comparison in found.items():
+        value = float(comparison.values[point])
+        if not np.isfinite(value):
             raise NonFiniteError(
-                f"term {name!r} is {float(value)} {where}. Start where the model is defined, or bound the parameters."
+                f"term {name!r} is {value} {where}. Start where the model is defined, or bound the parameters."
             )
-        if not np.isfinite(np.asarray(gradients[name])).all():
+        if not np.isfinite(comparison.gradients[point]).all():
             raise NonFiniteError(
                 f"term {name!r} is finite {where} but its gradient is not. A square root, absolute value, power or "
                 "division at zero inside the model is the usual cause: keep its argument away from zero."
             )
 
 
-def _judge(found: Certificate, precision: str) -> None:
-    for name, error in (found.sharded or {}).items():
-        if not error <= LIMITS["sharded"][precision]:
-            raise ParityError(
-                f"term {name!r}: split over {found.shards} devices, value or gradient differs from one device by "
-                f"{error:.1e}. A foreign function inside the model is probably not safe to split (its derivative rule "
-                "under shard_map): give it its own custom_vjp, or run without a mesh."
-            )
-    for name, error in found.finite_difference.items():
-        if not error <= LIMITS["finite_difference"]:
-            raise ParityError(
-                f"term {name!r}: the gradient differs from a finite difference by {error:.1e} (relative). Check any "
-                "custom_vjp or custom_jvp in the model, and operations with a hard edge (round, argmax, comparisons). "
-                "certify=False skips this check."
-            )
-    for name, error in (found.precision or {}).items():
-        if not error <= LIMITS["precision"]:
-            raise ParityError(
-                f"term {name!r}: in float32 value or gradient is off by {error:.1e} (relative to float64): digits are "
-                "lost to cancellation. Use precision='float64', or subtract the large common part first."
-            )
+def _worst(figures: dict[str, float]) -> float:
+    return max(figures.values(), default=0.0)
+
+
+def _worse(one: Certificate, other: Certificate) -> Certificate:
+    """Return a certificate with the larger difference of two, term by term."""
+
+    def larger(name):
+        pair = getattr(one, name), getattr(other, name)
+        return (
+            None if pair[0] is None else {k: max(pair[0].get(k, 0), pair[1].get(k, 0)) for k in {**pair[0], **pair[1]}}
+        )
+
+    figures = ("blocks", "finite_difference", "sharded", "precision", "gram", "undecided")
+    return replace(one, points=one.points + other.points, **{name: larger(name) for name in figures})

@@ -1,0 +1,180 @@
+"""The comparisons of a certificate, from evaluations of a term; every difference is relative.
+
+The rows whole against the same rows in two blocks; the derivative of each row against a central difference of that row;
+the gradient, taken backwards, against the rows' derivatives; for least squares the normal equations against both. A row
+is measured by its own size, so that one wrong row among thousands shows. A difference counts where it can be trusted:
+where it changes little from one step to the next.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from shardfit.check.evaluations import Evaluations
+from shardfit.check.probe import Setting, small_block
+
+WRONG = 1e-4  # relative difference of a derivative that is an error
+DOUBT = 10.0  # a difference is trusted to so many times its change from one step to the next
+TINY = np.finfo(np.float64).tiny
+EPS = np.finfo(np.float64).eps
+
+
+class Differences(NamedTuple):
+    """Central differences (n, k), how far each row's changed from one step to the next, and from its derivative."""
+
+    best: np.ndarray
+    change: np.ndarray
+    agreement: np.ndarray
+
+
+class Comparison(NamedTuple):
+    """What was found of one term; rows (n,) in the order of the probe."""
+
+    values: np.ndarray  # (2,) at the given point and near it
+    gradients: np.ndarray  # (2, n_parameters)
+    block_rows: float  # largest difference of a row, whole against blocks
+    block_gradient: float  # of the gradient, whole and backwards against blocks
+    agreement: np.ndarray  # (n,) of a row's derivative from the nearest central difference
+    wrong: np.ndarray  # (n,) of a row's derivative from a difference that can be trusted, else 0
+    backward: float  # of the gradient from differences, where there is no forward derivative
+    loss: float  # of the loss's derivative from a difference
+    gram: float  # of the normal equations from value, gradient and the rows' derivatives
+
+    @property
+    def finite(self) -> bool:
+        """Whether value and gradient near the point are numbers."""
+        return bool(np.isfinite(self.values[1]) and np.isfinite(self.gradients[1]).all())
+
+    @property
+    def undecided(self) -> np.ndarray:
+        """Which rows (n,) have no finite difference that can be trusted."""
+        return (self.agreement > WRONG) & (self.wrong == 0)
+
+    @property
+    def suspicion(self) -> np.ndarray:
+        """Which rows (n,), and last the term as a whole, have a derivative that differs from its differences."""
+        return np.append(self.wrong > WRONG, self.backward > WRONG or self.loss > WRONG)
+
+    @property
+    def derivative_error(self) -> float:
+        """Largest difference of a derivative from finite differences, undecided rows left out."""
+        settled = self.agreement[self.agreement <= WRONG]
+        return float(max(np.max(settled, initial=0.0), np.max(self.wrong), self.backward, self.loss))
+
+
+def compare(term: Evaluations, setting: Setting, position: int, pull_back: Callable) -> Comparison:
+    """Return the comparison of a term; pull_back(cotangents (n, k)) gives the gradient of their sum with outputs."""
+    order = setting.orders[position]
+    back = slice(None) if order is None else np.argsort(order)
+    with np.errstate(all="ignore"):  # a step may lead to where the model is not defined
+        rates = None if term.rates is None else term.rates[back]
+        found = differences(term.steps, setting.steps, rates)
+        known = found.best if rates is None else rates
+        slope, parts = np.vdot(term.gradients[1], setting.direction), np.sum(term.weights * known, axis=1)
+        wrong, backward = np.zeros(len(known)), 0.0
+        if rates is not None:
+            wrong = _wrong_rows(rates, found)
+            block_gradient = abs(slope - parts.sum()) / _positive(np.abs(parts).sum())
+        else:
+            backward = _backward_error(slope, parts, term.weights, found)
+            if len(known) > 1 and order is not None:
+                backward = max(backward, _signed_error(setting, position, found, pull_back))
+            block_gradient = _apart(term.block_gradient, term.gradients[1], setting.scale, term.values[1])
+        return Comparison(
+            values=term.values,
+            gradients=term.gradients,
+            block_rows=_block_rows(term, known, back),
+            block_gradient=float(block_gradient),
+            agreement=found.agreement,
+            wrong=wrong,
+            backward=float(backward),
+            loss=0.0 if term.loss_rate is None else _loss_error(term, setting),
+            gram=0.0 if term.gram is None else _gram_error(term, order, known),
+        )
+
+
+def combine(looks: list[Comparison]) -> Comparison:
+    """Return one comparison of several in other directions: wrong is what is wrong in two and right in none."""
+    agreement = np.min([look.agreement for look in looks], axis=0)
+    second = {n: np.sort([getattr(look, n) for look in looks], axis=0)[-2:][0] for n in ("wrong", "backward", "loss")}
+    second["wrong"] = np.where(agreement > WRONG, second["wrong"], 0.0)
+    return looks[0]._replace(agreement=agreement, **second)
+
+
+def differences(steps_taken: np.ndarray, steps: np.ndarray, rates: np.ndarray | None) -> Differences:
+    """Return central differences of values (2 s, n, k) at steps ±h, each row's at the step where it changes least."""
+    ahead, behind, h = steps_taken[::2], steps_taken[1::2], steps[::2, None]
+    each = (ahead - behind) / (2 * h[..., None])
+    # rounding of the values themselves limits what a difference can resolve
+    noise = 4 * EPS * (_norms(ahead) + _norms(behind)) / h
+    change = np.nan_to_num(_norms(np.diff(each, axis=0)) + noise[1:], nan=np.inf)
+    least = np.argmin(change, axis=0)[None]
+    best = np.take_along_axis(each[1:], least[..., None], axis=0)[0]
+    agreement = np.zeros(change.shape[1])
+    if rates is not None:
+        apart = _norms(each - rates) / _positive(np.maximum(_norms(rates), _norms(each)))
+        agreement = np.min(np.nan_to_num(apart, nan=np.inf), axis=0)
+    return Differences(best, np.take_along_axis(change, least, axis=0)[0], agreement)
+
+
+def _norms(table):
+    return np.sqrt(np.sum(table**2, axis=-1))
+
+
+def _positive(scale):
+    return np.maximum(scale, TINY)
+
+
+def _block_rows(term, known, back) -> float:
+    """Return the largest difference of a row, measured by its own size, or by what the parameters make of it."""
+    scale = np.maximum(_norms(term.outputs), _norms(known))
+    scale = np.maximum(scale, 1e-3 * np.sqrt(np.mean(scale**2)))
+    return float(np.max(_norms(term.blocks[back] - term.outputs) / _positive(scale)))
+
+
+def _wrong_rows(rates, found: Differences) -> np.ndarray:
+    apart = _norms(found.best - rates)
+    wrong = (found.agreement > WRONG) & (apart > DOUBT * found.change)
+    return np.where(wrong, apart / _positive(np.maximum(_norms(rates), _norms(found.best))), 0.0)
+
+
+def _backward_error(slope, parts, weights, found: Differences) -> float:
+    """Return how far the gradient along the direction is from the rows' differences, beyond their own errors."""
+    doubt = DOUBT * np.sum(_norms(weights) * np.where(np.any(weights, axis=1), found.change, 0.0))
+    # where rows cancel, a small share of them still counts
+    size = max(abs(parts.sum()), 1e-2 * np.abs(parts).sum())
+    return max(0.0, abs(slope - parts.sum()) - doubt) / _positive(size)
+
+
+def _signed_error(setting, position, found: Differences, pull_back) -> float:
+    """Return the same with every row at equal weight and random sign: rows' errors stand out, common ones cancel."""
+    sizes = _norms(found.best)
+    usable = found.change <= 1e-5 * sizes
+    signs = np.where(usable, setting.signs[position], 0.0)
+    slope = np.vdot(pull_back((signs / _positive(sizes) ** 2)[:, None] * found.best), setting.direction)
+    doubt = DOUBT * np.sum(found.change[usable] / sizes[usable])
+    return max(0.0, abs(slope - signs.sum()) - doubt) / (3 * np.sqrt(max(1, usable.sum())))
+
+
+def _apart(other, gradient, scale, value) -> float:
+    """Return how far two gradients are from each other, parameters measured in their scale."""
+    # a gradient far below value / scale is rounding: a term may not depend on its parameters at all
+    size = max(np.linalg.norm(scale * gradient), 1e-4 * abs(value))
+    return np.linalg.norm(scale * (other - gradient)) / _positive(size)
+
+
+def _loss_error(term, setting) -> float:
+    rate = np.reshape(term.loss_rate, (1, 1))
+    return float(_wrong_rows(rate, differences(term.loss_steps[:, None, None], setting.steps, rate))[0])
+
+
+def _gram_error(term, order, known) -> float:
+    """Return how far value, slope and curvature of the normal equations are from those of the same few rows."""
+    few = slice(None) if order is None else order[: small_block(len(order))]
+    outputs, weights, rates = term.outputs[few], term.weights[few], known[few]
+    # the cotangent of a residual is its weight times itself
+    share = np.where(outputs != 0, weights / np.where(outputs != 0, outputs, 1.0), 0.0)
+    expected = 0.5 * np.sum(share * outputs**2), np.sum(weights * rates), np.sum(share * rates**2)
+    sizes = expected[0], np.sum(np.abs(weights * rates)), expected[2]
+    return max(abs(a - b) / _positive(size) for a, b, size in zip(term.gram, expected, sizes, strict=True))

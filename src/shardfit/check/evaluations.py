@@ -1,0 +1,161 @@
+"""What a certificate evaluates: one compiled program for all terms of an objective.
+
+It only evaluates: comparing is for the host (`comparisons.py`), for every reduction more would be compiled for each new
+model. Of a term, on a probe of its rows: value and gradient backwards, contributions of the rows whole, the same in two
+unequal blocks in another order with their forward derivatives, and contributions at steps along a direction.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from shardfit.check.probe import Setting, small_block
+from shardfit.core import reduce
+from shardfit.core.precision import jit
+from shardfit.core.terms import ResidualPenalty, RowTerm, half_square, weighted_sum
+
+FORWARD_ERRORS = (TypeError, ValueError, NotImplementedError)
+
+
+class Evaluations(NamedTuple):
+    """A term at a point; tables are real and have one line per row (per number where there are no rows)."""
+
+    values: Any  # (2,) at the given point and near it
+    gradients: Any  # (2, n_parameters)
+    outputs: Any  # (n, k) near it, whole
+    weights: Any  # (n, k) derivative of the value by these
+    blocks: Any  # (n, k) in two blocks, in the setting's order
+    rates: Any  # (n, k) in the same order, forward derivatives along the direction; None where there are none
+    block_gradient: Any  # (n_parameters,) of the blocks, where rates is None
+    steps: Any  # (n_steps, n, k) at steps along the direction
+    loss_rate: Any  # derivative of a loss as its totals change; None for plain sums
+    loss_steps: Any  # (n_steps,) the loss at the same steps of that change
+    gram: Any  # (3,) value, slope and curvature by the normal equations of the small block
+
+
+@partial(jit, static_argnums=(0, 1))
+def evaluate_terms(space, with_gram: bool, objective, setting: Setting, first, key) -> dict[str, Evaluations]:
+    """Return the evaluations of every term, by name; first: 0, or 1 to leave out the given point itself."""
+    return {
+        name: _evaluate(space, with_gram, term, setting, first, reduce.term_key(term, key, i), setting.orders[i])
+        for i, (name, term) in enumerate(objective.items())
+    }
+
+
+@partial(jit, static_argnums=0)
+def pulled_back(space, term, z, key, cotangents):
+    """Return the gradient of Σ cotangents · table of a term's outputs."""
+    return jax.grad(lambda z: jnp.sum(cotangents * _table(term, _outputs(space, term, key, z))))(z)
+
+
+def _evaluate(space, with_gram, term, setting: Setting, first, key, order) -> Evaluations:
+    z, u = setting.points[1], setting.direction
+    whole = partial(_outputs, space, term, key)
+    values, gradients, outputs, pulled = _whole(whole, partial(_head, term, key), setting.points, first)
+    blocks = whole if order is None else partial(_in_blocks, space, term, key, order)
+    block_gradient = None
+    try:
+        other, rates = jax.jvp(blocks, (z,), (u,))
+        rates = _table(term, rates)
+    except FORWARD_ERRORS:  # a custom_vjp or a foreign function: only backwards
+        (other, pull), rates = jax.vjp(blocks, z), None
+        block_gradient = pull(pulled if order is None else jax.tree.map(lambda leaf: leaf[order], pulled))[0]
+    loss_rate, loss_steps = _loss(term, key, outputs, pulled, setting.steps)
+    return Evaluations(
+        values,
+        gradients,
+        _table(term, outputs),
+        _table(term, jax.tree.map(jnp.conj, pulled)),
+        _table(term, other),
+        rates,
+        block_gradient,
+        jax.lax.map(lambda step: _table(term, whole(z + step * u)), setting.steps),
+        loss_rate,
+        loss_steps,
+        _gram(space, term, key, order, z, u) if with_gram else None,
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def _outputs(space, term, key, z):
+    """Return what a term's function gives at z: contributions of rows, residuals or losses, as floating numbers."""
+    params = space.unpack(z)
+    if isinstance(term, RowTerm):
+        given = term.contributions(params, term.rows, key)
+    else:
+        given = term.fn(params, *term.args)
+    return jax.tree.map(lambda leaf: leaf * 1.0, given)
+
+
+def _head(term, key, outputs):
+    """Return the weighted loss of what a term's function gave."""
+    if isinstance(term, RowTerm):
+        given = replace(term, fn=lambda outputs, *_: outputs)
+        losses = reduce.scaled_losses(term, given.statistics(outputs, term.rows, None, key), key)
+    else:
+        losses = half_square(outputs) if isinstance(term, ResidualPenalty) else outputs
+    return jnp.asarray(weighted_sum(term.weight, losses), float)
+
+
+def _whole(outputs_at, head, points, first):
+    """Return values and gradients at both points, and at the second what the function gave and its cotangent."""
+
+    def at(z):
+        outputs, pull = jax.vjp(outputs_at, z)
+        value, pull_head = jax.vjp(head, outputs)
+        pulled = pull_head(jnp.ones_like(value))[0]
+        return value, pull(pulled)[0], outputs, pulled
+
+    def visit(i, known):
+        value, gradient, outputs, pulled = at(points[i])
+        return known[0].at[i].set(value), known[1].at[i].set(gradient), outputs, pulled
+
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(at, points[0]))
+    return jax.lax.fori_loop(first, 2, visit, (jnp.zeros(2), jnp.zeros(points.shape), *zero[2:]))
+
+
+def _in_blocks(space, term, key, order, z):
+    """Return the outputs of all rows, taken in another order and in two unequal blocks."""
+    n_small = small_block(order.shape[0])
+    pieces = [_outputs(space, _rows_of(term, index), key, z) for index in (order[:n_small], order[n_small:])]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *pieces)
+
+
+def _rows_of(term, index):
+    return replace(term, rows=jax.tree.map(lambda leaf: leaf[index], term.rows))
+
+
+def _table(term, outputs):
+    """Return outputs as real numbers (n, k): a line per row, or per number where there are no rows."""
+    leaves = []
+    for leaf in jax.tree.leaves(outputs):
+        flat = leaf.reshape(leaf.shape[0], -1) if isinstance(term, RowTerm) else leaf.reshape(-1, 1)
+        leaves += [flat.real, flat.imag] if jnp.iscomplexobj(flat) else [flat]
+    return jnp.concatenate(leaves, axis=1 if isinstance(term, RowTerm) else 0)
+
+
+def _loss(term, key, outputs, pulled, steps):
+    """Return rate and values of a loss of totals while every total changes by about itself; (None, None) for sums."""
+    if not isinstance(term, RowTerm) or term.linear:
+        return None, None
+
+    def share(leaf):  # another one for each total, so that they cannot cancel
+        return leaf * (1 + 0.5 * jnp.sin(1.0 + jnp.arange(leaf[0].size))).reshape(leaf.shape[1:])
+
+    change = jax.tree.map(share, outputs)
+    rate = sum(jnp.sum((c * p).real) for c, p in zip(jax.tree.leaves(change), jax.tree.leaves(pulled), strict=True))
+    at = jax.lax.map(lambda step: _head(term, key, jax.tree.map(lambda o, c: o + step * c, outputs, change)), steps)
+    return rate, at
+
+
+def _gram(space, term, key, order, z, u):
+    """Return value, slope and curvature along u by the normal equations of a few rows."""
+    if order is not None:
+        term = _rows_of(term, order[: small_block(order.shape[0])])
+    params, turned = jax.jvp(space.unpack, (z,), (u,))
+    gram, along = reduce.gram(None, (term,), params, key), ravel_pytree(turned)[0]
+    return jnp.stack([gram.value, jnp.vdot(gram.gradient, along), along @ gram.matrix @ along])

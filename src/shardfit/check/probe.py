@@ -1,0 +1,118 @@
+"""What a certificate looks at: rows, a point near a given one, a direction, and an order to split the rows by."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from shardfit.core.objective import Objective
+from shardfit.core.params import Identity, Space
+from shardfit.core.terms import RowTerm
+
+PROBE_BYTES = 1 << 20
+PROBE_ROWS = 4096
+ALL_ROWS = 1024  # up to so many are all probed; of more, no more than a quarter
+RUN = 16  # neighbouring rows in a probe: what a function mixes is mostly next to each other
+SMALL_BLOCK = 64
+
+
+class Probe(NamedTuple):
+    """An objective on a sample of its rows, which rows these are, by term, and the sample that a mesh shares."""
+
+    objective: Objective
+    index: dict[str, np.ndarray]
+    shared: Objective
+
+
+class Setting(NamedTuple):
+    """One draw of everything random. points: (2, n) the given one and one near it; direction: (n,)."""
+
+    points: np.ndarray
+    direction: np.ndarray
+    steps: np.ndarray  # (2 s,) along the direction: h, -h for each h
+    scale: np.ndarray  # (n,) by which coordinates are measured
+    orders: tuple  # one permutation per term, None without two rows
+    signs: tuple  # ±1 per row
+
+
+def choose_rows(objective: Objective, shards: int, seed: int) -> Probe:
+    """Return the objective on a sample of the rows: half of them in runs of neighbours, the others anywhere.
+
+    A chunk bounds the sample: whoever sets it says that more rows at once are too many. A mesh gets one more row than
+    divides evenly over its shards, so that padding is seen too.
+    """
+    chosen, index = {}, {}
+
+    def share(position, n):
+        rng, size = np.random.default_rng([seed, position, 7919]), _probe_size(objective.terms[position], n)
+        if shards > 1:
+            size = size // shards * shards + 1 if size >= shards else shards + 1
+        chosen[position] = _sample(rng, n, min(n, size))
+        return chosen[position]
+
+    def examine(position, n):
+        few = np.arange(min(n, objective.terms[position].chunk or n))
+        index[objective.names[position]] = chosen[position][few]
+        return few
+
+    shared = objective.take(share)
+    examined = shared.take(examine)
+    same = all(len(index[objective.names[i]]) == len(chosen[i]) for i in chosen)
+    return Probe(examined, index, examined if same else shared)
+
+
+def _probe_size(term: RowTerm, n: int) -> int:
+    row_bytes = max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(term.rows)) // n)
+    size = int(np.clip(PROBE_BYTES // row_bytes, 1, min(PROBE_ROWS, max(ALL_ROWS, n // 4))))
+    return size if term.chunk is None else min(size, term.chunk)
+
+
+def _sample(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
+    """Return `size` different row numbers below n, in ascending order."""
+    if size == n:
+        return np.arange(n)
+    slots = rng.choice(n // RUN, size // (2 * RUN), replace=False)
+    runs = (slots[:, None] * RUN + np.arange(RUN)).ravel()
+    anywhere = rng.choice(n, size, replace=False, shuffle=False)
+    others = anywhere[~np.isin(anywhere // RUN, slots)]
+    return np.sort(np.concatenate([runs, others[: size - len(runs)]]))
+
+
+def small_block(n_rows: int) -> int:
+    """Return the size of the smaller of two unequal blocks."""
+    return min(SMALL_BLOCK, max(1, n_rows // 3))
+
+
+def choose_setting(
+    objective: Objective, space: Space, z: np.ndarray, box: Any, how: tuple[float, tuple], rng: np.random.Generator
+) -> Setting:
+    """Return a setting near z (n,); how: relative distance of the second point, and the sizes of steps."""
+    scale = _scales(space, z, box)
+    # a little off the given point: flat images and zeros are the kinks of common penalties
+    nudge = how[0] * scale * rng.uniform(0.5, 1, z.shape) * rng.choice([-1, 1], z.shape)
+    near = z + nudge
+    if box is not None:  # inside, not at the edge, so that differences have room on both sides
+        near = np.clip(np.where((near < box[0]) | (near > box[1]), z - nudge, near), *box)
+    sizes = [jax.tree.leaves(t.rows)[0].shape[0] if isinstance(t, RowTerm) else 0 for t in objective.terms]
+    return Setting(
+        points=np.stack([z, near]),
+        direction=scale * rng.standard_normal(z.shape),
+        steps=np.ravel([[h, -h] for h in how[1]]),
+        scale=scale,
+        orders=tuple(rng.permutation(n).astype(np.int32) if n > 1 else None for n in sizes),
+        signs=tuple(rng.choice([-1.0, 1.0], n) for n in sizes),
+    )
+
+
+def _scales(space: Space, z: np.ndarray, box: Any) -> np.ndarray:
+    """Return the natural size of every coordinate: its own, or its leaf's where it is zero; 1 below a transform."""
+    scale, start = np.abs(z), 0
+    for transform, shape in zip(space.transforms, space.inner_shapes, strict=True):
+        leaf = slice(start, start := start + int(np.prod(shape)))
+        if isinstance(transform, Identity):
+            scale[leaf] = np.where(scale[leaf] > 0, scale[leaf], np.max(scale[leaf], initial=0.0) or 1.0)
+        else:
+            scale[leaf] = np.maximum(scale[leaf], 1.0)
+    if box is not None:  # zero where a coordinate is fixed by equal bounds
+        scale = np.minimum(scale, box[1] - box[0])
+    return scale

@@ -1,0 +1,88 @@
+"""What a certificate makes of its found: which rows and terms are wrong, and in which words to say so."""
+
+from typing import Any
+
+import numpy as np
+
+from shardfit.check.comparisons import WRONG, Comparison
+from shardfit.core.errors import ParityError
+
+BLOCKS = 1e-5  # relative difference of the same row in another block; honest models show rounding only
+GRAM = 1e-4
+SHARDED = {"float64": 1e-9, "float32": 2e-3}
+PRECISION = 3e-2
+AT_END = {"float64": 1e-7, "float32": 1e-3}
+
+
+def judge(terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str) -> None:
+    """Raise for the first term that is wrong; index: which rows were probed; where: 'x0' or 'answer'."""
+    for name, found in terms.items():
+        if not found.block_rows <= BLOCKS:
+            raise ParityError(_mixes(name, f"the same row differs by {found.block_rows:.1e}"))
+    for name, found in terms.items():
+        if found.suspicion.any():
+            raise ParityError(_wrong_derivative(name, found, index.get(name), where))
+        if not found.block_gradient <= BLOCKS:
+            how = f"its gradient differs by {found.block_gradient:.1e} although its values agree"
+            raise ParityError(_mixes(name, how))
+        if not found.gram <= GRAM:
+            raise ParityError(
+                f"term {name!r}: the normal equations differ from value and gradient by {found.gram:.1e} (relative). "
+                "Check custom_jvp and custom_vjp rules in the model, or use a solver that needs the gradient only."
+            )
+
+
+def _mixes(name: str, how: str) -> str:
+    return (
+        f"term {name!r} depends on which rows share a block: taken whole and in two blocks, {how} (relative). The "
+        "function sees some of the rows at a time, so each row's contribution must not depend on the others. The usual "
+        "reasons: a mean, sort, rank, cumulative sum or count over the block; a solver with one step size for all; a "
+        "random draw shaped like the block. Compute the mean or rank of the data beforehand and pass it in rows or "
+        "args; make what depends on all rows a loss of their totals, statistic_term(fn, rows, loss=...); for draws "
+        "that differ by row, keep row numbers in rows and fold them into the key, jax.random.fold_in(key, row)."
+    )
+
+
+def _wrong_derivative(name: str, found: Comparison, index: np.ndarray | None, where: str) -> str:
+    what, error, wrong = f"term {name!r}: the gradient", max(found.backward, found.loss), found.suspicion[:-1]
+    if wrong.any():
+        error = float(np.max(found.wrong))
+        if index is not None and not wrong.all():
+            first = index[np.flatnonzero(wrong)[0]]
+            what += f" of {wrong.sum()} of {len(wrong)} rows probed (row {first} is one)"
+    elif found.loss > WRONG:
+        what = f"term {name!r}: the gradient of the loss of its totals"
+    return (
+        f"{what} differs from a finite difference by {error:.1e} (relative) near "
+        f"{'x0' if where == 'x0' else 'the answer of the fit, which therefore cannot be trusted'}. Check any "
+        "custom_vjp or custom_jvp in the model, stop_gradient, and operations with a hard edge (round, argmax, "
+        "comparisons). certify=False skips this check."
+    )
+
+
+def judge_layouts(certificate: Any, precision: str) -> None:
+    """Raise for a term that is another on a mesh, or loses its digits in float32."""
+    for name, error in (certificate.sharded or {}).items():
+        if not error <= SHARDED[precision]:
+            raise ParityError(
+                f"term {name!r}: split over {certificate.shards} devices, value or gradient differs from one device by "
+                f"{error:.1e}, although it does not on one device in blocks. A foreign function inside the model is "
+                "probably not safe to split (its derivative rule under shard_map): give it its own custom_vjp, or run "
+                "without a mesh."
+            )
+    for name, error in (certificate.precision or {}).items():
+        if not error <= PRECISION:
+            raise ParityError(
+                f"term {name!r}: in float32 value or gradient is off by {error:.1e} (relative to float64): digits are "
+                "lost to cancellation. Use precision='float64', or subtract the large common part first."
+            )
+
+
+def require_agreement_at_end(solver: str, own: float, value: float, size: float, precision: str) -> None:
+    """Raise where the value a solver ended with is not the objective's at its answer; size: Σ|weight·part|."""
+    if np.isfinite(own) and not abs(own - value) <= AT_END[precision] * max(abs(size), np.finfo(np.float32).tiny):
+        raise ParityError(
+            f"solver {solver!r} ended with the value {own:.10g}, but the objective at its answer is {value:.10g}: it "
+            "minimised something else. A term that depends on which rows share a block, or that changes from call to "
+            "call, does this; so does a solver that keeps values of its own."
+        )
