@@ -11,7 +11,8 @@ import jax
 import numpy as np
 
 from shardfit.check.agreement import require_same_value
-from shardfit.check.certificate import certify as make_certificate
+from shardfit.check.certificate import certify as certify_start
+from shardfit.check.certificate import certify_answer
 from shardfit.check.identity import fingerprint, probe_digest, settings
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import layout, leads, spans_processes
@@ -56,7 +57,8 @@ def fit(
     mesh: devices to split the rows over, from `shardfit.mesh`; the answer does not depend on it.
     run_dir: folder for checkpoints and the result; resume: 'auto' goes on where an earlier call stopped, 'must' insists
     on it, 'never' starts anew. callback(snapshot) is called every `every` steps; returning True ends the fit.
-    certify: check gradient and sharding on a few rows first. progress: None shows it on a terminal or for long runs.
+    certify: check gradient, blocks and sharding on some of the rows, before the fit and at its answer.
+    progress: None shows it on a terminal or for long runs.
 
     Example: `fit(problem, "lbfgs", maxiter=200, mesh=shardfit.mesh(rows=4))`.
     """
@@ -77,7 +79,9 @@ def fit(
                 return finished
             store.event("started", mesh=layout(mesh))
         z0 = problem.z0()
-        certificate = _certificate(problem, z0, mesh, seed) if certify and solver.differentiates else None
+        certificate = None
+        if certify and solver.differentiates and z0.size:
+            certificate = certify_start(problem, mesh=mesh, seed=seed, gram=solver.needs == "gram")
         certified = time.perf_counter()
         leader = leads(mesh)
         shown = Progress(problem.name, solver.maxiter) if progress is not False and leader else None
@@ -90,11 +94,18 @@ def fit(
         finally:
             if shown is not None:
                 shown.close()
+        solved = time.perf_counter()
+        if certificate is not None and finish.status is not Status.INTERRUPTED:
+            certificate = certify_answer(problem, certificate, finish.z, mesh=mesh, seed=seed)
+        answered = time.perf_counter()
         result = _result(task, solver, finish)
-    timings = {"certificate": certified - began, "compile": finish.compile_seconds}
+    timings = {"certificate": certified - began + answered - solved, "compile": finish.compile_seconds}
     timings["total"] = time.perf_counter() - began
     timings["solve"] = timings["total"] - timings["certificate"] - timings["compile"]
-    result = replace(result, timings=timings, certificate=certificate and certificate.to_dict())
+    result = replace(result, timings=timings)
+    if certificate is not None:
+        note = " ".join(filter(None, (result.note, certificate.note)))
+        result = replace(result, note=note, certificate=certificate.to_dict())
     if spans_processes(mesh):
         result = _with_times_of_first(result)
     if store is not None and store.writes:
@@ -157,12 +168,6 @@ def _finished(store, solver):
         return None  # torn while it was written; the checkpoint is whole
     more = result.status.name == "INTERRUPTED" or (result.status.name == "MAX_STEPS" and result.steps < solver.maxiter)
     return None if more else result
-
-
-def _certificate(problem, z0, mesh, seed):
-    return make_certificate(
-        problem.objective, problem.space, z0, mesh=mesh, box=problem.box, precision=problem.precision, seed=seed
-    )
 
 
 def _nothing_to_fit(task: Task) -> Finish:

@@ -28,9 +28,13 @@ def make_result(**changes) -> Result:
         "certificate": {
             "shards": 2,
             "probe_rows": {"data": 64},
+            "blocks": {"data": 1e-16},
             "sharded": {"data": 2e-16},
             "finite_difference": {"data": 3e-9},
             "precision": None,
+            "undecided": {"data": 3},
+            "points": ["x0", "answer"],
+            "summary": "64 rows of 'data' probed at x0 and answer",
         },
     }
     return Result(**(fields | changes))

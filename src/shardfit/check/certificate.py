@@ -78,10 +78,11 @@ class Certificate:
 
 @dataclass
 class _Memory:
-    """What is known of one problem: its probe and certificates, by (mesh, seed, with_gram) and point."""
+    """What is known of one problem, by (mesh, seed, gram): its certificate, and that of the last answer."""
 
-    probes: dict[tuple, Probe] = field(default_factory=dict)
-    certificates: dict[tuple, Certificate] = field(default_factory=dict)
+    probes: dict[tuple, Probe] = field(default_factory=dict)  # by number of shards and seed
+    starts: dict[tuple, Certificate | None] = field(default_factory=dict)
+    answers: dict[tuple, tuple[bytes, Certificate | None]] = field(default_factory=dict)
 
 
 # A Problem is immutable, so what was certified of one stays certified: fitting it again costs nothing.
@@ -94,46 +95,48 @@ def certify(problem: Problem, *, mesh: Any = None, seed: int = 0, gram: bool = F
     Raises ParityError naming the term that fails, and NonFiniteError where a term cannot be evaluated. A problem that
     was certified with the same mesh and seed is not evaluated again.
     """
-    known = _memories.setdefault(problem, _Memory())
-    call = (mesh, seed, gram)
-    if call not in known.certificates:
-        known.certificates[call] = _certificate_at(problem, call, problem.z0(), "x0")
-    return known.certificates[call]
+    memory, call = _memories.setdefault(problem, _Memory()), (mesh, seed, gram)
+    certificate = memory.starts.get(call)
+    if certificate is None:
+        certificate = memory.starts[call] = _certificate_at(problem, call, problem.z0(), "x0")
+    assert certificate is not None, "a start that is not finite raises"
+    return certificate
 
 
 def certify_answer(problem: Problem, start: Certificate, z: Any, *, mesh: Any = None, seed: int = 0) -> Certificate:
-    """Check the same at the answer z (n,) of a fit, a little beyond it; return the worse of both certificates."""
-    known = _memories.setdefault(problem, _Memory())
-    z, gram = np.asarray(z), start.gram is not None
-    call = (mesh, seed, gram, z.tobytes())
-    if call not in known.certificates:
-        known.certificates[call] = _certificate_at(problem, call[:3], z, "answer")
-        _forget_all_but_last(known.certificates, 8)
-    return _worse(start, known.certificates[call])
+    """Check the same at the answer z (n,) of a fit, a little beyond it; return the worse of both certificates.
+
+    Where the objective is not finite around the answer, there is nothing to compare and the first one is returned.
+    """
+    memory, z = _memories.setdefault(problem, _Memory()), np.asarray(z)
+    call = (mesh, seed, start.gram is not None)
+    at, certificate = memory.answers.get(call, (b"", None))
+    if at != z.tobytes():
+        certificate = _certificate_at(problem, call, z, "answer")
+        memory.answers[call] = z.tobytes(), certificate
+    return start if certificate is None else _worse(start, certificate)
 
 
-def _forget_all_but_last(certificates: dict, n: int) -> None:
-    for call in list(certificates)[:-n]:
-        if len(call) == 4:
-            del certificates[call]
-
-
-def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) -> Certificate:
+def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) -> Certificate | None:
     mesh, seed, gram = call
     memory, shards = _memories[problem], n_shards(mesh)
     probe = memory.probes.get((shards, seed))
     if probe is None:
         probe = memory.probes[shards, seed] = choose_rows(problem.objective, shards, seed)
-    setting, found = _examine(problem, probe, z, where, seed, gram)
+    examined = _examine(problem, probe, z, where, seed, gram)
+    if examined is None:
+        return None
+    setting, found = examined
     verdict.judge(found, probe.index, where)
-    sharded, precision = _layouts(problem, probe, setting, found, mesh, seed)
+    # layout and precision do not depend on the point; at an answer little is left of a value but its rounding
+    layouts = _layouts(problem, probe, setting, found, mesh, seed) if where == "x0" else (None, None)
     certificate = Certificate(
         shards=shards,
         probe_rows={name: len(index) for name, index in probe.index.items()},
         blocks={n: max(c.block_rows, c.block_gradient) for n, c in found.items() if n in probe.index},
         finite_difference={name: c.derivative_error for name, c in found.items()},
-        sharded=sharded,
-        precision=precision,
+        sharded=layouts[0],
+        precision=layouts[1],
         gram={name: c.gram for name, c in found.items()} if gram else None,
         undecided={name: n for name, c in found.items() if (n := int(c.undecided.sum()))},
         points=(where,),
@@ -144,8 +147,11 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
     return certificate
 
 
-def _examine(problem, probe: Probe, z, where, seed, gram) -> tuple[Setting, dict[str, Comparison]]:
-    """Return what was found near z; a row that is wrong or undecided is looked at again in other directions."""
+def _examine(problem, probe: Probe, z, where, seed, gram) -> tuple[Setting, dict[str, Comparison]] | None:
+    """Return what was found near z, None where the objective is not finite around an answer.
+
+    A row that is wrong or undecided is looked at again in other directions.
+    """
     rng = np.random.default_rng([seed, 104729])
 
     def look(given, how):
@@ -159,13 +165,20 @@ def _examine(problem, probe: Probe, z, where, seed, gram) -> tuple[Setting, dict
         if all(c.finite for c in found.values()):
             break
     else:
-        _require_finite("near x0" if where == "x0" else "near the answer", found, 1)
+        if where == "x0":
+            _require_finite("near x0", found, 1)
+        return None
     looks = [found]
-    for steps in (OTHER_STEPS, STEPS):
-        doubtful = any(c.suspicion.any() for c in found.values()) or any(c.undecided.any() for c in looks[-1].values())
-        if doubtful and all(c.finite for c in looks[-1].values()):
-            looks.append(look(given, (nudge, steps))[1])
+    while _doubtful(looks):
+        looks.append(look(given, (nudge, OTHER_STEPS))[1])
     return setting, {name: combine([one[name] for one in looks if one[name].finite]) for name in found}
+
+
+def _doubtful(looks: list[dict[str, Comparison]]) -> bool:
+    """Return whether to look again: a second time for rows that are undecided, a third for what seems wrong."""
+    suspicious = any(c.suspicion.any() for one in looks for c in one.values())
+    undecided = any(c.undecided.any() for c in looks[0].values())
+    return len(looks) < 3 if suspicious else len(looks) < 2 and undecided
 
 
 def _candidates(problem, z, where):
@@ -262,10 +275,8 @@ def _worse(one: Certificate, other: Certificate) -> Certificate:
     """Return a certificate with the larger difference of two, term by term."""
 
     def larger(name):
-        pair = getattr(one, name), getattr(other, name)
-        return (
-            None if pair[0] is None else {k: max(pair[0].get(k, 0), pair[1].get(k, 0)) for k in {**pair[0], **pair[1]}}
-        )
+        a, b = getattr(one, name), getattr(other, name)
+        return None if a is None else {term: max(a.get(term, 0), b.get(term, 0)) for term in {**a, **b}}
 
-    figures = ("blocks", "finite_difference", "sharded", "precision", "gram", "undecided")
+    figures = ("blocks", "finite_difference", "gram", "undecided")
     return replace(one, points=one.points + other.points, **{name: larger(name) for name in figures})

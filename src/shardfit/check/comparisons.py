@@ -72,21 +72,25 @@ def compare(term: Evaluations, setting: Setting, position: int, pull_back: Calla
         found = differences(term.steps, setting.steps, rates)
         known = found.best if rates is None else rates
         slope, parts = np.vdot(term.gradients[1], setting.direction), np.sum(term.weights * known, axis=1)
-        wrong, backward = np.zeros(len(known)), 0.0
+        agreement, wrong, backward = found.agreement, np.zeros(len(known)), 0.0
         if rates is not None:
             wrong = _wrong_rows(rates, found)
-            block_gradient = abs(slope - parts.sum()) / _positive(np.abs(parts).sum())
+            # a slope far below value is rounding: a term may not depend on its parameters at all
+            value = np.sum(_norms(term.weights) * _norms(term.outputs))
+            block_gradient = abs(slope - parts.sum()) / _positive(max(np.abs(parts).sum(), 1e-8 * value))
         else:
-            backward = _backward_error(slope, parts, term.weights, found)
-            if len(known) > 1 and order is not None:
-                backward = max(backward, _signed_error(setting, position, found, pull_back))
+            errors = [_backward_error(slope, parts, term.weights, found)]
+            if order is not None:
+                errors.append(_signed_error(setting, position, found, pull_back))
+            decided = [error for error in errors if error is not None]
+            backward, agreement = max(decided, default=0.0), agreement if decided else np.full(len(known), np.inf)
             block_gradient = _apart(term.block_gradient, term.gradients[1], setting.scale, term.values[1])
         return Comparison(
             values=term.values,
             gradients=term.gradients,
             block_rows=_block_rows(term, known, back),
             block_gradient=float(block_gradient),
-            agreement=found.agreement,
+            agreement=agreement,
             wrong=wrong,
             backward=float(backward),
             loss=0.0 if term.loss_rate is None else _loss_error(term, setting),
@@ -108,14 +112,15 @@ def differences(steps_taken: np.ndarray, steps: np.ndarray, rates: np.ndarray | 
     each = (ahead - behind) / (2 * h[..., None])
     # rounding of the values themselves limits what a difference can resolve
     noise = 4 * EPS * (_norms(ahead) + _norms(behind)) / h
-    change = np.nan_to_num(_norms(np.diff(each, axis=0)) + noise[1:], nan=np.inf)
-    least = np.argmin(change, axis=0)[None]
-    best = np.take_along_axis(each[1:], least[..., None], axis=0)[0]
-    agreement = np.zeros(change.shape[1])
+    changes = np.nan_to_num(_norms(np.diff(each, axis=0)) + noise[1:], nan=np.inf)
+    best = np.take_along_axis(each[1:], np.argmin(changes, axis=0)[None, :, None], axis=0)[0]
+    # the largest of the changes: two differences may agree by chance, where values move in jumps of rounding
+    change = np.max(changes, axis=0)
+    agreement = np.zeros(len(change))
     if rates is not None:
         apart = _norms(each - rates) / _positive(np.maximum(_norms(rates), _norms(each)))
         agreement = np.min(np.nan_to_num(apart, nan=np.inf), axis=0)
-    return Differences(best, np.take_along_axis(change, least, axis=0)[0], agreement)
+    return Differences(best, change, agreement)
 
 
 def _norms(table):
@@ -139,22 +144,28 @@ def _wrong_rows(rates, found: Differences) -> np.ndarray:
     return np.where(wrong, apart / _positive(np.maximum(_norms(rates), _norms(found.best))), 0.0)
 
 
-def _backward_error(slope, parts, weights, found: Differences) -> float:
+def _backward_error(slope, parts, weights, found: Differences) -> float | None:
     """Return how far the gradient along the direction is from the rows' differences, beyond their own errors."""
     doubt = DOUBT * np.sum(_norms(weights) * np.where(np.any(weights, axis=1), found.change, 0.0))
     # where rows cancel, a small share of them still counts
     size = max(abs(parts.sum()), 1e-2 * np.abs(parts).sum())
-    return max(0.0, abs(slope - parts.sum()) - doubt) / _positive(size)
+    return _beyond(doubt, abs(slope - parts.sum()), size)
 
 
-def _signed_error(setting, position, found: Differences, pull_back) -> float:
+def _signed_error(setting, position, found: Differences, pull_back) -> float | None:
     """Return the same with every row at equal weight and random sign: rows' errors stand out, common ones cancel."""
     sizes = _norms(found.best)
     usable = found.change <= 1e-5 * sizes
     signs = np.where(usable, setting.signs[position], 0.0)
     slope = np.vdot(pull_back((signs / _positive(sizes) ** 2)[:, None] * found.best), setting.direction)
     doubt = DOUBT * np.sum(found.change[usable] / sizes[usable])
-    return max(0.0, abs(slope - signs.sum()) - doubt) / (3 * np.sqrt(max(1, usable.sum())))
+    return _beyond(doubt, abs(slope - signs.sum()), 3 * np.sqrt(max(1, usable.sum())))
+
+
+def _beyond(doubt: float, error: float, size: float) -> float | None:
+    """Return the relative error; None where it is large, but no larger than differences can be trusted to."""
+    relative = error / _positive(size)
+    return None if relative > WRONG and error <= doubt else float(relative)
 
 
 def _apart(other, gradient, scale, value) -> float:

@@ -57,11 +57,10 @@ def _evaluate(space, with_gram, term, setting: Setting, first, key, order) -> Ev
     whole = partial(_outputs, space, term, key)
     values, gradients, outputs, pulled = _whole(whole, partial(_head, term, key), setting.points, first)
     blocks = whole if order is None else partial(_in_blocks, space, term, key, order)
-    block_gradient = None
-    try:
+    if _has_forward(whole, z):
         other, rates = jax.jvp(blocks, (z,), (u,))
-        rates = _table(term, rates)
-    except FORWARD_ERRORS:  # a custom_vjp or a foreign function: only backwards
+        rates, block_gradient = _table(term, rates), None
+    else:
         (other, pull), rates = jax.vjp(blocks, z), None
         block_gradient = pull(pulled if order is None else jax.tree.map(lambda leaf: leaf[order], pulled))[0]
     loss_rate, loss_steps = _loss(term, key, outputs, pulled, setting.steps)
@@ -78,6 +77,27 @@ def _evaluate(space, with_gram, term, setting: Setting, first, key, order) -> Ev
         loss_steps,
         _gram(space, term, key, order, z, u) if with_gram else None,
     )
+
+
+def _has_forward(fn, z) -> bool:
+    """Return whether fn has forward derivatives: not so with a custom_vjp, nor with most foreign functions."""
+    if any(name.startswith("custom_vjp") for name in _primitives(jax.make_jaxpr(fn)(z).jaxpr)):
+        return False  # jax would say so only when it compiles
+    try:
+        jax.eval_shape(lambda z: jax.jvp(fn, (z,), (z,)), z)
+    except FORWARD_ERRORS:
+        return False
+    return True
+
+
+def _primitives(jaxpr):
+    """Yield the names of all operations of a traced program, those of its inner programs too."""
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for part in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+            inner = getattr(part, "jaxpr", part)
+            if hasattr(inner, "eqns"):
+                yield from _primitives(inner)
 
 
 @partial(jax.jit, static_argnums=0)

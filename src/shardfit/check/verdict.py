@@ -11,7 +11,6 @@ BLOCKS = 1e-5  # relative difference of the same row in another block; honest mo
 GRAM = 1e-4
 SHARDED = {"float64": 1e-9, "float32": 2e-3}
 PRECISION = 3e-2
-AT_END = {"float64": 1e-7, "float32": 1e-3}
 
 
 def judge(terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str) -> None:
@@ -76,13 +75,3 @@ def judge_layouts(certificate: Any, precision: str) -> None:
                 f"term {name!r}: in float32 value or gradient is off by {error:.1e} (relative to float64): digits are "
                 "lost to cancellation. Use precision='float64', or subtract the large common part first."
             )
-
-
-def require_agreement_at_end(solver: str, own: float, value: float, size: float, precision: str) -> None:
-    """Raise where the value a solver ended with is not the objective's at its answer; size: Σ|weight·part|."""
-    if np.isfinite(own) and not abs(own - value) <= AT_END[precision] * max(abs(size), np.finfo(np.float32).tiny):
-        raise ParityError(
-            f"solver {solver!r} ended with the value {own:.10g}, but the objective at its answer is {value:.10g}: it "
-            "minimised something else. A term that depends on which rows share a block, or that changes from call to "
-            "call, does this; so does a solver that keeps values of its own."
-        )

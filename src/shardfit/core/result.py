@@ -65,7 +65,9 @@ class Result:
         head = f"{self.problem}: {self.message}\nvalue {self.value:.10g} after {self.steps} steps, "
         head += f"{self.evaluations} evaluations, {self.timings.get('total', 0.0):.2f} s ({self.solver})"
         lines = [f"  {n} = {v}" + (f" ± {e}" if e else "") + (f" {u}" if u else "") for n, v, e, u in self.table()]
-        return "\n".join([head, *lines])
+        summary = (self.certificate or {}).get("summary")
+        checked = [f"checked: {summary}"] if summary else []
+        return "\n".join([head, *lines, *checked])
 
     def _repr_html_(self):
         cells = "".join(

@@ -24,8 +24,10 @@ BADGES = {
     Status.COMPLETED: Badge("completed", "plain"),
 }
 COMPARISONS = {
+    "blocks": "rows whole against rows in blocks",
     "sharded": "split over devices against unsplit",
     "finite_difference": "gradient against finite differences",
+    "gram": "normal equations against gradient",
     "precision": "single against double precision",
 }
 
@@ -89,21 +91,29 @@ def parts(result: Result) -> Section:
 
 
 def parity(result: Result) -> Section:
-    """Return the parity certificate: largest relative differences by term."""
-    found = result.certificate
-    if not found:
+    """Return the parity certificate: what was probed, and the largest relative differences by term."""
+    certificate = result.certificate
+    if not certificate:
         text = "No parity certificate was made for this fit: the gradient was not checked."
         return Section("Parity certificate", [Text(text)])
-    kinds = [kind for kind in COMPARISONS if found.get(kind)]
-    terms = sorted({term for kind in kinds for term in found[kind]})
-    probe = found.get("probe_rows") or {}
+    kinds = [kind for kind in COMPARISONS if certificate.get(kind)]
+    terms = sorted({term for kind in kinds for term in certificate[kind]})
+    probe = certificate.get("probe_rows") or {}
     rows = [
-        (term, number(probe[term]) if term in probe else "–", *(_relative(found[kind].get(term)) for kind in kinds))
+        (
+            term,
+            number(probe[term]) if term in probe else "–",
+            *(_relative(certificate[kind].get(term)) for kind in kinds),
+        )
         for term in terms
     ]
     header = ("term", "rows probed", *(COMPARISONS[kind] for kind in kinds))
-    text = "Before the fit, value and gradient of every term were compared on a sample of the rows: largest relative "
+    points = " and at ".join(certificate.get("points") or ["x0"])
+    text = f"Value and gradient of every term were compared on a sample of the rows, at {points}: largest relative "
     text += "differences. A mismatch would have stopped the run."
+    undecided = sum((certificate.get("undecided") or {}).values())
+    if undecided:
+        text += f" The finite differences of {undecided} rows did not settle and say nothing."
     return Section("Parity certificate", [Text(text), Table(header, rows)])
 
 
