@@ -194,7 +194,7 @@ def _candidates(problem, z, where):
 def _comparisons(problem, probe, setting, seed, gram, first) -> dict[str, Comparison]:
     with problem_scope("float64"):
         exact, key = cast(probe.objective, "float64"), _key(probe.objective, seed)
-        evaluated = jax.device_get(evaluate_terms(problem.space, gram, exact, setting, first, key))
+        evaluated = jax.device_get(evaluate_terms(gram, exact, problem.space, setting, first, key))
 
         def pull_back(i, cotangents):
             term = exact.terms[i]
@@ -228,7 +228,7 @@ def _layouts(problem, probe: Probe, setting: Setting, found, mesh, seed):
         return split, None if precision == "float64" else _apart(single, exact, scale)
 
 
-@partial(jit, static_argnums=0)
+@jit
 def _gradients(space, objective, z, key):
     values, gradients = {}, {}
     for i, (name, term) in enumerate(objective.items()):

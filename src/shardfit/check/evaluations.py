@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 
 from shardfit.check.probe import Setting, small_block
 from shardfit.core import reduce
+from shardfit.core.gram import gram
+from shardfit.core.objective import Objective
 from shardfit.core.precision import jit
 from shardfit.core.terms import ResidualPenalty, RowTerm, half_square, weighted_sum
 
@@ -37,8 +38,8 @@ class Evaluations(NamedTuple):
     gram: Any  # (3,) value, slope and curvature by the normal equations of the small block
 
 
-@partial(jit, static_argnums=(0, 1))
-def evaluate_terms(space, with_gram: bool, objective, setting: Setting, first, key) -> dict[str, Evaluations]:
+@partial(jit, static_argnums=0)
+def evaluate_terms(with_gram: bool, objective, space, setting: Setting, first, key) -> dict[str, Evaluations]:
     """Return the evaluations of every term, by name; first: 0, or 1 to leave out the given point itself."""
     return {
         name: _evaluate(space, with_gram, term, setting, first, reduce.term_key(term, key, i), setting.orders[i])
@@ -46,7 +47,7 @@ def evaluate_terms(space, with_gram: bool, objective, setting: Setting, first, k
     }
 
 
-@partial(jit, static_argnums=0)
+@jit
 def pulled_back(space, term, z, key, cotangents):
     """Return the gradient of Σ cotangents · table of a term's outputs."""
     return jax.grad(lambda z: jnp.sum(cotangents * _table(term, _outputs(space, term, key, z))))(z)
@@ -100,7 +101,7 @@ def _primitives(jaxpr):
                 yield from _primitives(inner)
 
 
-@partial(jax.jit, static_argnums=0)
+@jax.jit
 def _outputs(space, term, key, z):
     """Return what a term's function gives at z: contributions of rows, residuals or losses, as floating numbers."""
     params = space.unpack(z)
@@ -176,6 +177,5 @@ def _gram(space, term, key, order, z, u):
     """Return value, slope and curvature along u by the normal equations of a few rows."""
     if order is not None:
         term = _rows_of(term, order[: small_block(order.shape[0])])
-    params, turned = jax.jvp(space.unpack, (z,), (u,))
-    gram, along = reduce.gram(None, (term,), params, key), ravel_pytree(turned)[0]
-    return jnp.stack([gram.value, jnp.vdot(gram.gradient, along), along @ gram.matrix @ along])
+    equations = gram(Objective((term,), ("term",)), space, z, key)
+    return jnp.stack([equations.value, jnp.vdot(equations.gradient, u), u @ equations.matrix @ u])

@@ -6,8 +6,9 @@ import jax
 import numpy as np
 
 from shardfit.core.objective import Objective
-from shardfit.core.params import Identity, Space
+from shardfit.core.params import Space
 from shardfit.core.terms import RowTerm
+from shardfit.core.transforms import Identity
 
 PROBE_BYTES = 1 << 20
 PROBE_ROWS = 4096
@@ -107,12 +108,12 @@ def choose_setting(
 def _scales(space: Space, z: np.ndarray, box: Any) -> np.ndarray:
     """Return the natural size of every coordinate: its own, or its leaf's where it is zero; 1 below a transform."""
     scale, start = np.abs(z), 0
-    for transform, shape in zip(space.transforms, space.inner_shapes, strict=True):
-        leaf = slice(start, start := start + int(np.prod(shape)))
+    for transform, size in zip(space.transforms, space.leaf_sizes(), strict=True):
+        leaf = slice(start, start := start + size)
         if isinstance(transform, Identity):
             scale[leaf] = np.where(scale[leaf] > 0, scale[leaf], np.max(scale[leaf], initial=0.0) or 1.0)
         else:
             scale[leaf] = np.maximum(scale[leaf], 1.0)
-    if box is not None:  # zero where a coordinate is fixed by equal bounds
+    if box is not None:
         scale = np.minimum(scale, box[1] - box[0])
     return scale

@@ -47,7 +47,7 @@ class Space:
     @property
     def size(self) -> int:
         """Number of coordinates."""
-        return sum(self._sizes())
+        return sum(self.leaf_sizes())
 
     @property
     def plain(self) -> bool:
@@ -123,14 +123,15 @@ class Space:
             names += [label] if mask.size and mask.all() else [element_label(label, at) for at in np.argwhere(mask)]
         return names
 
-    def _sizes(self) -> list[int]:
+    def leaf_sizes(self) -> list[int]:
+        """Return the number of coordinates of every leaf."""
         return [
             int(np.prod(shape)) if mask is None else mask.count(0)
             for shape, mask in zip(self.inner_shapes, self.masks, strict=True)
         ]
 
     def _pieces(self, z: jax.Array) -> list[jax.Array]:
-        return jnp.split(z, np.cumsum(self._sizes())[:-1]) if len(self.shapes) > 1 else [z]
+        return jnp.split(z, np.cumsum(self.leaf_sizes())[:-1]) if len(self.shapes) > 1 else [z]
 
 
 def _differ(leaf: Any, held: Any, mask: np.ndarray) -> bool:
