@@ -1,7 +1,5 @@
 """Every point of a survey equals the same point fitted alone, whatever the slots, the company and the devices."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +9,6 @@ from scipy.optimize import lsq_linear
 from shardfit import Interval, Objective, Problem, mesh, residual_penalty, residual_term, statistic_term
 from shardfit.surveys.axes import start_axis, weight_axis
 from shardfit.surveys.run import survey
-from shardfit.surveys.slots import advance
 from tests.surveys.small import (
     LATER,
     MAXITER,
@@ -84,11 +81,25 @@ def test_points_are_started_in_the_order_of_the_design(tmp_path):
     assert sorted(seen) == [0, 1, 2, 3, 4]
 
 
-def test_rows_and_slots_split_over_devices(usual, tmp_path):
-    compiled: Any = advance.compiled
-    before = compiled._cache_size()
-    with run(tmp_path, POINTS, mesh=mesh(2, 2)) as found:
-        assert compiled._cache_size() == before + 1  # slots stay where they are, so nothing compiles again
+@pytest.fixture
+def compilations():
+    """List of what JAX compiles during a test."""
+    events = []
+
+    def listen(event, seconds, **_):
+        if event.endswith("backend_compile_duration"):
+            events.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield events
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_rows_and_slots_split_over_devices(usual, tmp_path, compilations):
+    after_points = []
+    with run(tmp_path, POINTS, mesh=mesh(2, 2), on_points=lambda _: after_points.append(len(compilations))) as found:
+        assert after_points[0] > 0
+        assert len({*after_points[1:]}) == 1, "slots stay where they are, so nothing compiles again"
         np.testing.assert_allclose(found.column("value"), usual.column("value"), rtol=1e-12)
         np.testing.assert_array_equal(found.column("steps"), usual.column("steps"))
     run(tmp_path, POINTS).close()  # the same survey without devices: rows are the same rows
