@@ -91,7 +91,7 @@ def observe(case: str, devices: int) -> dict:
     import jax
 
     from shardfit.core.mesh import mesh
-    from shardfit.core.precision import problem_scope
+    from shardfit.core.precision import arithmetic
     from shardfit.planning import plan
     from shardfit.solve.base import evaluate
 
@@ -99,7 +99,7 @@ def observe(case: str, devices: int) -> dict:
     needs = "gram" if case == "gram" else "value_and_grad"
 
     def evaluations(given):
-        with problem_scope(given.precision):
+        with arithmetic(given.precision):
             placed, z, seconds = given.objective.place(grid), given.z0(), []
             for _ in range(3):
                 began = time.perf_counter()

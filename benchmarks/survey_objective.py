@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.domains.vlbi.recipes.surveys import WEIGHTS, imaging_survey
 from shardfit.domains.vlbi.uvfits import read_uvfits
 from shardfit.solve.base import evaluate
@@ -79,7 +79,7 @@ class Study:
         steps = _optax_steps(search, self.made.problem.space, self.variants.varied)
 
         def run(points):
-            with problem_scope(self.precision):
+            with arithmetic(self.precision):
                 objective = self.made.problem.objective.place()
                 values = []
                 for first in range(0, len(points), size):

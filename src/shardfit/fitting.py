@@ -18,7 +18,7 @@ from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import layout, leads, spans_processes
 from shardfit.core.objective import Objective, named_parts
 from shardfit.core.params import label_of
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic, for_caller
 from shardfit.core.problem import Problem
 from shardfit.core.reduce import scaled_losses
 from shardfit.core.result import Result
@@ -68,9 +68,9 @@ def fit(
     require(problem, solver, callback=callback is not None, run_dir=run_dir is not None)
     if every < 1:
         raise ValueError(f"every={every} must be at least 1 step.")
-    store = _open(run_dir)
+    store, callback = _open(run_dir), callback and for_caller(callback)
     mesh = _common_mesh(problem, mesh)
-    with problem_scope(problem.precision):
+    with arithmetic(problem.precision):
         _require_agreement(problem, solver, mesh, seed)
         if store is not None:
             known = store.open(fingerprint(problem, _identity(solver), seed), resume, mesh)

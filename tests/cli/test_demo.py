@@ -6,13 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.demo.ringdown import MODES, TRUE_MASS, TRUE_SPIN, black_hole, problem_of, residual, simulate
 from shardfit.io.results import load_result
 
 
 def test_modes_name_the_black_hole_they_come_from():
-    with problem_scope("float64"):
+    with arithmetic("float64"):
         told = black_hole(simulate(500).truth)
     for mode in MODES:
         assert np.isclose(told[f"{mode}: mass (solar masses)"], TRUE_MASS, rtol=1e-12)
@@ -21,7 +21,7 @@ def test_modes_name_the_black_hole_they_come_from():
 
 def test_residuals_of_the_truth_are_unit_normal():
     data = simulate(20_000, seed=3)
-    with problem_scope("float64"):
+    with arithmetic("float64"):
         r = np.asarray(residual(data.truth, data.rows))
     assert abs(r.mean()) < 4 / np.sqrt(r.size)
     assert abs(r.var() - 1) < 4 * np.sqrt(2 / r.size)

@@ -13,7 +13,7 @@ from benchmarks import memory as truth
 from shardfit.core.free_memory import host_available_bytes
 from shardfit.core.mesh import mesh as make_mesh
 from shardfit.core.objective import Objective
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.terms import penalty, residual_term, statistic_term
 from shardfit.planning import Plan, plan
@@ -61,7 +61,7 @@ def mixed_problem(n=N, chunk=None):
 def test_shapes_are_those_of_place(layout, precision, n):
     problem = mixed_problem(n).replace(precision=precision)
     mesh = layout and make_mesh(*layout)
-    with problem_scope(precision):
+    with arithmetic(precision):
         foreseen, real = placed_shapes(problem.objective, mesh), problem.objective.place(mesh)
         assert jax.tree.structure(foreseen) == jax.tree.structure(real)
         for shape, array in zip(jax.tree.leaves(foreseen), jax.tree.leaves(real), strict=True):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shardfit as sf
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.stats.laplace import laplace
 
 N = 60
@@ -33,7 +33,7 @@ def smooth_problem(rng, transform=None, penalties=True):
 
 
 def dense(problem, params, scale=1.0):
-    with problem_scope("float64"):
+    with arithmetic("float64"):
         space = problem.space
         hessian = jax.hessian(lambda z: problem.objective.value(space.unpack(z)))(space.pack(params))
         return np.linalg.inv(scale * np.asarray(hessian))
@@ -98,7 +98,7 @@ def test_coverage_of_truths_drawn_from_the_prior():
     """Error bars hold the truth as often as they promise, when truth and noise follow the model."""
     rng = np.random.default_rng(6)
     base = smooth_problem(rng)
-    with problem_scope("float64"):
+    with arithmetic("float64"):
         precision = np.asarray(jax.hessian(lambda z: base.objective.only("rough").value({"signal": z}))(np.ones(N)))
     factor = np.linalg.cholesky(np.linalg.inv(precision))
     rows = base.objective.terms[0].rows

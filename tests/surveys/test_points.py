@@ -150,8 +150,9 @@ def test_a_point_that_fails_touches_no_other(usual, tmp_path):
     assert len(seen) == 2  # failures are run again only when asked
 
 
-def test_an_error_while_writing_leaves_the_precision_alone(tmp_path):
+def test_listeners_run_in_the_callers_precision_and_their_errors_leave_it_alone(tmp_path):
     def fail(records):
+        assert jnp.ones(()).dtype == np.float32
         raise OSError("no more")
 
     with pytest.raises(OSError, match="no more") as caught:  # what is caught keeps the loop's frame alive

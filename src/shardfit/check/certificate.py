@@ -21,7 +21,7 @@ from shardfit.check.probe import Probe, Setting, choose_rows, choose_setting
 from shardfit.core import reduce
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import n_shards
-from shardfit.core.precision import PRECISIONS, cast, jit, problem_scope
+from shardfit.core.precision import PRECISIONS, arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
 
@@ -192,8 +192,8 @@ def _candidates(problem, z, where):
 
 
 def _comparisons(problem, probe, setting, seed, gram, first) -> dict[str, Comparison]:
-    with problem_scope("float64"):
-        exact, key = cast(probe.objective, "float64"), _key(probe.objective, seed)
+    with arithmetic("float64"):
+        exact, key = probe.objective.with_precision("float64"), _key(probe.objective, seed)
         evaluated = jax.device_get(evaluate_terms(gram, exact, problem.space, setting, first, key))
 
         def pull_back(i, cotangents):
@@ -216,11 +216,13 @@ def _layouts(problem, probe: Probe, setting: Setting, found, mesh, seed):
     if probe.shared is probe.objective:
         exact = {n: f.values[1] for n, f in found.items()}, {n: f.gradients[1] for n, f in found.items()}
     else:
-        with problem_scope("float64"):
-            exact = _gradients(problem.space, cast(probe.shared, "float64"), near, _key(problem.objective, seed))
-    with problem_scope(precision):
+        with arithmetic("float64"):
+            exact = _gradients(
+                problem.space, probe.shared.with_precision("float64"), near, _key(problem.objective, seed)
+            )
+    with arithmetic(precision):
         near, key = np.asarray(near, PRECISIONS[precision]), _key(problem.objective, seed)
-        shared = cast(probe.shared, precision)
+        shared = probe.shared.with_precision(precision)
         single = exact if precision == "float64" else _gradients(problem.space, shared, near, key)
         split = None
         if n_shards(mesh) > 1:
@@ -228,7 +230,7 @@ def _layouts(problem, probe: Probe, setting: Setting, found, mesh, seed):
         return split, None if precision == "float64" else _apart(single, exact, scale)
 
 
-@jit
+@jax.jit
 def _gradients(space, objective, z, key):
     values, gradients = {}, {}
     for i, (name, term) in enumerate(objective.items()):

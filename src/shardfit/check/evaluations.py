@@ -16,7 +16,6 @@ from shardfit.check.probe import Setting, small_block
 from shardfit.core import reduce
 from shardfit.core.gram import gram
 from shardfit.core.objective import Objective
-from shardfit.core.precision import jit
 from shardfit.core.terms import ResidualPenalty, RowTerm, half_square, weighted_sum
 
 FORWARD_ERRORS = (TypeError, ValueError, NotImplementedError)
@@ -38,7 +37,7 @@ class Evaluations(NamedTuple):
     gram: Any  # (3,) value, slope and curvature by the normal equations of the small block
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def evaluate_terms(with_gram: bool, objective, space, setting: Setting, first, key) -> dict[str, Evaluations]:
     """Return the evaluations of every term, by name; first: 0, or 1 to leave out the given point itself."""
     return {
@@ -47,7 +46,7 @@ def evaluate_terms(with_gram: bool, objective, space, setting: Setting, first, k
     }
 
 
-@jit
+@jax.jit
 def pulled_back(space, term, z, key, cotangents):
     """Return the gradient of Σ cotangents · table of a term's outputs."""
     return jax.grad(lambda z: jnp.sum(cotangents * _table(term, _outputs(space, term, key, z))))(z)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from shardfit.cli.demo_study import SIGMAS, Study, distance, pulls_of
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.demo.ringdown import MODES, N_DETECTORS, residual, strain
 from shardfit.report import figures
 from shardfit.report.run import report_run, save_extra, save_figure
@@ -35,7 +35,7 @@ def write_pages(out: Path, study: Study) -> Path:
 
 def _figures(out, study):
     data, result = study.data, study.fit
-    with problem_scope("float64"):
+    with arithmetic("float64"):
         residuals = np.asarray(residual(result.params, data.rows))
         model = np.asarray(strain(result.params, data.rows))
     strongest = int(np.argmax(np.hypot(data.rows["plus"], data.rows["cross"])[:N_DETECTORS]))

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from shardfit import fit, mesh
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.core.result import Result
 from shardfit.demo.ringdown import MODES, TRUE_MASS, TRUE_SPIN, Ringdown, black_hole, observe, problem_of, simulate
 from shardfit.report.values import coordinates
@@ -88,7 +88,7 @@ def pulls_of(result: Result, reference: Any) -> np.ndarray:
 
 def propagate(result: Result) -> list[Remnant]:
     """Return mass and spin of the black hole as each mode tells them, errors carried to first order."""
-    with problem_scope("float64"):
+    with arithmetic("float64"):
         value = black_hole(result.params)
         slopes = jax.jacfwd(black_hole)(result.params)
 

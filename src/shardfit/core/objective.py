@@ -21,7 +21,7 @@ from shardfit.core.errors import suggestion
 from shardfit.core.gram import Gram
 from shardfit.core.mesh import ROWS, n_shards, replicate
 from shardfit.core.params import make_space
-from shardfit.core.precision import jit, scope
+from shardfit.core.precision import arithmetic, cast, evaluation_precision, precision_of
 from shardfit.core.rows import compact, place_rows, rows_from_process, take
 from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
 
@@ -31,14 +31,24 @@ from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, RowTerm,
 class Objective:
     """A weighted sum of named terms.
 
+    precision: that of its arrays when it was made, 'float64' if any has 64 bits, None if none is floating; changed
+    copies keep it. Evaluations run in it.
+
     Example: `Objective({"data": residual_term(fn, rows), "smooth": penalty(roughness, weight=0.1)})`.
     """
 
     terms: tuple[Term, ...]
     names: tuple[str, ...] = static()
     mesh: Mesh | None = static()
+    precision: str | None = static()
 
-    def __init__(self, terms: Any, names: tuple[str, ...] | None = None, mesh: Mesh | None = None):
+    def __init__(
+        self,
+        terms: Any,
+        names: tuple[str, ...] | None = None,
+        mesh: Mesh | None = None,
+        precision: str | None = None,
+    ):
         if names is None:
             if not isinstance(terms, Mapping) or not terms:
                 raise TypeError('Objective takes a dict of named terms: Objective({"data": residual_term(...)}).')
@@ -51,59 +61,66 @@ class Objective:
                         f"Objective: {name!r} is {type(term).__name__}, not a term. Make it with residual_term, "
                         "statistic_term, penalty or residual_penalty."
                     )
+            precision = precision_of(terms)
         object.__setattr__(self, "terms", terms)
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "mesh", mesh)
+        object.__setattr__(self, "precision", precision)
 
     # ---- values -------------------------------------------------------------------------------------------------
 
     def value(self, params: Any, key: Any = None) -> jax.Array:
         """Return the value; jit, grad, vmap and Hessian-vector products of it are right on every mesh."""
-        with scope(self, params):
-            return _value(self, params, key)
+        return self._evaluate(_value, params, key)
 
     def value_and_grad(self, params: Any, key: Any = None) -> tuple[jax.Array, Any]:
         """Return value and gradient at one forward and one backward pass."""
-        with scope(self, params):
-            return _value_grad_parts(self, params, key)[:2]
+        return self._evaluate(_value_grad_parts, params, key)[:2]
 
     def value_grad_parts(self, params: Any, key: Any = None) -> tuple[jax.Array, Any, dict]:
         """Return value, gradient and the unweighted parts at the same cost as value_and_grad."""
-        with scope(self, params):
-            return _value_grad_parts(self, params, key)
+        return self._evaluate(_value_grad_parts, params, key)
 
     def parts(self, params: Any, key: Any = None) -> dict[str, jax.Array]:
         """Return each term's loss before its weight, by name ('term' or 'term.product')."""
-        with scope(self, params):
-            return _parts(self, params, key)
+        return self._evaluate(_parts, params, key)
 
     def totals(self, params: Any, key: Any = None) -> dict[str, Any]:
         """Return the summed statistics of each row term."""
-        with scope(self, params):
-            return _totals(self, params, key)
+        return self._evaluate(_totals, params, key)
 
     def residuals(self, params: Any, key: Any = None) -> jax.Array:
         """Return all residuals as one real vector r with value = ½Σr²; padded rows give zeros."""
         self.require_least_squares("residuals")
-        with scope(self, params):
-            return _residuals(self, params, key)
+        return self._evaluate(_residuals, params, key)
 
     def gram(self, params: Any, key: Any = None) -> Gram:
         """Return value, Jᵀr and JᵀJ over the flattened parameters, streamed over rows."""
         self.require_least_squares("gram")
-        with scope(self, params):
-            return _gram(self, params, key)
+        return self._evaluate(_gram, params, key)
 
     def hvp(self, params: Any, tangent: Any, key: Any = None) -> Any:
         """Return the Hessian times tangent, a pytree like params."""
-        with scope(self, params):
-            return _hvp(self, params, tangent, key)
+        return self._evaluate(_hvp, params, tangent, key)
+
+    def _evaluate(self, fn: Callable, params: Any, *more: Any) -> Any:
+        with arithmetic(self._precision_at(params)):
+            return fn(self, params, *more)
+
+    def _precision_at(self, params: Any = None) -> str | None:
+        trees = (params,) if self.precision else (self, params)
+        return evaluation_precision(self.precision, *trees)
 
     # ---- changed copies -----------------------------------------------------------------------------------------
 
     def with_weights(self, **weights: Any) -> "Objective":
         """Return a copy with other weights: `with_weights(tv=0.1, data={"cphase": 2.0})`."""
         return self._change(weights, with_weight)
+
+    def with_precision(self, precision: str) -> "Objective":
+        """Return a copy in 'float32' or 'float64': rows, args and weights are cast where they differ."""
+        terms = tuple(cast(term, precision, f"term {name!r}: ") for name, term in self.items())
+        return Objective(terms, self.names, self.mesh, precision)
 
     def with_args(self, **args: tuple) -> "Objective":
         """Return a copy with other args: `with_args(entropy=(prior_image,))`."""
@@ -136,7 +153,7 @@ class Objective:
         for name in names:
             self._require_name(name)
         kept = [(n, t) for n, t in zip(self.names, self.terms, strict=True) if n in names]
-        return Objective(tuple(t for _, t in kept), tuple(n for n, _ in kept), self.mesh)
+        return Objective(tuple(t for _, t in kept), tuple(n for n, _ in kept), self.mesh, self.precision)
 
     def take(self, select: Callable[[int, int], np.ndarray]) -> "Objective":
         """Return a host-side mini-batch: select(term position, n_rows) gives the row numbers kept in each row term.
@@ -155,7 +172,7 @@ class Objective:
             return replace(term, rows=take(term.rows, index, term.counts), counts=None, scale=scale)
 
         terms = tuple(chosen(i, t) for i, t in enumerate(self.terms))
-        return Objective(terms, self.names, None)
+        return Objective(terms, self.names, None, self.precision)
 
     # ---- layout -------------------------------------------------------------------------------------------------
 
@@ -192,8 +209,8 @@ class Objective:
             rows, counts = put_rows(term.rows, term.counts)
             return replace(replicate(replace(term, rows=None, counts=None), mesh), rows=rows, counts=counts)
 
-        with scope(self):
-            return Objective(tuple(put(t) for t in self.terms), self.names, mesh)
+        with arithmetic(self._precision_at()):
+            return Objective(tuple(put(t) for t in self.terms), self.names, mesh, self.precision)
 
     def map_shards(self, fn: Callable[["Objective", jax.Array], Any]) -> Any:
         """Return fn(shard's own objective, shard index) for every shard, stacked: the sum over shards is not taken.
@@ -214,9 +231,9 @@ class Objective:
                 replace(t, weight=jax.tree.map(lambda w: w / shards, t.weight)) if isinstance(t, Penalty) else t
                 for t in terms
             )
-            return fn(Objective(terms, self.names, None), index)
+            return fn(Objective(terms, self.names, None, self.precision), index)
 
-        with scope(self):
+        with arithmetic(self._precision_at()):
             return reduce.map_shards(self.mesh, self.terms, one)
 
     # ---- what it can do -----------------------------------------------------------------------------------------
@@ -269,7 +286,7 @@ class Objective:
 
 def replace_terms(objective: Objective, terms: Any) -> Objective:
     """Return the objective with other terms under the same names."""
-    return Objective(tuple(terms), objective.names, objective.mesh)
+    return Objective(tuple(terms), objective.names, objective.mesh, objective.precision)
 
 
 def named_parts(names: tuple[str, ...], losses: tuple) -> dict[str, Any]:
@@ -280,41 +297,41 @@ def named_parts(names: tuple[str, ...], losses: tuple) -> dict[str, Any]:
     return parts
 
 
-@jit
+@jax.jit
 def _value(objective, params, key):
     return reduce.value(objective, params, key)
 
 
-@jit
+@jax.jit
 def _value_grad_parts(objective, params, key):
     value, gradient, losses = reduce.value_grad_losses(objective.mesh, objective.terms, params, key)
     return value, gradient, named_parts(objective.names, losses)
 
 
-@jit
+@jax.jit
 def _parts(objective, params, key):
     losses = reduce.losses(objective.mesh, objective.terms, params, key)
     return named_parts(objective.names, losses)
 
 
-@jit
+@jax.jit
 def _totals(objective, params, key):
     sums = reduce.totals(objective.mesh, objective.terms, params, key)
     return {n: s for (n, t), s in zip(objective.items(), sums, strict=True) if isinstance(t, RowTerm)}
 
 
-@jit
+@jax.jit
 def _residuals(objective, params, key):
     return gram.residuals(objective.mesh, objective.terms, params, key)
 
 
-@jit
+@jax.jit
 def _gram(objective, params, key):
     space = make_space(params)
     return gram.gram(objective, space, space.pack(params), key)
 
 
-@jit
+@jax.jit
 def _hvp(objective, params, tangent, key):
     gradient = partial(_gradient, objective, key)
     return jax.jvp(gradient, (params,), (tangent,))[1]

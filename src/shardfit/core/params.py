@@ -15,6 +15,7 @@ import numpy as np
 from jax.tree_util import register_dataclass
 
 from shardfit.core.errors import suggestion
+from shardfit.core.precision import arithmetic, precision_of
 from shardfit.core.transforms import Identity, Transform, as_transform
 
 STRUCTURE = ("treedef", "labels", "shapes", "inner_shapes", "transforms", "masks")
@@ -105,7 +106,9 @@ class Space:
 
     def host_params(self, z: Any) -> Any:
         """Return the parameter pytree of coordinates z as NumPy arrays."""
-        return jax.tree.map(np.asarray, _unpack(self, np.asarray(z)))
+        z = np.asarray(z)
+        with arithmetic(precision_of(z)):
+            return jax.tree.map(np.asarray, _unpack(self, z))
 
     def coordinate_labels(self) -> list[str]:
         """Return a name for every coordinate: 'a', 'w[0]', 'w[1]' ..."""

@@ -1,75 +1,173 @@
-"""float64 by scope: 64-bit arithmetic is on while 64-bit data are worked on, and nowhere else."""
+"""The one owner of 32 and 64 bit.
 
-import contextlib
-import logging
-from collections.abc import Callable
+Precision is decided where work begins (a fit, a survey, an evaluation of an objective) and holds until it ends:
+`arithmetic` is that decision, and nothing else in the package touches JAX's switch. A caller's own functions run in the
+caller's setting (`for_caller`). Inside a caller's trace the setting cannot change; what would need it raises.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, wraps
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
-
-log = logging.getLogger(__name__)
+from jax.extend.core import get_opaque_trace_state
+from jax.interpreters import xla
 
 PRECISIONS = {"float64": np.float64, "float32": np.float32}
+WIDE = (np.float64, np.complex128)
 
 
-def scope(*trees: Any):
-    """Context in which arrays of these trees keep their precision.
+@contextmanager
+def arithmetic(precision: str | None) -> Iterator[None]:
+    """Compute in 'float64' or 'float32' while this lasts; None leaves the setting alone. Also a decorator.
 
-    Under a trace (a caller's own jit, grad or vmap) the caller's setting decides what host arrays become; arrays that
-    JAX holds already have their type.
+    Example: `with arithmetic(problem.precision): ...`, or `@arithmetic("float64")` above a function.
     """
-    leaves = jax.tree.leaves(trees)
-    if any(isinstance(leaf, Tracer) for leaf in leaves):
-        leaves = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
-    if any(getattr(leaf, "dtype", None) in (np.float64, np.complex128) for leaf in leaves):
-        return jax.enable_x64(True)
-    return contextlib.nullcontext()
+    wide = precision == "float64"
+    if precision is None or wide == _is_wide():
+        yield
+        return
+    if _tracing():
+        if wide:
+            raise TypeError(
+                "a float64 objective is used inside a transformation (jit, grad, vmap, a sampler) of a program in "
+                "which 64-bit numbers are off, where JAX would compute it in float32. Call "
+                'jax.config.update("jax_enable_x64", True) at the start of the program, or make it in float32: '
+                'Problem(..., precision="float32").'
+            )
+        yield  # 32-bit arrays stay what they are in a 64-bit program
+        return
+    _type_constants_anew()
+    with jax.enable_x64(wide):
+        yield
 
 
-def problem_scope(precision: str):
-    """Context of one problem: 64-bit arithmetic on for 'float64', off for 'float32'."""
-    return jax.enable_x64(precision == "float64")
+def in_its_precision(fn: Callable) -> Callable:
+    """Decorate a function, or a method, so that it runs in the precision of its first argument, such as a Problem."""
+
+    @wraps(fn)
+    def run(owner, *args, **options):
+        with arithmetic(getattr(owner, "precision", None)):
+            return fn(owner, *args, **options)
+
+    return run
 
 
-def cast(tree: Any, precision: str) -> Any:
-    """Cast real and complex floating leaves; integers, booleans and random keys are left alone."""
+def for_caller(fn: Callable) -> Callable:
+    """Return a caller's function such that it runs in the setting that holds now, wherever it is called."""
+    return arithmetic("float64" if _is_wide() else "float32")(fn)
+
+
+def precision_of(tree: Any) -> str | None:
+    """Return the precision that a tree's arrays need: 'float64' if any has 64 bits; None if none is floating."""
+    types = {leaf.dtype for leaf in jax.tree.leaves(tree) if hasattr(leaf, "dtype")}
+    if any(dtype in WIDE for dtype in types):
+        return "float64"
+    return "float32" if any(jnp.issubdtype(dtype, np.inexact) for dtype in types) else None
+
+
+def evaluation_precision(own: str | None, *trees: Any) -> str | None:
+    """Return the precision to evaluate something of a precision of its own at some arguments.
+
+    64-bit arguments are not rounded, except in a caller's trace, where JAX's own rule holds.
+    """
+    if own == "float64" or _tracing():
+        return own
+    return "float64" if precision_of(trees) == "float64" else own
+
+
+def cast(tree: Any, precision: str, where: str = "") -> Any:
+    """Cast real and complex floating leaves; integers, booleans and random keys are left alone.
+
+    A memory map of another type is refused: casting would read all of it into memory.
+    """
     real = PRECISIONS[precision]
     paired = np.result_type(real, np.complex64)
 
-    def one(leaf):
+    def one(path, leaf):
         dtype = getattr(leaf, "dtype", None)
         if dtype is None:
             return np.asarray(leaf, real) if isinstance(leaf, float) else leaf
-        if jnp.issubdtype(dtype, np.floating):
-            return leaf if dtype == real else leaf.astype(real)
-        if jnp.issubdtype(dtype, np.complexfloating):
-            return leaf if dtype == paired else leaf.astype(paired)
-        return leaf
+        if not jnp.issubdtype(dtype, np.inexact):
+            return leaf
+        wanted = paired if jnp.issubdtype(dtype, np.complexfloating) else real
+        if dtype == wanted:
+            return leaf
+        refuse_memory_map(where + jax.tree_util.keystr(path), leaf, precision)
+        return leaf.astype(wanted)
 
-    return jax.tree.map(one, tree)
+    return jax.tree_util.tree_map_with_path(one, tree)
 
 
-class jit:  # noqa: N801 (reads like the decorator it stands for)
-    """jax.jit that survives a change of precision.
+def refuse_memory_map(where: str, array: Any, precision: str) -> None:
+    """Raise if an array of another precision is, or looks into, a file: casting would read all of it into memory."""
+    owner = array
+    while owner is not None and not isinstance(owner, np.memmap):
+        owner = getattr(owner, "base", None)
+    if owner is not None and precision_of(array) != precision:
+        raise ValueError(
+            f"{where} is a memory map of {array.dtype} ({array.nbytes / 1e9:.3g} GB) and the problem is {precision}: "
+            f"all of it would be read into memory to be cast. Use precision={_other(precision)!r}, or write the file "
+            f"as {precision} once."
+        )
 
-    jax (0.10 to 0.12) cannot compile a loop whose body closes over a NumPy array that a loop compiled in the other
-    precision also closes over, as a model's fixed grid may be. Forgetting what was compiled cures it; handing such
-    arrays to the model through args avoids it.
+
+def require_precision(where: str, found: Any, precision: str) -> None:
+    """Raise if floating shapes or arrays that a user's function returned are of another precision."""
+    for leaf in jax.tree.leaves(found):
+        if jnp.issubdtype(leaf.dtype, np.inexact) and precision_of(leaf) != precision:
+            raise TypeError(
+                f"{where} is {leaf.dtype}, but the problem is {precision}. A dtype written into the function, or a JAX "
+                f"array of the other precision in it, is the usual cause: take it out, use "
+                f"precision={_other(precision)!r}, or end the function with .astype({precision!r}) if it is meant."
+            )
+
+
+def _is_wide() -> bool:
+    return jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _other(precision: str) -> str:
+    return next(name for name in PRECISIONS if name != precision)
+
+
+@cache
+def _no_trace() -> Any:
+    with jax.ensure_compile_time_eval():
+        return get_opaque_trace_state()
+
+
+def _tracing() -> bool:
+    return get_opaque_trace_state() != _no_trace()
+
+
+@cache
+def _type_constants_anew() -> None:
+    """Let JAX give a NumPy array that functions close over the type that fits each precision.
+
+    JAX (0.10 to 0.12) remembers which typed constant stands for an array by the array alone. While a program of one
+    precision lives, programs of the other get its constants: they fail to compile, or compute with rounded numbers.
+    Here array and type together are remembered; within one precision nothing changes.
     """
+    handlers = xla.canonicalize_dtype_handlers
+    typed = type(handlers[np.ndarray](np.zeros(1)))
+    known: dict = {}
 
-    def __init__(self, fn: Callable, **options: Any):
-        self.compiled = jax.jit(fn, **options)
+    def constant(array):
+        key = id(array), jax.dtypes.canonicalize_dtype(array.dtype)
+        held, value = (ref() for ref in known.get(key, (lambda: None, lambda: None)))
+        if held is array and value is not None:
+            return value
+        value = typed(np.asarray(array, key[1]))
+        known[key] = tuple(weakref.ref(each, lambda ref: forget(key, ref)) for each in (array, value))
+        return value
 
-    def __call__(self, *args: Any) -> Any:
-        """Call the compiled function."""
-        try:
-            return self.compiled(*args)
-        except ValueError as error:
-            if "verifier errors" not in str(error):
-                raise
-        log.info("the model closes over a NumPy array used in both precisions: compiling everything anew")
-        jax.clear_caches()
-        return self.compiled(*args)
+    def forget(key, ref):
+        if any(ref is kept for kept in known.get(key, ())):  # not if another array has taken the place of a dead one
+            known.pop(key, None)
+
+    handlers[np.ndarray] = constant

@@ -14,7 +14,7 @@ from shardfit.core.errors import suggestion
 from shardfit.core.fixed import hold
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space, check_params, make_space, spread
-from shardfit.core.precision import PRECISIONS, cast, problem_scope
+from shardfit.core.precision import PRECISIONS, arithmetic, cast, in_its_precision, require_precision
 from shardfit.core.rows import leading
 from shardfit.core.terms import RowTerm, weighted_sum
 
@@ -54,21 +54,21 @@ class Problem:
         bounds = by_name(self.bounds, self.x0)
         held, x0 = hold(self.fixed, cast(check_params(self.x0), self.precision))
         held = [mask | pinned_here for mask, pinned_here in zip(held, pinned(x0, bounds), strict=True)]
-        with problem_scope(self.precision):
+        with arithmetic(self.precision):
             space = make_space(x0, self.transforms, held)
             ends = box(space, x0, bounds)
             _check_start(space, x0)
-            objective = cast(self.objective, self.precision)
-            check_terms(objective, x0)
+            objective = self.objective.with_precision(self.precision)
+            check_terms(objective, x0, self.precision)
         spread("units", self.units, x0)
         settled = {"x0": x0, "bounds": bounds, "objective": objective, "space": space, "box": ends}
         for name, value in settled.items():
             object.__setattr__(self, name, value)
 
+    @in_its_precision
     def z0(self) -> np.ndarray:
         """Return the start in solver coordinates, inside the box."""
-        with problem_scope(self.precision):
-            z0 = np.asarray(self.space.pack(self.x0))
+        z0 = np.asarray(self.space.pack(self.x0))
         return z0 if self.box is None else np.clip(z0, *self.box).astype(z0.dtype)
 
     def unit_labels(self) -> list[str]:
@@ -87,7 +87,7 @@ def _check_start(space, x0):
         raise ValueError(f"x0 of {bad} lies outside its transform's range. Start strictly inside.")
 
 
-def check_terms(objective: Objective, params: Any) -> None:
+def check_terms(objective: Objective, params: Any, precision: str) -> None:
     """Trace every term without running it, and raise if what it returns does not fit the rows.
 
     What is traced are functions of this module with the term as argument: JAX traces them once for terms of equal
@@ -100,6 +100,7 @@ def check_terms(objective: Objective, params: Any) -> None:
                 n = leading(term.rows)
                 out = jax.eval_shape(_contributions, params, term, key)
                 _check_contributions(name, out, n)
+                require_precision(f"what fn of term {name!r} returns", out, precision)
                 sums = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), out)
                 if term.linear and hasattr(term, "loss"):
                     _check_scalars(name, sums, "the summed statistic", "pass a loss that returns one number")
@@ -112,6 +113,7 @@ def check_terms(objective: Objective, params: Any) -> None:
             error.add_note(f"raised while checking term {name!r} of the objective, before any data were used")
             raise
         _check_scalars(name, losses, "the loss", "return one number, or a dict of named numbers")
+        require_precision(f"the loss of term {name!r}", losses, precision)
         value = jax.eval_shape(lambda x, t, where=f"term {name!r}": weighted_sum(t.weight, x, where), losses, term)
         if value.shape:
             raise ValueError(f"term {name!r}: weight has shape {value.shape}. Give one number, or a dict of them.")

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.objective import Objective
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.terms import residual_term
 from shardfit.core.transforms import Interval
@@ -109,7 +109,7 @@ def simulate(n_rows: int = 200_000, seed: int = 0) -> Ringdown:
 
 def observe(rows: Mapping[str, np.ndarray], truth: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return the rows with a new realisation of the strain: signal of the truth plus noise."""
-    with problem_scope("float64"):
+    with arithmetic("float64"):
         signal = np.asarray(strain(truth, rows))
     return {**rows, "strain": signal + rows["sigma"] * rng.standard_normal(len(signal))}
 

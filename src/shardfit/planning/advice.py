@@ -7,7 +7,6 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from shardfit.core.precision import problem_scope
 from shardfit.planning.peak import Footprint, Layout, footprint
 from shardfit.planning.shapes import count_shards, local_rows, placed_shapes
 from shardfit.planning.units import bytes_text
@@ -115,12 +114,11 @@ def _find_shards(layout, now, goal) -> tuple[int, Footprint] | None:
 def _heavy_terms(layout: Layout) -> set[str]:
     """Return the terms whose intermediate arrays matter, judged from the traced functions."""
     moved = {}
-    with problem_scope(layout.precision):
-        z = layout.shapes()[1]
-        shapes = placed_shapes(layout.objective, count_shards(layout.mesh))
-        for name, term in shapes.items():
-            if name in layout.row_terms():
-                moved[name] = _bytes_moved(layout, term, z)
+    z = layout.shapes()[1]
+    shapes = placed_shapes(layout.objective, count_shards(layout.mesh))
+    for name, term in shapes.items():
+        if name in layout.row_terms():
+            moved[name] = _bytes_moved(layout, term, z)
     return {name for name, size in moved.items() if size >= NEGLIGIBLE * sum(moved.values())}
 
 

@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.params import Space
-from shardfit.core.precision import PRECISIONS, problem_scope
+from shardfit.core.precision import PRECISIONS
 from shardfit.core.terms import RowTerm
 from shardfit.planning.shapes import n_bytes, placed_shapes, shape_of, split_bytes
 from shardfit.solve.base import evaluate
@@ -67,11 +67,10 @@ class Layout:
 
 
 def footprint(layout: Layout) -> Footprint:
-    """Return the bytes per device of one evaluation, traced and compiled from shapes alone."""
-    with problem_scope(layout.precision):
-        objective, z, key = layout.shapes()
-        traced = evaluate.compiled.trace(layout.needs, layout.space, objective, z, key)
-        compiled = traced.lower().compile()
+    """Return the bytes per device of one evaluation, compiled from shapes alone; call it in the problem's precision."""
+    objective, z, key = layout.shapes()
+    traced = evaluate.trace(layout.needs, layout.space, objective, z, key)
+    compiled = traced.lower().compile()
     memory = compiled.memory_analysis()
     if memory is None:
         raise NotImplementedError(

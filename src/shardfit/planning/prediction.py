@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from shardfit.core.free_memory import available_bytes
 from shardfit.core.mesh import ROWS
-from shardfit.core.precision import PRECISIONS, problem_scope
+from shardfit.core.precision import PRECISIONS, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.planning.advice import advise
 from shardfit.planning.peak import Footprint, Layout, footprint
@@ -76,6 +76,7 @@ class Plan:
         return f"<pre>{escape(str(self))}</pre>"
 
 
+@in_its_precision
 def plan(
     problem: Problem,
     solver: Any = None,
@@ -119,8 +120,7 @@ def plan(
 
 
 def _seconds(problem: Problem, needs: str, mesh: Mesh | int | None, devices: list) -> float:
-    with problem_scope(problem.precision):
-        alone = evaluation_seconds(problem, needs, 1 / count_shards(mesh))
+    alone = evaluation_seconds(problem, needs, 1 / count_shards(mesh))
     # virtual devices of a CPU share its cores
     return alone * (len(devices) if devices[0].platform == "cpu" else 1)
 
@@ -129,9 +129,8 @@ def state_bytes(problem, solver) -> int:
     """Return what a device solver keeps; a host solver's vectors are on the host."""
     if not isinstance(solver, StepSolver):
         return 0
-    with problem_scope(problem.precision):
-        z0 = jax.ShapeDtypeStruct((problem.space.size,), PRECISIONS[problem.precision])
-        state = jax.eval_shape(lambda z: solver.init(z, None, None), z0)
+    z0 = jax.ShapeDtypeStruct((problem.space.size,), PRECISIONS[problem.precision])
+    state = jax.eval_shape(lambda z: solver.init(z, None, None), z0)
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
 
 

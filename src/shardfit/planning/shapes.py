@@ -34,7 +34,7 @@ def placed_shapes(objective: Objective, mesh: Mesh | int | None) -> Objective:
         counts = jax.ShapeDtypeStruct((held,), np.int32, sharding=everywhere) if padded else None
         return replace(bare, rows=rows, counts=counts)
 
-    return Objective(tuple(put(t) for t in objective.terms), objective.names, real)
+    return Objective(tuple(put(t) for t in objective.terms), objective.names, real, objective.precision)
 
 
 def shape_of(leaf: Any, sharding: Any = None, shape: tuple | None = None) -> jax.ShapeDtypeStruct:

@@ -18,7 +18,6 @@ from shardfit.core.errors import suggestion
 from shardfit.core.gram import gram, residuals
 from shardfit.core.objective import Objective, named_parts
 from shardfit.core.params import Space
-from shardfit.core.precision import jit
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.solve.monitor import Monitor
@@ -116,7 +115,7 @@ class Solver:
         return {}, ""
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def evaluate(needs: str, space: Space, objective: Objective, z: jax.Array, key: Any) -> Any:
     """Return what a solver needs at coordinates z: ValueAndGrad, Gram, residuals, or the value alone."""
     if needs == "value":

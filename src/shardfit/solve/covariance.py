@@ -9,7 +9,6 @@ from jax.flatten_util import ravel_pytree
 
 from shardfit.core.gram import gram
 from shardfit.core.objective import Objective
-from shardfit.core.precision import jit
 from shardfit.core.problem import Problem
 from shardfit.core.rows import leading
 from shardfit.core.terms import RowTerm
@@ -106,7 +105,7 @@ def _names(labels: list[str]) -> str:
     return ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
 
 
-@jit
+@jax.jit
 def _at(space, objective, z, free, dof, scale) -> Covariance:
     """Return the covariance of all parameters at coordinates z, of which some are free: one program for all of it."""
     equations = gram(objective, space, z, None)

@@ -14,7 +14,6 @@ import numpy as np
 
 from shardfit.core.errors import CheckpointError, NonFiniteError
 from shardfit.core.mesh import first_says, leads, spans_processes
-from shardfit.core.precision import jit
 from shardfit.core.status import Status
 from shardfit.distributed.exchange import share
 from shardfit.solve.base import Finish, Solver, Task, value_and_grad_parts
@@ -44,7 +43,7 @@ class HostSolver(Solver):
         raise TypeError(f"{type(self).__name__} must define minimise")
 
 
-_evaluate = jit(value_and_grad_parts)
+_evaluate = jax.jit(value_and_grad_parts)
 
 
 class Stop(Exception):

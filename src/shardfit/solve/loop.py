@@ -16,7 +16,6 @@ from jax.sharding import PartitionSpec as P
 
 from shardfit.core.mesh import first_says, replicate, spans_processes
 from shardfit.core.objective import Objective
-from shardfit.core.precision import jit
 from shardfit.core.status import Status
 from shardfit.solve.base import Finish, Task
 from shardfit.solve.monitor import Snapshot, Trace
@@ -46,7 +45,7 @@ class Record(NamedTuple):
     more: dict[str, Any]  # what the solver wants kept
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def start(solver: "StepSolver", space: Any, z0: jax.Array, lower: Any, upper: Any) -> Run:
     """Return a run before its first evaluation."""
     count = jnp.zeros((), jnp.int32)
@@ -74,10 +73,10 @@ def answer(run: Run, noisy: bool) -> tuple[jax.Array, jax.Array]:
     return jnp.where(last, run.state.x, run.best_z), jnp.where(last, value, best)
 
 
-_answer = jit(answer, static_argnums=1)
+_answer = jax.jit(answer, static_argnums=1)
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def advance(
     solver: "StepSolver", space: Any, objective: Any, run: Run, key: Any, max_ticks: Any, stop_step: Any
 ) -> tuple[Run, Record]:

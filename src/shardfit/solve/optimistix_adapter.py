@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core import reduce
 from shardfit.core.gram import residuals
-from shardfit.core.precision import jit
 from shardfit.core.status import Status
 from shardfit.solve.base import Finish, Solver, Task, evaluate
 from shardfit.solve.sameness import Key
@@ -50,7 +50,7 @@ class Optimistix(Solver):
 
         space, objective, trace = task.space, task.objective, task.monitor.trace
         z0, began = jnp.asarray(task.z0), trace.seconds()
-        _solve.compiled.lower(self, space, objective, z0).compile()
+        _solve.lower(self, space, objective, z0).compile()
         compile_seconds = trace.seconds() - began
         z, result, steps = _solve(self, space, objective, z0)
         z, steps = np.asarray(z), int(steps)
@@ -66,7 +66,7 @@ class Optimistix(Solver):
         return Finish(z, value, status, steps, steps + 1, compile_seconds)
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _solve(how: Optimistix, space, objective, z0):
     import optimistix
 

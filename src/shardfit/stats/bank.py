@@ -15,7 +15,7 @@ import numpy as np
 from jax.tree_util import register_dataclass
 
 from shardfit.core.errors import suggestion
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.core.rows import sum_blocks
 from shardfit.core.terms import static
 from shardfit.stats.kde import Kernel, fourier_values, kernel_values, make_kernel, sample_covariance, scott
@@ -138,6 +138,7 @@ def make_bank(
     return bank_at(points, weights, centres, rng.uniform(low, span, (options.size * positions, d)), options)
 
 
+@arithmetic("float64")
 def bank_at(points: Any, weights: Any, centres: Any, positions: Any, options: BankOptions | None = None) -> Bank:
     """Build a bank at given places: centres (k, d), positions (q, d)."""
     options = _options(options, {})
@@ -145,9 +146,8 @@ def bank_at(points: Any, weights: Any, centres: Any, positions: Any, options: Ba
     kernel = _kernel_of(points, weights, options)
     given = np.ones(len(points)) if weights is None else weights
     centres, positions = np.asarray(centres, float), np.asarray(positions, float)
-    with problem_scope("float64"):
-        k = _at_places(_kernel_sums, points, given, centres, kernel)
-        f = _at_places(_fourier_sums, points, given, positions, kernel)
+    k = _at_places(_kernel_sums, points, given, centres, kernel)
+    f = _at_places(_fourier_sums, points, given, positions, kernel)
     waves, wave_errors = f[0] + 1j * f[1], np.sqrt(f[2]) + 1j * np.sqrt(f[3])
     places = Places(kernel, centres, k[0], np.sqrt(k[1]), positions, waves, wave_errors, given.sum())
     if not (k[1] > 0).all():
@@ -158,13 +158,13 @@ def bank_at(points: Any, weights: Any, centres: Any, positions: Any, options: Ba
     return Bank(places, *options.per_step(points.shape[1]))
 
 
+@arithmetic("float64")
 def density(points: Any, weights: Any, at: Any) -> np.ndarray:
     """Return the sample's Gaussian density estimate (Scott's rule, effective number of points) at places (m, d)."""
     points, weights = _check(points, weights)
     given = np.ones(len(points)) if weights is None else weights
     kernel = make_kernel(points, weights, scott(_effective(given), points.shape[1]), covariant=True)
-    with problem_scope("float64"):
-        return _at_places(_kernel_sums, points, given, np.asarray(at, float), kernel)[0] / given.sum()
+    return _at_places(_kernel_sums, points, given, np.asarray(at, float), kernel)[0] / given.sum()
 
 
 def _kernel_of(points, weights, options):

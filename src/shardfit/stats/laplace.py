@@ -25,7 +25,7 @@ from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
-from shardfit.core.precision import jit, problem_scope
+from shardfit.core.precision import arithmetic, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty
 
@@ -58,11 +58,12 @@ class Laplace:
         Example: `found.sd_of(lambda p: p["I"].sum())`.
         """
         space = self._problem.space
-        with problem_scope(self._problem.precision):
+        with arithmetic(self._problem.precision):
             slope = np.asarray(jax.grad(lambda z: fn(space.unpack(z)))(space.pack(self._params)))
             return float(np.sqrt(slope @ self._solve(slope)))
 
 
+@in_its_precision
 def laplace(
     problem: Problem,
     params: Any,
@@ -91,34 +92,32 @@ def laplace(
         raise ValueError("laplace: a transform mixes parameters (Simplex). Standard deviations need one number each.")
     if problem.objective.stochastic:
         raise ValueError("laplace: the objective is stochastic. Fix it with objective.freeze(key) first.")
-    with problem_scope(problem.precision):
-        z = replicate(space.pack(params), mesh)
-        if problem.box is not None and np.any((z <= problem.box[0]) | (z >= problem.box[1])):
-            raise ValueError("laplace: a parameter is at its bound, where the posterior is not a Gaussian.")
-        rank = min(rank, space.size)
-        placed = problem.objective.place(mesh)
-        found = _approximate(space, placed, z, jnp.asarray(scale, z.dtype), jax.random.key(seed), rank, probes)
-        _check(found)
-        spread = jnp.sqrt(found["variance"])
-        slope = jax.jvp(space.unpack, (z,), (jnp.ones_like(z),))[1]
-        plain = space.spread_out(spread)
-        sd = jax.tree.map(lambda s, d: np.asarray(jnp.abs(d) * s), plain, slope)
+    z = replicate(space.pack(params), mesh)
+    if problem.box is not None and np.any((z <= problem.box[0]) | (z >= problem.box[1])):
+        raise ValueError("laplace: a parameter is at its bound, where the posterior is not a Gaussian.")
+    rank = min(rank, space.size)
+    placed = problem.objective.place(mesh)
+    found = _approximate(space, placed, z, jnp.asarray(scale, z.dtype), jax.random.key(seed), rank, probes)
+    _check(found)
+    spread = jnp.sqrt(found["variance"])
+    slope = jax.jvp(space.unpack, (z,), (jnp.ones_like(z),))[1]
+    plain = space.spread_out(spread)
+    sd = jax.tree.map(lambda s, d: np.asarray(jnp.abs(d) * s), plain, slope)
 
-        def solve(vector: np.ndarray) -> np.ndarray:
-            with problem_scope(problem.precision):
-                right = jnp.asarray(vector)
-                return np.asarray(_solve(space, placed, z, scale, found["diagonal"], found["basis"], right))
+    def solve(vector: np.ndarray) -> np.ndarray:
+        right = jnp.asarray(vector)
+        return np.asarray(_solve(space, placed, z, scale, found["diagonal"], found["basis"], right))
 
-        return Laplace(
-            sd=sd,
-            sd_log=jax.tree.map(np.asarray, plain),
-            uncertainty=float(jnp.median(found["error"] / (2 * found["variance"]))),
-            lowest=float(found["lowest"]),
-            rank=rank,
-            _solve=solve,
-            _problem=problem,
-            _params=params,
-        )
+    return Laplace(
+        sd=sd,
+        sd_log=jax.tree.map(np.asarray, plain),
+        uncertainty=float(jnp.median(found["error"] / (2 * found["variance"]))),
+        lowest=float(found["lowest"]),
+        rank=rank,
+        _solve=solve,
+        _problem=problem,
+        _params=params,
+    )
 
 
 def _check(found: dict) -> None:
@@ -144,7 +143,7 @@ def _hessian(space: Space, objective: Objective, z: jax.Array, vector: jax.Array
     return jax.jvp(gradient, (z,), (vector,))[1]
 
 
-@partial(jit, static_argnums=(5, 6))
+@partial(jax.jit, static_argnums=(5, 6))
 def _approximate(space, objective, z, scale, key, rank, probes):
     """Return the diagonal of the inverse Hessian, its error, and what it was made of."""
     first, second, third = jax.random.split(key, 3)
@@ -171,7 +170,7 @@ def _approximate(space, objective, z, scale, key, rank, probes):
     return {"variance": variance, "error": error, "lowest": lowest, "diagonal": diagonal, "basis": basis}
 
 
-@jit
+@jax.jit
 def _solve(space, objective, z, scale, diagonal, basis, right):
     root = jnp.sqrt(diagonal)
     found = _conjugate_gradients(

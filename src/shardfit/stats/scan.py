@@ -10,7 +10,7 @@ from shardfit.core import reduce
 from shardfit.core.bounds import ends_of
 from shardfit.core.objective import named_parts
 from shardfit.core.params import make_space, spread
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty, weighted_sum
 from shardfit.stats.latin import latin_hypercube
@@ -25,6 +25,7 @@ class Scan(NamedTuple):
     statistics: dict[str, Any]
 
 
+@in_its_precision
 def scan(problem: Problem, n: int, bounds: Any = None, *, seed: int = 0, mesh: Any = None) -> Scan:
     """Evaluate n parameter points of a Latin hypercube, one after the other in one compiled loop.
 
@@ -34,21 +35,20 @@ def scan(problem: Problem, n: int, bounds: Any = None, *, seed: int = 0, mesh: A
     """
     if n < 1:
         raise ValueError(f"scan: n={n} must be at least 1.")
-    with problem_scope(problem.precision):
-        held = [problem.space.held_at(i) for i in range(len(problem.space.shapes))]
-        space = make_space(problem.x0, held=held)  # of the free parameters themselves, without transforms
-        pairs = spread("bounds", problem.bounds if bounds is None else bounds, problem.x0)
-        ends = [ends_of(*leaf) for leaf in zip(space.labels, pairs, space.shapes, strict=True)]
-        lower, upper = (np.concatenate([end[side][~h] for end, h in zip(ends, held, strict=True)]) for side in (0, 1))
-        if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
-            raise ValueError(
-                "scan: every free parameter needs two finite bounds. Pass bounds={'name': (lower, upper), ...}."
-            )
-        points = lower + (upper - lower) * latin_hypercube(n, space.size, np.random.default_rng(seed))
-        placed = problem.objective.place(mesh)
-        key = jax.random.key(seed) if placed.stochastic else None
-        found = _evaluate(space, placed, points.astype(problem.z0().dtype), key)
-        return jax.tree.map(np.asarray, found)
+    held = [problem.space.held_at(i) for i in range(len(problem.space.shapes))]
+    space = make_space(problem.x0, held=held)  # of the free parameters themselves, without transforms
+    pairs = spread("bounds", problem.bounds if bounds is None else bounds, problem.x0)
+    ends = [ends_of(*leaf) for leaf in zip(space.labels, pairs, space.shapes, strict=True)]
+    lower, upper = (np.concatenate([end[side][~h] for end, h in zip(ends, held, strict=True)]) for side in (0, 1))
+    if not (np.isfinite(lower).all() and np.isfinite(upper).all()):
+        raise ValueError(
+            "scan: every free parameter needs two finite bounds. Pass bounds={'name': (lower, upper), ...}."
+        )
+    points = lower + (upper - lower) * latin_hypercube(n, space.size, np.random.default_rng(seed))
+    placed = problem.objective.place(mesh)
+    key = jax.random.key(seed) if placed.stochastic else None
+    found = _evaluate(space, placed, points.astype(problem.z0().dtype), key)
+    return jax.tree.map(np.asarray, found)
 
 
 @jax.jit
@@ -74,6 +74,7 @@ class Trajectory(NamedTuple):
     values: np.ndarray
 
 
+@in_its_precision
 def trajectory(problem: Problem, history: dict[str, np.ndarray], thin: int = 1) -> Trajectory:
     """Return the parameters along a fit with keep=1, each with the value there.
 
@@ -90,6 +91,5 @@ def trajectory(problem: Problem, history: dict[str, np.ndarray], thin: int = 1) 
         raise ValueError(f"trajectory: thin={thin} must be zero or positive.")
     last = len(history["value"]) - 1
     rows = np.array([last]) if thin == 0 else np.unique(np.append(np.arange(0, last + 1, thin), last))
-    with problem_scope(problem.precision):
-        params = jax.vmap(problem.space.unpack)(jnp.asarray(history["x"][rows]))
-        return Trajectory(jax.tree.map(np.asarray, params), history["value"][rows])
+    params = jax.vmap(problem.space.unpack)(jnp.asarray(history["x"][rows]))
+    return Trajectory(jax.tree.map(np.asarray, params), history["value"][rows])

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.mesh import replicate
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic, for_caller
 from shardfit.core.status import Status
 from shardfit.solve.step import StepSolver
 from shardfit.surveys.slots import EMPTY, Kind, Load, Shared, Slots, Taken, advance, empty_slots, load, take
@@ -83,10 +83,19 @@ class Engine:
 
     def run(self, points: Iterable[Point]) -> Generator[list[Finished], None, None]:
         """Yield what has ended, list by list, in the order in which it ends. Close it if it is left early."""
-        with problem_scope(self.variants.problem.precision):
-            yield from self._run(iter(points))
+        queue = iter(points)
+        work = self._run(iter(for_caller(lambda: next(queue, None)), None))
+        try:
+            while True:
+                with arithmetic(self.variants.precision):  # not held while the caller has what has ended
+                    finished = next(work, None)
+                if finished is None:
+                    return
+                yield finished
+        finally:
+            work.close()
 
-    def _run(self, queue: Iterator[Point]) -> Iterator[list[Finished]]:
+    def _run(self, queue: Iterator[Point]) -> Generator[list[Finished], None, None]:
         began = time.perf_counter()
         work = _Work(self)
         slots = work.fill(queue)

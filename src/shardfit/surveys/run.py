@@ -15,7 +15,7 @@ import numpy as np
 from shardfit.check.identity import digest, fingerprint
 from shardfit.core.mesh import spans_processes
 from shardfit.core.params import label_of
-from shardfit.core.precision import PRECISIONS
+from shardfit.core.precision import PRECISIONS, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.io.compile_cache import use_compile_cache
@@ -254,6 +254,7 @@ def check_slots(asked: int | str | None, mesh: Any) -> None:
         raise ValueError(f"survey: {asked} slots cannot be split over {runs} devices. Use a multiple of {runs}.")
 
 
+@in_its_precision
 def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, picture, halving) -> Heading:
     problem, made = made.problem, made.unplaced()
     parts = jax.eval_shape(lambda o, p, k: o.parts(p, k), problem.objective, problem.x0, jax.random.key(0))

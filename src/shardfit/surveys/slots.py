@@ -17,7 +17,6 @@ from jax.sharding import PartitionSpec as P
 from shardfit.core.mesh import RUNS
 from shardfit.core.objective import Objective, named_parts
 from shardfit.core.params import Space
-from shardfit.core.precision import jit
 from shardfit.core.reduce import value_grad_losses
 from shardfit.core.status import Status
 from shardfit.solve.loop import Run, answer, tick_once
@@ -102,7 +101,7 @@ def _on_runs(slots: Slots, mesh: Mesh | None) -> Slots:
     return slots if mesh is None else jax.lax.with_sharding_constraint(slots, NamedSharding(mesh, P(RUNS)))
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def _start(solver: StepSolver, z0: jax.Array, lower: Any, upper: Any) -> Run:
     def one(z):
         count, far = jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, z.dtype)
@@ -111,7 +110,7 @@ def _start(solver: StepSolver, z0: jax.Array, lower: Any, upper: Any) -> Run:
     return jax.vmap(one)(z0)
 
 
-@partial(jit, static_argnums=0, donate_argnums=2)
+@partial(jax.jit, static_argnums=0, donate_argnums=2)
 def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: Any) -> tuple[Slots, jax.Array]:
     """Tick until `enough` slots with points in them have ended, or all have, at most max_ticks times; count ticks."""
     occupied = slots.point != EMPTY
@@ -146,7 +145,7 @@ def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: An
     return _on_runs(slots._replace(run=run, ended=ended, found=found), shared.objective.mesh), ticks
 
 
-@partial(jit, static_argnums=0)
+@partial(jax.jit, static_argnums=0)
 def take(kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray) -> Taken:
     """Return what the named slots found."""
     chosen = jax.tree.map(lambda leaf: leaf[slot], (slots.point, slots.leaves, slots.found))
@@ -162,14 +161,14 @@ def take(kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray) -> Taken:
     return jax.vmap(one)(*chosen)
 
 
-@partial(jit, static_argnums=0, donate_argnums=2)
+@partial(jax.jit, static_argnums=0, donate_argnums=2)
 def load(kind: Kind, shared: Shared, slots: Slots, new: Load) -> Slots:
     """Return the slots with new points in some of them; a point EMPTY frees its slot."""
 
     def put(old, fresh):
         return old.at[new.slot].set(fresh, mode="drop")
 
-    run = _start.compiled(kind.solver, new.z0, shared.lower, shared.upper)
+    run = _start(kind.solver, new.z0, shared.lower, shared.upper)
     loaded = Slots(
         put(slots.point, new.point),
         tuple(map(put, slots.leaves, new.leaves)),

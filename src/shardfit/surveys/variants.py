@@ -14,7 +14,7 @@ from jax.tree_util import tree_flatten_with_path
 
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective, replace_terms
-from shardfit.core.precision import cast, problem_scope
+from shardfit.core.precision import cast, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.rows import place_rows
 from shardfit.core.terms import RowTerm
@@ -34,6 +34,11 @@ class Variants:
     varied: tuple[int, ...] = ()
     dtypes: tuple[np.dtype, ...] = ()
     home: tuple[np.ndarray | None, ...] = ()
+
+    @property
+    def precision(self) -> str:
+        """The problem's."""
+        return self.problem.precision
 
     def leaves_of(self, point: Mapping[str, Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Return the varied leaves and the start z (n,) of one point."""
@@ -69,6 +74,7 @@ class Variants:
             )
         return start
 
+    @in_its_precision
     def _z(self, params: Any) -> np.ndarray:
         if params is self.problem.x0:
             return self.problem.z0()
@@ -82,8 +88,7 @@ class Variants:
                 f"survey: an axis starts {', '.join(moved)} elsewhere, but the problem holds it. Free it, or make one "
                 "problem for each value to hold."
             )
-        with problem_scope(problem.precision):
-            z = np.asarray(problem.space.pack(params))
+        z = np.asarray(problem.space.pack(params))
         if not np.isfinite(z).all():
             raise ValueError("survey: a start is not finite, or outside its transform's range. Start strictly inside.")
         return z if problem.box is None else np.clip(z, *problem.box).astype(z.dtype)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import shardfit as sf
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.domains.seismic import (
     Huber,
     acquisition,
@@ -28,7 +28,7 @@ def problem(n_shots=6, **options):
 @pytest.fixture(scope="module")
 def traces():
     sim, start, _, wavelet, shots, _ = survey(6)
-    with problem_scope("float64"):
+    with arithmetic("float64"):
         return np.asarray(propagate(sim, jax.numpy.asarray(start), wavelet, shots))
 
 
@@ -98,7 +98,7 @@ def test_a_memory_map_stays_one(tmp_path):
     assert found.objective.terms[0].rows["observed"] is mapped
     batch = found.objective.take(lambda *_: np.array([1, 4]))
     assert batch.terms[0].rows["observed"].shape == (2, *data.shape[1:])
-    with pytest.raises(TypeError, match="memory map of <f4 and the problem float64"):
+    with pytest.raises(ValueError, match="observed is a memory map of float32 .* problem is float64"):
         problem_of(sim, start, wavelet, shots, mapped, precision="float64")
 
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.domains.seismic import filtered, low_pass, recording
 from shardfit.domains.seismic.recording import read_once
 from tests.domains.seismic.cases import relative
@@ -84,7 +84,7 @@ def test_an_evaluation_filters_only_what_it_models(filtering):
     sim, start, _, wavelet, shots, data = survey(6)
     response = low_pass(sim, 15.0) if filtering else None
     problem = problem_of(sim, start, wavelet, shots, data, response=response, engine="jax")
-    with problem_scope("float32"):
+    with arithmetic("float32"):
         value = jax.make_jaxpr(lambda objective, p: objective.value(p))(problem.objective, problem.x0)
         both = jax.make_jaxpr(lambda objective, p: objective.value_and_grad(p))(problem.objective, problem.x0)
     # there and back for the modelled traces, and once more for their cotangents

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import shardfit as sf
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.images import blank
@@ -72,7 +72,7 @@ def test_error_map_of_an_image_equals_the_dense_hessian():
     # vis alone: the objective's χ² of 1 stands for half of twice as many real numbers as there are visibilities
     assert mapped.scale == len(found.data)
     problem, values = found.problem, mapped.image.values["I"].ravel()
-    with problem_scope("float64"):
+    with arithmetic("float64"):
         space, z = problem.space, np.log(values)
         hessian = jax.jit(jax.hessian(lambda z: problem.objective.value(space.unpack(z))))(z)
         exact = values * np.sqrt(np.diag(np.linalg.inv(mapped.scale * np.asarray(hessian))))

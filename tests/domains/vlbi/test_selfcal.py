@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.domains.vlbi import gain_solver, selfcal
 from shardfit.domains.vlbi.closures import quadrangles, triangles
 from shardfit.domains.vlbi.constants import UAS
@@ -186,7 +186,7 @@ def test_derivatives_against_automatic_differentiation(ring, method):
     assert not rows.weight.all(), "no interval is padded"
     x = 0.3 * np.random.default_rng(3).normal(size=rows.active.shape)
     gradient, hessian = gain_solver.derivatives(x, rows)
-    with problem_scope("float64"):
+    with arithmetic("float64"):
         plain = {f.name: np.asarray(getattr(rows, f.name)) for f in fields(rows)}
         value, slope, curvature = (
             jax.jit(jax.vmap(f(cost_of_one)))(x, plain) for f in (lambda f: f, jax.grad, jax.hessian)

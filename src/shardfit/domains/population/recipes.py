@@ -10,7 +10,6 @@ import numpy as np
 
 from shardfit import fit
 from shardfit.core.errors import suggestion
-from shardfit.core.precision import problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.domains.population import ackley, colours, gaussian, plots, smf
@@ -69,9 +68,8 @@ def descend_gaussian(seed: int = 0, n: int = 5000) -> tuple[Any, Result]:
 
 def mean_value(problem: Problem, params: Any, draws: int = 20, seed: int = 1) -> float:
     """Return the mean of a stochastic objective over many keys, so that parameters can be compared."""
-    with problem_scope(problem.precision):
-        keys = jax.random.split(jax.random.key(seed), draws)
-        return float(np.mean([problem.objective.value(params, key) for key in keys]))
+    keys = jax.random.split(jax.random.key(seed), draws)
+    return float(np.mean([problem.objective.value(params, key) for key in keys]))
 
 
 def _smf(rows, seed, precision, variant):

@@ -14,7 +14,7 @@ import numpy as np
 
 from shardfit.core.errors import suggestion
 from shardfit.core.objective import Objective
-from shardfit.core.precision import PRECISIONS, problem_scope
+from shardfit.core.precision import PRECISIONS, arithmetic, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.rows import my_rows
 from shardfit.core.terms import statistic_term
@@ -90,6 +90,7 @@ def log_misfit(totals: jax.Array, survey: dict) -> jax.Array:
     return jnp.mean((jnp.log10(found + floor) - jnp.log10(survey["target"] + floor)) ** 2)
 
 
+@arithmetic("float64")
 def survey_of(variant: Variant, n: int) -> dict[str, Any]:
     """Return edges, volume and floor of a survey of n halos, and its target: the mass function at the truth.
 
@@ -101,9 +102,9 @@ def survey_of(variant: Variant, n: int) -> dict[str, Any]:
     if variant.name == "B":
         return {**survey, "target": np.array(TARGET_B)}
     truth = variant.params(variant.truth)
-    with problem_scope("float64"):  # in blocks made on the fly: 1e8 halos never exist at once
-        totals = sum(_block_totals(truth, log_masses(n, part, variant.top), survey) for part in blocks(n))
-        return {**survey, "target": np.asarray(mass_function(totals, survey))}
+    # in blocks made on the fly: 1e8 halos never exist at once
+    totals = sum(_block_totals(truth, log_masses(n, part, variant.top), survey) for part in blocks(n))
+    return {**survey, "target": np.asarray(mass_function(totals, survey))}
 
 
 def _block_totals(params, logm, survey):
@@ -142,9 +143,9 @@ def quantities(params: dict) -> dict[str, float]:
     return {"galaxy to halo mass": ratio, "scatter (dex)": scatter, "scatter (factor)": math.pow(10.0, scatter)}
 
 
+@in_its_precision
 def model_function(found: Problem, params: Any) -> np.ndarray:
     """Return the mass function (bins,) of a problem made here at params."""
     (survey,) = found.objective.terms[0].args
     totals = found.objective.totals(params)["smf"]
-    with problem_scope(found.precision):
-        return np.asarray(mass_function(totals, survey))
+    return np.asarray(mass_function(totals, survey))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.errors import suggestion
+from shardfit.core.precision import arithmetic
 from shardfit.domains.seismic import native, wave
 from shardfit.domains.seismic.build import BuildError, library_path
 from shardfit.domains.seismic.geometry import acquisition
@@ -59,7 +60,7 @@ def _check_native(order: int) -> None:
 
     def compare():
         try:
-            with jax.enable_x64(True):
+            with arithmetic("float64"):
                 found.append(_difference(order))
         except Exception as error:
             found.append(error)

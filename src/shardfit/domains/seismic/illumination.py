@@ -12,7 +12,6 @@ import numpy as np
 
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective
-from shardfit.core.precision import cast, problem_scope
 from shardfit.core.terms import statistic_term
 from shardfit.domains.seismic.geometry import Points, Shots
 from shardfit.domains.seismic.native import Native
@@ -82,16 +81,13 @@ def illumination(
         "shots": shots._replace(receivers=None),
         "wavelet": np.broadcast_to(wavelet, (n, sim.nt)) if wavelet.ndim == 1 else wavelet,
     }
-    with problem_scope(waves.precision):
-        term = statistic_term(
-            EnergyModel(sim, waves.engine), rows, cells.ravel().astype(np.int32), loss=jnp.sum, chunk=1
-        )
-        objective = cast(Objective({"energy": term}), waves.precision)
-        params = {"velocity": np.asarray(velocity, waves.dtype)}
-        energy = 0.0
-        for block in blocks(n, max(batchsize, n_shards(mesh))):
-            some = objective.take(lambda *_, block=block: block).place(mesh)
-            energy = energy + np.asarray(some.totals(params)["energy"], np.float64)
+    term = statistic_term(EnergyModel(sim, waves.engine), rows, cells.ravel().astype(np.int32), loss=jnp.sum, chunk=1)
+    objective = Objective({"energy": term}).with_precision(waves.precision)
+    params = {"velocity": np.asarray(velocity, waves.dtype)}
+    energy = 0.0
+    for block in blocks(n, max(batchsize, n_shards(mesh))):
+        some = objective.take(lambda *_, block=block: block).place(mesh)
+        energy = energy + np.asarray(some.totals(params)["energy"], np.float64)
     energy = np.reshape(energy, cells.shape)
     for axis, (n, along) in enumerate(zip(sim.shape, axes, strict=True)):
         energy = np.apply_along_axis(lambda line, n=n, along=along: np.interp(np.arange(n), along, line), axis, energy)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.objective import Objective
+from shardfit.core.precision import refuse_memory_map
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty, statistic_term
 from shardfit.domains.seismic.bands import filtered
@@ -183,11 +184,8 @@ def _elastic(sim: ElasticSimulation, start: Any, model: ModelOptions, dtype: Any
 
 
 def _check_mapped(observed: np.ndarray, response: Any, waves: WaveOptions) -> None:
-    if isinstance(observed, np.memmap) and response is None and observed.dtype != waves.dtype:
-        raise TypeError(
-            f"observed is a memory map of {observed.dtype.str} and the problem {waves.precision}, so all of it would "
-            f"be read into memory to be cast. Write it as {waves.precision} once, or use the other precision."
-        )
+    if response is None:  # filtered data are new arrays
+        refuse_memory_map("observed", observed, waves.precision)
 
 
 def _check_bounds(sim: Simulation, start: np.ndarray, bounds: Any) -> None:

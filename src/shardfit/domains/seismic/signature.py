@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.precision import cast, problem_scope
+from shardfit.core.precision import arithmetic, cast
 from shardfit.domains.seismic.geometry import select
 from shardfit.domains.seismic.illumination import blocks
 from shardfit.domains.seismic.options import DAMPING, SOURCE_FITS, SourceOptions, WaveOptions, require_known
@@ -84,7 +84,7 @@ def estimate_source(
     source, waves = source or SourceOptions(), waves or WaveOptions()
     recording.check(sim)
     wavelet, n = cast(recording.wavelet, waves.precision), recording.n_shots
-    with problem_scope(waves.precision):
+    with arithmetic(waves.precision):
 
         @jax.jit
         def block_products(velocity, wavelet, shots, observed):

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.precision import arithmetic
 from shardfit.domains.vlbi.grid import Grid
 
 
@@ -142,7 +143,7 @@ def _check(settings: Nufft) -> None:
 
     remedy = "Use operator='separable', or another version of jax-finufft."
     try:
-        with jax.enable_x64(True):
+        with arithmetic("float64"):
             found = jax.jit(jax.vmap(jax.value_and_grad(misfit), (0, None, None)))(images, _rows(grid, u, v), data)
     except Exception as error:
         raise RuntimeError(f"jax-finufft does not work with this jax ({error}). {remedy}") from error

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from shardfit.core.objective import Objective
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.terms import ResidualTerm, penalty, residual_term
 from shardfit.domains.vlbi import checks, penalties, penalties_pol, penalties_spectral, transforms
@@ -141,11 +141,11 @@ def with_start(problem: Problem, init: Any, *, norm_init: bool = True) -> Proble
     return problem.replace(x0=x0, objective=problem.objective.with_args(data=(fixed,), reg=(new, scales, targets)))
 
 
+@in_its_precision
 def image_maps(problem: Problem, params: Any = None) -> dict[str, np.ndarray]:
     """Physical maps (ny, nx) of fitted parameters (default: the start): I in Jy per pixel, m, phi, v, spectral maps."""
     kept, scales, _ = dict(problem.objective.items())["reg"].args
-    with problem_scope(problem.precision):
-        maps = transforms.physical(problem.x0 if params is None else params, kept)
+    maps = transforms.physical(problem.x0 if params is None else params, kept)
     return {name: scales.grid.embed(np.asarray(values), scales.index) for name, values in maps.items()}
 
 

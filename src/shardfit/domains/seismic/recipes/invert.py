@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.mesh import n_shards
-from shardfit.core.precision import problem_scope
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
@@ -173,8 +172,7 @@ def _well_scaled(problem: Problem, parameter: str, mesh: Any) -> Problem:
     start, n = problem.x0["velocity"], problem.objective.n_rows["data"]
     some = np.unique(np.linspace(0, n - 1, PROBE_SHOTS).astype(int))
     objective = problem.objective.take(lambda *_: some).place(mesh)
-    with problem_scope(problem.precision):
-        gradient = np.asarray(objective.value_and_grad(problem.x0)[1]["velocity"])
+    gradient = np.asarray(objective.value_and_grad(problem.x0)[1]["velocity"])
     largest = float(np.abs(gradient).max())
     unit = (FIRST_STEP * float(np.median(start)) / largest) ** 0.5 if largest > 0 else 1.0
     return problem.replace(transforms={"velocity": transform_of(parameter, start, unit)})

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.mesh import n_shards
-from shardfit.core.precision import problem_scope
 from shardfit.domains.seismic.illumination import blocks, illumination
 from shardfit.domains.seismic.options import MisfitOptions, WaveOptions
 from shardfit.domains.seismic.problem import inversion_problem
@@ -76,11 +75,10 @@ def rtm(
     problem = inversion_problem(sim, velocity, recording, MisfitOptions(reduction="sum"), waves=waves)
     n, size = recording.n_shots, max(options.batchsize, n_shards(mesh))
     image = np.zeros(sim.shape)
-    with problem_scope(waves.precision):
-        for block in blocks(n, size):
-            some = problem.objective.take(lambda *_, block=block: block).place(mesh)
-            gradient = some.value_and_grad(problem.x0)[1]["velocity"]
-            image -= np.asarray(gradient, np.float64) * (len(block) / n)  # a batch stands for all shots
+    for block in blocks(n, size):
+        some = problem.objective.take(lambda *_, block=block: block).place(mesh)
+        gradient = some.value_and_grad(problem.x0)[1]["velocity"]
+        image -= np.asarray(gradient, np.float64) * (len(block) / n)  # a batch stands for all shots
     if options.compensation:
         energy = illumination(sim, velocity, recording.wavelet, recording.shots, batchsize=size, mesh=mesh, waves=waves)
         image /= (energy / energy.max() + options.floor) ** options.compensation

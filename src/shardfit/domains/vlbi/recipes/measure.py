@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from shardfit.core.errors import suggestion
-from shardfit.core.precision import problem_scope
+from shardfit.core.precision import arithmetic
 from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.packing import pack
@@ -16,6 +16,7 @@ from shardfit.domains.vlbi.recipes.options import PRODUCTS
 from shardfit.domains.vlbi.tables import data_set
 
 
+@arithmetic("float64")
 def chi2(
     obs: Observation,
     model: Image,
@@ -35,11 +36,10 @@ def chi2(
             raise ValueError(f"chi2: unknown product {name!r}.{suggestion(name, PRODUCTS)}")
     data = data_set(obs, products, **settings)
     model.grid.check_baselines(data.u, data.v)
-    with problem_scope("float64"):
-        rows = pack(data, model.grid, "separable")
-        fixed = {"kept": {}, "index": None}
-        residuals = jax.jit(DataModel(model.grid, "separable", products))({"I": model.values["I"].ravel()}, rows, fixed)
-        return {name: float(0.5 * np.sum(np.abs(np.asarray(residuals[name])) ** 2)) for name in products}
+    rows = pack(data, model.grid, "separable")
+    fixed = {"kept": {}, "index": None}
+    residuals = jax.jit(DataModel(model.grid, "separable", products))({"I": model.values["I"].ravel()}, rows, fixed)
+    return {name: float(0.5 * np.sum(np.abs(np.asarray(residuals[name])) ** 2)) for name in products}
 
 
 def cross_correlation(one: Image, other: Image) -> float:
