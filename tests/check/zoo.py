@@ -213,7 +213,7 @@ HONEST: dict[str, Callable[[], sf.Problem]] = {
         lambda p, r: (1e6 * r["sigma"] + p["a"] * r["x"]) - 1e6 * r["sigma"] - p["k"] * r["y"]
     ),
     "float32 inside": lambda: residuals(
-        lambda p, r: decay({k: v.astype(jnp.float32) for k, v in p.items()}, r).astype(jnp.float32) * 1.0
+        lambda p, r: decay({k: v.astype(jnp.float32) for k, v in p.items()}, r).astype(jnp.float32).astype(np.float64)
     ),
     "mostly zero": lambda: statistics(lambda p, r: jnp.where(r["i"] % 50 == 0, jnp.sin(p["a"] * r["x"]), 0.0)),
     "unused parameter": lambda: residuals(lambda p, r: r["y"] - p["a"] * r["x"]),
