@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from shardfit import CheckpointError, Status, mesh
+from shardfit import CheckpointError, RunOptions, Status, mesh
 from shardfit.domains.vlbi import recipes
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import blank, gaussian, prior
@@ -80,7 +80,7 @@ def test_chi2_of_the_truth_is_one(simulated):
 def test_input_is_left_alone_and_answer_repeats(simulated, imaged):
     obs, _ = simulated
     before = obs.vis["I"].copy(), obs.sigma["I"].copy()
-    again = recipes.image(obs, **SMALL, seed=5)
+    again = recipes.image(obs, **SMALL, run=RunOptions(seed=5))
     assert np.array_equal(again.image.values["I"], imaged.image.values["I"])
     assert np.array_equal(before[0], obs.vis["I"])
     assert np.array_equal(before[1], obs.sigma["I"])
@@ -88,22 +88,23 @@ def test_input_is_left_alone_and_answer_repeats(simulated, imaged):
 
 @pytest.mark.slow
 def test_first_fit_on_two_devices(simulated):
-    options = {"npix": 16, "maxiter": 10, "restarts": 0, "solver": None}
-    one, two = (recipes.image(simulated[0], **options, mesh=split) for split in (None, mesh(rows=2)))
+    options = {"npix": 16, "maxiter": 10, "restarts": 0}
+    runs = (RunOptions("lbfgsb", split) for split in (None, mesh(rows=2)))
+    one, two = (recipes.image(simulated[0], **options, run=run) for run in runs)
     assert two.result.layout["rows"] == 2
     assert two.result.value == pytest.approx(one.result.value, rel=1e-6)
 
 
-@pytest.mark.parametrize("solver", [None, "adam", LBFGS(maxiter=5)])
+@pytest.mark.parametrize("solver", ["lbfgsb", "adam", LBFGS(maxiter=5)])
 def test_solvers(simulated, solver):
-    found = recipes.image(simulated[0], npix=16, maxiter=5, restarts=0, solver=solver)
+    found = recipes.image(simulated[0], npix=16, maxiter=5, restarts=0, run=RunOptions(solver))
     assert found.result.steps == 5
     assert found.fits[0].value < found.fits[0].history[0]
 
 
 @pytest.mark.slow
 def test_options_change_the_image(simulated):
-    base = {"npix": 16, "maxiter": 5, "restarts": 0, "solver": None}
+    base = {"npix": 16, "maxiter": 5, "restarts": 0, "run": RunOptions("lbfgsb")}
     plain = recipes.image(simulated[0], **base).image.values["I"]
     for change in (
         {"flux": 0.5},
@@ -127,8 +128,7 @@ def test_options_change_the_image(simulated):
         ({"taper_uas": -5.0}, ValueError, "must not be negative"),
         ({"fov_uas": 4000.0, "npix": 32}, ValueError, "too coarse"),
         ({"operator": "nuft"}, ValueError, "Did you mean 'nufft'"),
-        ({"resume": "maybe"}, ValueError, "'never'"),
-        ({"resume": "must"}, CheckpointError, "no run to resume"),
+        ({"run": RunOptions(resume="must")}, CheckpointError, "no run to resume"),
         ({"fov": 100}, TypeError, "Did you mean 'fov_uas'"),
         ({"npix": 1}, ValueError, "npix=1"),
         ({"npix": 32.5}, ValueError, "whole number"),
@@ -138,7 +138,7 @@ def test_options_change_the_image(simulated):
         ({"data": {"cphas": 1}}, ValueError, "Did you mean 'cphase'"),
         ({"regularisers": {"tv3": 1}}, ValueError, "unknown name 'tv3'"),
         ({"regularisers": {"tv": np.nan}}, ValueError, "finite"),
-        ({"solver": "lbgfs"}, ValueError, "Did you mean 'lbfgs'"),
+        ({"run": RunOptions("lbgfs")}, ValueError, "Did you mean 'lbfgs'"),
         ({"systematic": -0.1}, ValueError, "must not be negative"),
     ],
 )
@@ -163,7 +163,7 @@ def test_end_is_told_as_planned(simulated):
 
 
 def test_m87_preset_is_the_published_schedule():
-    rounds = recipes.Options(**recipes.PRESETS["m87"]).schedule()
+    rounds = recipes.ImagingOptions(**recipes.PRESETS["m87"]).schedule()
     assert [dict(one.data) for one in rounds] == [
         {"amp": 0.2, "cphase": 1.0, "logcamp": 1.0},
         {"vis": 2.0, "cphase": 10.0, "logcamp": 10.0},
@@ -182,7 +182,7 @@ def m87_like(simulated, tmp_path_factory):
     seen = []
     folder = tmp_path_factory.mktemp("run")
     options = {"preset": "m87", "npix": 32, "maxiter": 30, "restarts": 0}
-    found = recipes.image(simulated[0], **options, run_dir=folder, on_fit=lambda *a: seen.append(a))
+    found = recipes.image(simulated[0], **options, run=RunOptions(run_dir=folder), on_fit=lambda *a: seen.append(a))
     return found, seen, folder, options
 
 
@@ -217,11 +217,11 @@ def test_interrupted_run_goes_on(simulated, m87_like):
     for name in ("config.json", "result.json", "arrays.npz", "ckpt/state.npz"):
         (folder / "fits" / "04" / name).unlink(missing_ok=True)  # as if stopped in the third fit
     done = (folder / "fits" / "03" / "result.json").stat().st_mtime_ns
-    again = recipes.image(simulated[0], **options, run_dir=folder, resume="must")
+    again = recipes.image(simulated[0], **options, run=RunOptions(run_dir=folder, resume="must"))
     assert (folder / "fits" / "03" / "result.json").stat().st_mtime_ns == done
     np.testing.assert_array_equal(again.image.values["I"], found.image.values["I"])
     with pytest.raises(CheckpointError, match="belongs to another fit"):
-        recipes.image(simulated[0], **{**options, "prior_fwhm_uas": 50.0}, run_dir=folder)
+        recipes.image(simulated[0], **{**options, "prior_fwhm_uas": 50.0}, run=RunOptions(run_dir=folder))
 
 
 def test_keyboard_interrupt_returns_what_there_is(simulated, monkeypatch, m87_like):

@@ -8,7 +8,7 @@ from shardfit.domains.vlbi import recipes
 from shardfit.domains.vlbi.constants import UAS
 
 FREQUENCIES = (227.1e9, 345e9)
-SHORT = {"npix": 32, "maxiter": 60, "restarts": 1, "progress": False}
+SHORT = {"npix": 32, "maxiter": 60, "restarts": 1}
 CALIBRATED = {"data": {"vis": 10.0}, "tolerance": 0.01}
 
 

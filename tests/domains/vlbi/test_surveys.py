@@ -6,7 +6,7 @@ import pytest
 from shardfit import fit
 from shardfit.domains.vlbi.problem import imaging_problem
 from shardfit.domains.vlbi.recipes.imaging import measurements, prior_image
-from shardfit.domains.vlbi.recipes.options import Options
+from shardfit.domains.vlbi.recipes.options import ImagingOptions
 from shardfit.domains.vlbi.recipes.prepare import prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe
 from shardfit.domains.vlbi.recipes.surveys import OBSERVED, PAPER_IV, imaging_survey, top_set, training_data
@@ -69,7 +69,7 @@ def test_every_axis_changes_the_image(one_by_one, name):
     ],
 )
 def test_a_point_equals_the_problem_made_for_it(obs, made, name, changes):
-    options = Options(**{**SMALL, **changes})
+    options = ImagingOptions(**{**SMALL, **changes})
     ready = prepare(obs, options.flux, systematic=options.systematic)
     start = prior_image(ready, options.flux, options)
     alone = imaging_problem(

@@ -3,6 +3,7 @@
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.vlbi.files import read_observation, require_seed
 
 STOPPED = 130  # exit code of an interrupted command
-# option of the command → field of Options; what is not given is left to the preset
+# option of the command → field of ImagingOptions; what is not given is left to the preset
 FIELDS = {
     "npix": "npix",
     "fov": "fov_uas",
@@ -67,13 +68,13 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--out {out}: a file of this name exists. Name a directory.")
     devices = request_devices(args.devices)
 
-    from shardfit import mesh
+    from shardfit import RunOptions, mesh
     from shardfit.report.values import seconds
 
     options = {field: getattr(args, option) for option, field in FIELDS.items() if getattr(args, option) is not None}
     split = mesh(rows=devices) if devices > 1 else None
-    settings = {"solver": args.solver, "mesh": split, "seed": args.seed, "resume": args.resume}
-    report = (_spectral if args.spectral_index else _total)(args, out, settings, options)
+    how = RunOptions(args.solver, split, args.seed, out, args.resume)
+    report = (_spectral if args.spectral_index else _total)(args, how, options)
     if report is None:
         return STOPPED
     print(f"image: {out / 'image.fits'}\nreport: {report}  ({seconds(time.perf_counter() - began)} in all)")
@@ -96,12 +97,13 @@ def _require_files(args: argparse.Namespace) -> None:
             raise ValueError(f"{name} does not go with --spectral-index.{more}")
 
 
-def _spectral(args: argparse.Namespace, out: Path, settings: dict[str, Any], options: dict[str, Any]) -> Path | None:
+def _spectral(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path | None:
     """Fit several frequencies; return the report's path, None if interrupted."""
+    out = Path(args.out)
     from shardfit import Status
     from shardfit.cli.vlbi.spectral import fit_spectrum, write_spectrum
 
-    found = fit_spectrum(args.file, args.fluxes, out, {**settings, **options})
+    found = fit_spectrum(args.file, args.fluxes, how, options)
     if found.result.status is Status.INTERRUPTED:
         return _interrupted("the spectral fit")
     if args.fluxes is None:
@@ -110,8 +112,9 @@ def _spectral(args: argparse.Namespace, out: Path, settings: dict[str, Any], opt
     return write_spectrum(out, found, args.file) if writes_files() else out
 
 
-def _total(args: argparse.Namespace, out: Path, settings: dict[str, Any], options: dict[str, Any]) -> Path | None:
+def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path | None:
     """Make a Stokes I image, and what is asked for beside it; return the report's path, None if interrupted."""
+    out = Path(args.out)
     from shardfit import Status
     from shardfit.cli.vlbi.image_report import write_run
     from shardfit.cli.vlbi.polarised import fit_polarisation
@@ -123,19 +126,19 @@ def _total(args: argparse.Namespace, out: Path, settings: dict[str, Any], option
     print(f"{name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities", flush=True)
     if args.pol:
         require_stokes(obs)
-    found = image(obs, preset=args.preset, run_dir=out, on_fit=_progress(), **settings, **options)
+    found = image(obs, preset=args.preset, run=how, on_fit=_progress(), **options)
     if found.result.status is Status.INTERRUPTED:
         return _interrupted(f"fit {len(found.fits)}")
     estimated = found.options.flux is None
     if estimated:
         print(f"  compact flux estimated as {found.flux:.3f} Jy; give --flux if it is known")
-    errors = _errors(found, settings) if args.errors else None
+    errors = _errors(found, how) if args.errors else None
     polarised = None
     if args.pol:
         short = {field: options[field] for field in ("restarts", "maxiter", "stop", "operator") if field in options}
         # the first stage may be older than this one, which then has nothing to resume
-        resume = "never" if args.resume == "never" else "auto"
-        polarised = fit_polarisation(found, out, {**settings, **short, "resume": resume})
+        how = replace(how, resume="never" if args.resume == "never" else "auto")
+        polarised = fit_polarisation(found, how, short)
         if polarised.result.status is Status.INTERRUPTED:
             return _interrupted("the fit of polarisation")
     if not writes_files():
@@ -150,11 +153,11 @@ def _interrupted(where: str) -> None:
     print(f"interrupted in {where}; the same command goes on from there")
 
 
-def _errors(found: Any, settings: dict[str, Any]) -> Any:
+def _errors(found: Any, how: Any) -> Any:
     from shardfit.domains.vlbi.recipes import error_map
 
     print("  error bars: fitting on to the minimum, then its curvature", flush=True)
-    errors = error_map(found, seed=settings["seed"], mesh=settings["mesh"])
+    errors = error_map(found, seed=how.seed, mesh=how.mesh)
     flux_sd = errors.laplace.sd_of(lambda params: params["I"].sum())
     print(f"  flux {errors.image.flux:.4f} ± {flux_sd:.4f} Jy; deviations known to {100 * errors.uncertainty:.1f} %")
     return errors

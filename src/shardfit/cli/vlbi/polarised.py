@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 
-def fit_polarisation(found: Any, out: Path, settings: Mapping[str, Any]) -> Any:
-    """Fit linear polarisation to a finished Stokes I image and print what was found; settings: of the fits."""
+def fit_polarisation(found: Any, how: Any, options: Mapping[str, Any]) -> Any:
+    """Fit linear polarisation to a finished Stokes I image and print the answer; how: RunOptions of the fits."""
     from shardfit.domains.vlbi.recipes import polarimetric_image
 
     print("  linear polarisation, with Stokes I fixed", flush=True)
-    polarised = polarimetric_image(found, run_dir=out, **settings)
+    polarised = polarimetric_image(found, run=how, **options)
     values = "  ".join(f"{name} {value:.3f}" for name, value in polarised.chi2.items())
     print(f"  χ² {values}; {_fractions(polarised)}")
     return polarised

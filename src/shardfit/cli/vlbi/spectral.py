@@ -11,15 +11,15 @@ from shardfit.cli.vlbi.files import read_observation
 SUBTITLE = "Image at the reference frequency and map of its spectral index, fitted to all files together."
 
 
-def fit_spectrum(files: Sequence[str], fluxes: str | None, out: Path, settings: Mapping[str, Any]) -> Any:
-    """Fit all files together; fluxes: Jy of each with commas between, None to estimate them; settings: of the fits."""
+def fit_spectrum(files: Sequence[str], fluxes: str | None, how: Any, options: Mapping[str, Any]) -> Any:
+    """Fit all files together; fluxes: Jy of each with commas between, None to estimate them; how: RunOptions."""
     from shardfit.domains.vlbi.recipes import spectral_image
 
     channels = [read_observation(file) for file in files]
     for file, one in zip(files, channels, strict=True):
         name = one.source or "unnamed source"
         print(f"{Path(file).name}: {name}, {one.freq_hz / 1e9:.6g} GHz, {len(one):,} visibilities", flush=True)
-    return spectral_image(channels, fluxes=_numbers(fluxes), run_dir=out, **settings)
+    return spectral_image(channels, fluxes=_numbers(fluxes), run=how, **options)
 
 
 def _numbers(text: str | None) -> list[float] | None:

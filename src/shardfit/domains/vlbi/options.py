@@ -108,7 +108,7 @@ class Computation:
 
 
 @dataclass(frozen=True)
-class Options:
+class ProblemOptions:
     """All groups together."""
 
     regularisation: Regularisation = field(default_factory=Regularisation)
@@ -126,7 +126,7 @@ GROUPS: dict[str, type] = {
 HOMES = {f.name: group for group, kind in GROUPS.items() for f in fields(kind)}
 
 
-def options_of(given: Mapping[str, Any]) -> Options:
+def options_of(given: Mapping[str, Any]) -> ProblemOptions:
     """Options from groups (`spectrum=Spectrum(...)`) and single fields (`mode="IP"`), not both of one group."""
     made: dict[str, Any] = {name: value for name, value in given.items() if name in GROUPS}
     for name, value in made.items():
@@ -141,7 +141,7 @@ def options_of(given: Mapping[str, Any]) -> Options:
         if HOMES[name] in made:
             raise ValueError(f"imaging_problem: {name} belongs to {HOMES[name]}, which is given too. Put it in there.")
         single.setdefault(HOMES[name], {})[name] = value
-    return Options(**made, **{group: GROUPS[group](**values) for group, values in single.items()})
+    return ProblemOptions(**made, **{group: GROUPS[group](**values) for group, values in single.items()})
 
 
 def _check_numbers(group: Any, names: Sequence[str], *, least: float = -np.inf, above: float = -np.inf) -> None:

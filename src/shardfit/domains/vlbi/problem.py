@@ -15,7 +15,7 @@ from shardfit.core.terms import ResidualTerm, penalty, residual_term
 from shardfit.domains.vlbi import checks, penalties, penalties_pol, penalties_spectral, transforms
 from shardfit.domains.vlbi.forward import block_size, choose
 from shardfit.domains.vlbi.grid import Grid, mask_index
-from shardfit.domains.vlbi.options import Options, options_of
+from shardfit.domains.vlbi.options import ProblemOptions, options_of
 from shardfit.domains.vlbi.packing import pack
 from shardfit.domains.vlbi.penalties import Scales
 from shardfit.domains.vlbi.products import DataModel, stokes_needed
@@ -170,7 +170,7 @@ def channel_chi2(problem: Problem, params: Any = None) -> dict[str, np.ndarray]:
     return {name: np.array([float(one[name]) for one in each]) for name in each[0]}
 
 
-def _data_term(channels, grid, weights, fixed, options: Options, own_images: bool) -> ResidualTerm:
+def _data_term(channels, grid, weights, fixed, options: ProblemOptions, own_images: bool) -> ResidualTerm:
     compute = options.computation
     n_vis = sum(len(c.u) for c in channels)
     operator, note = choose(compute.operator, grid, n_vis, images=len(channels) if own_images else 1)
@@ -191,7 +191,7 @@ def _blocks(sizes: Sequence[int], limit: int) -> int:
     return max(busy, -(-max(sizes) // limit))
 
 
-def _scales(options: Options, grid, flux, beam, prior, index) -> Scales:
+def _scales(options: ProblemOptions, grid, flux, beam, prior, index) -> Scales:
     given = asdict(options.regularisation)
     norm, _ = given.pop("norm_reg"), given.pop("clipfloor")
     given |= {k: given[k] / grid.pixel_rad for k in ("major", "minor")}
@@ -213,7 +213,7 @@ def _split(mode, init, solved, spectral) -> tuple[dict, dict]:
     return x0, kept
 
 
-def _spectral_targets(channels, prior, maps, options: Options, fluxes: bool) -> dict[str, Any]:
+def _spectral_targets(channels, prior, maps, options: ProblemOptions, fluxes: bool) -> dict[str, Any]:
     targets: dict[str, Any] = {"priors": {k: prior.get(k, np.zeros_like(prior["I"])) for k in maps}}
     if fluxes:
         given = options.spectrum.mf_flux

@@ -3,7 +3,7 @@
 from shardfit.domains.vlbi.recipes.errors import ErrorMap, error_map, posterior_scale
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, Fit, ImagingResult, image, measurements
 from shardfit.domains.vlbi.recipes.measure import chi2, cross_correlation
-from shardfit.domains.vlbi.recipes.options import Options, PreCal, Round, SelfCal
+from shardfit.domains.vlbi.recipes.options import ImagingOptions, PreCal, Round, SelfCal
 from shardfit.domains.vlbi.recipes.polarised import PolarisedOptions, PolarisedResult, polarimetric_image
 from shardfit.domains.vlbi.recipes.prepare import EHT2017_TOLERANCE, ZERO_BASELINE, compact_flux, prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe, simulated_ring
@@ -16,7 +16,7 @@ __all__ = [
     "ErrorMap",
     "Fit",
     "ImagingResult",
-    "Options",
+    "ImagingOptions",
     "PolarisedOptions",
     "PolarisedResult",
     "PreCal",

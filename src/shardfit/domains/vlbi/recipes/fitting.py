@@ -2,57 +2,49 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
-from shardfit.core.errors import CheckpointError, suggestion
+from shardfit.core.errors import suggestion
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.domains.vlbi.problem import with_start
 from shardfit.fitting import fit
-from shardfit.io.run_dir import RESUME
+from shardfit.run_options import RunOptions
 from shardfit.solve.registry import CLASSES
 
 
-def fit_folder(run_dir: str | Path | None, name: str, resume: str) -> Path | None:
-    """Return the folder of a series of fits, None without run_dir; raise for a bad `resume` or nothing to resume."""
-    if resume not in RESUME:
-        raise ValueError(f"resume={resume!r} must be one of {', '.join(map(repr, RESUME))}.")
-    folder = None if run_dir is None else Path(run_dir) / name
-    if resume == "must" and (folder is None or not (folder / "01" / "config.json").exists()):
-        raise CheckpointError(f"{run_dir} holds no run to resume. Check the path, or use resume='auto'.")
-    return folder
+def fit_settings(run: RunOptions, options: Any, prefix: str) -> Callable[[int], dict[str, Any]]:
+    """Return number → keywords of `fit`, for fits 1, 2, ... of a series; options: has maxiter and stop.
 
-
-def fit_settings(solver: Any, options: Any, resume: str, **how: Any) -> dict[str, Any]:
-    """Return the keywords of every fit of a series; options: has maxiter and stop; how: mesh, seed, progress."""
-    settings = {"solver": solver, "resume": "auto" if resume == "must" else resume, **how}
-    if not (solver is None or isinstance(solver, str)):
-        return settings
-    settings |= {"maxiter": options.maxiter, "gtol": options.stop}
-    if solver is not None and solver not in CLASSES:
-        return settings  # for first-order methods a small change of the value is no sign of convergence
-    settings["ftol"] = options.stop
-    many = solver is None or hasattr(CLASSES[solver], "memory")
-    # a longer memory than usual pays: an evaluation costs more than the products with the stored pairs
-    return {**settings, "memory": 50} if many else settings
+    A solver that is named, L-BFGS by default, takes its limits from the options; an object has its own.
+    """
+    keywords = run.series(prefix)
+    solver = "lbfgs" if run.solver is None else run.solver
+    settings: dict[str, Any] = {"solver": solver}
+    if isinstance(solver, str):
+        settings |= {"maxiter": options.maxiter, "gtol": options.stop}
+    if isinstance(solver, str) and solver in CLASSES:
+        # for first-order methods a small change of the value is no sign of convergence
+        settings["ftol"] = options.stop
+        if hasattr(CLASSES[solver], "memory"):
+            # a longer memory than usual pays: an evaluation costs more than the products with the stored pairs
+            settings["memory"] = 50
+    return lambda number: {**keywords(number), **settings}
 
 
 def fit_again(
     problem: Problem,
     next_start: Callable[[Problem, Result], Any],
     restarts: int,
-    settings: Mapping[str, Any],
-    folder: Path | None,
+    settings: Callable[[int], dict[str, Any]],
 ) -> tuple[Problem, Result]:
     """Fit a problem, then `restarts` times from the maps next_start(problem, result); return problem and result.
 
     They are those of the last fit. An interruption ends the series.
     """
     for k in range(restarts + 1):
-        place = None if folder is None else folder / f"{k + 1:02d}"
-        result = fit(problem, certify=k == 0, run_dir=place, **settings)
+        result = fit(problem, certify=k == 0, **settings(k + 1))
         if result.status is Status.INTERRUPTED or k == restarts:
             return problem, as_planned(result, k + 1)
         problem = with_start(problem, next_start(problem, result))

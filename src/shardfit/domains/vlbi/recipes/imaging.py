@@ -6,7 +6,6 @@ of the first round of the published M87 images; presets have more.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -20,13 +19,14 @@ from shardfit.domains.vlbi.images import Image, blank, gaussian, prior
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import taper
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_start
-from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_folder, fit_settings
+from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_settings
 from shardfit.domains.vlbi.recipes.m87 import M87
-from shardfit.domains.vlbi.recipes.options import Options, Round, options_from
+from shardfit.domains.vlbi.recipes.options import ImagingOptions, Round, options_from
 from shardfit.domains.vlbi.recipes.prepare import compact_flux, prepare
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, self_calibrate, solve_gains
 from shardfit.domains.vlbi.tables import DataSet, data_set
 from shardfit.fitting import fit
+from shardfit.run_options import RunOptions
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"default": {}, "m87": M87})
 
@@ -76,7 +76,7 @@ class ImagingResult:
     calibrated: Observation | None
     gains: GainTable | None
     flux: float
-    options: Options
+    options: ImagingOptions
     problem: Problem
     measured: DataSet
 
@@ -85,23 +85,28 @@ def image(
     obs: Observation,
     *,
     preset: str = "default",
-    solver: Any = "lbfgs",
-    mesh: Any = None,
-    seed: int = 0,
-    run_dir: str | Path | None = None,
-    resume: str = "auto",
-    progress: bool | None = None,
+    run: RunOptions | None = None,
     on_fit: Callable[[Fit, int, int], Any] | None = None,
     **options: Any,
 ) -> ImagingResult:
     """Make a Stokes I image of an observation.
 
-    preset: 'default' (one round) or 'm87' (the released M87 pipeline); options: fields of `Options` that differ from
-    the preset. solver: as for `fit`; None and names such as 'lbfgsb' take maxiter and stop from the options, a solver
-    object has its own. mesh: devices to split the data over. seed: of the parity check; the image does not depend on
-    it. run_dir: folder in which every fit keeps its checkpoints and result; resume: 'auto' goes on where an earlier
-    call stopped, 'must' insists on it, 'never' starts anew. progress: None shows it on a terminal. on_fit(fit, number,
-    total) is called after every fit. Interrupted from the keyboard, it returns the image so far; result.status says so.
+    Interrupted from the keyboard, it returns the image so far; result.status says so.
+
+    Parameters
+    ----------
+    obs
+        the observation.
+    preset
+        'default' (one round) or 'm87' (the released M87 pipeline).
+    run
+        solver, devices, seed and folder of the fits. A solver that is named ('lbfgs' by default) takes maxiter and stop
+        from the options, a solver object has its own. The seed is that of the parity check; the image does not depend
+        on it.
+    on_fit
+        on_fit(fit, number, total) is called after every fit.
+    options
+        fields of `ImagingOptions` that differ from the preset.
 
     Example: `image(read_uvfits("m87.uvfits"), preset="m87").image`.
     """
@@ -110,8 +115,7 @@ def image(
     about = {"systematic": chosen.systematic, "average": chosen.average}
     initial = prepare(obs, flux, **about, taper_uas=chosen.taper_uas)
     start = prior_image(initial, flux, chosen)
-    settings = fit_settings(solver, chosen, resume, mesh=mesh, seed=seed, progress=progress)
-    done = _rounds(initial, start, chosen, settings, fit_folder(run_dir, "fits", resume), on_fit)
+    done = _rounds(initial, start, chosen, fit_settings(run or RunOptions(), chosen, "fits/"), on_fit)
     width = chosen.taper_uas * UAS
     return ImagingResult(
         image=done.fits[-1].image.blur(width),
@@ -141,7 +145,7 @@ class _Reached:
 
 
 def _rounds(
-    initial: Observation, start: Image, options: Options, settings: Mapping, folder: Path | None, on_fit: Any
+    initial: Observation, start: Image, options: ImagingOptions, settings: Callable[[int], dict], on_fit: Any
 ) -> _Reached:
     """Run the schedule; an interrupted fit ends it."""
     beam = initial.nominal_resolution
@@ -154,8 +158,7 @@ def _rounds(
         for k in range(one.restarts + 1):
             if fits:
                 problem = with_start(problem, fits[-1].image.blur(options.blur * beam).values["I"])
-            place = None if folder is None else folder / f"{len(fits) + 1:02d}"
-            result = fit(problem, certify=not fits, run_dir=place, **settings)
+            result = fit(problem, certify=not fits, **settings(len(fits) + 1))
             fits.append(_fit_record(problem, result, start, number, k))
             reached = _Reached(fits, result, problem, measured, data, gains)
             if result.status is Status.INTERRUPTED:
@@ -167,20 +170,20 @@ def _rounds(
     return replace(reached, data=data, gains=gains)
 
 
-def measurements(ready: Observation, options: Options, number: int = -1) -> DataSet:
+def measurements(ready: Observation, options: ImagingOptions, number: int = -1) -> DataSet:
     """Return the data products of a prepared observation that a round asks for (default: the last)."""
     one = options.schedule()[number]
     return data_set(ready, one.data, count=options.count, cp_uv_min=options.cp_uv_min, systematic=one.tolerance)
 
 
-def prior_image(ready: Observation, flux: float, options: Options) -> Image:
+def prior_image(ready: Observation, flux: float, options: ImagingOptions) -> Image:
     """Return the Gaussian of this flux, Jy, that is prior and start, at the position and frequency of the data."""
     about = {name: getattr(ready, name) for name in ("ra_hours", "dec_deg", "freq_hz", "mjd", "source")}
     empty = blank(options.npix, options.fov_uas * UAS, **about)
     return prior(empty, flux, options.prior_fwhm_uas * UAS).normalise(flux)
 
 
-def _precalibrated(initial: Observation, grid: Image, options: Options) -> Observation:
+def _precalibrated(initial: Observation, grid: Image, options: ImagingOptions) -> Observation:
     """Return the data after the calibration to a Gaussian, or as they are."""
     wanted = options.precal
     stations = () if wanted is None else [name for name in wanted.stations if name in initial.stations.names]
@@ -203,7 +206,9 @@ def _calibrated(data: Observation, model: Image, one: Round) -> tuple[Observatio
     return data, gains
 
 
-def _problem(measured: DataSet, weights: Mapping[str, float], start: Image, beam: float, options: Options) -> Problem:
+def _problem(
+    measured: DataSet, weights: Mapping[str, float], start: Image, beam: float, options: ImagingOptions
+) -> Problem:
     return imaging_problem(
         measured,
         start.grid,

@@ -46,8 +46,8 @@ class PreCal:
 class Round:
     """A first fit and its restarts, then self-calibration. None takes the value from the options.
 
-    data: weights by product; tolerance: as in Options; restarts; calibrate: applied one after the other, to the data
-    before any self-calibration if `afresh`, else to those of this round.
+    data: weights by product; tolerance: as in ImagingOptions; restarts; calibrate: applied one after the other, to the
+    data before any self-calibration if `afresh`, else to those of this round.
     """
 
     data: Mapping[str, float] | None = None
@@ -58,7 +58,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Options:
+class ImagingOptions:
     """Options of `image`.
 
     npix: pixels a side; fov_uas: field of view, µas; flux: Jy of the compact source, None to estimate it
@@ -126,16 +126,16 @@ class Options:
         return sum(one.restarts + 1 for one in self.schedule())
 
 
-def options_from(preset: str, presets: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> Options:
+def options_from(preset: str, presets: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> ImagingOptions:
     """Return the options of a preset, changed by those given."""
     if preset not in presets:
         raise ValueError(f"image: unknown preset {preset!r}.{suggestion(str(preset), presets)}")
-    known = {f.name for f in fields(Options)}
+    known = {f.name for f in fields(ImagingOptions)}
     for name in given:
         if name not in known:
             more = {"preset", "solver", "mesh", "seed", "run_dir"}
             raise TypeError(f"image has no option {name!r}.{suggestion(name, known | more)}")
-    return Options(**{**presets[preset], **given})
+    return ImagingOptions(**{**presets[preset], **given})
 
 
 def _require(name: str, value: Any, positive: bool = False) -> None:

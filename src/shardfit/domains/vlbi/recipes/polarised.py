@@ -6,7 +6,6 @@ taken as equal for both hands; leakage and the offset between hands must be take
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,12 @@ from shardfit.domains.vlbi.checks import check_weights
 from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import REGULARISERS, image_maps, imaging_problem
-from shardfit.domains.vlbi.recipes.fitting import data_chi2, fit_again, fit_folder, fit_settings, options_of
+from shardfit.domains.vlbi.recipes.fitting import data_chi2, fit_again, fit_settings, options_of
 from shardfit.domains.vlbi.recipes.imaging import ImagingResult
 from shardfit.domains.vlbi.recipes.prepare import prepare
 from shardfit.domains.vlbi.selfcal import self_calibrate
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, data_set
+from shardfit.run_options import RunOptions
 
 # weights by letter of the mode; chosen on simulated rings, see docs/vlbi.md
 DATA = {"I": {"vis": 10.0}, "P": {"pvis": 10.0, "m": 10.0}, "V": {"vvis": 10.0}}
@@ -43,7 +43,7 @@ class PolarisedOptions:
     regularisers: weights by name, None for those of the mode. calibrate: calibrate to the Stokes I image first, unless
     the data are already. systematic: fraction of |I| added to all errors of an Observation. restarts: further fits,
     each from the last image blurred by `blur` times the nominal resolution. maxiter, stop: of every fit; epsilon_tv,
-    operator: see `Options`.
+    operator: see `ImagingOptions`.
     """
 
     mode: str = "P"
@@ -112,12 +112,7 @@ def polarimetric_image(
     obs: Observation | ImagingResult,
     stokes_i: Image | None = None,
     *,
-    solver: Any = "lbfgs",
-    mesh: Any = None,
-    seed: int = 0,
-    run_dir: str | Path | None = None,
-    resume: str = "auto",
-    progress: bool | None = None,
+    run: RunOptions | None = None,
     **options: Any,
 ) -> PolarisedResult:
     """Add polarisation to a Stokes I image.
@@ -129,14 +124,15 @@ def polarimetric_image(
     Example: `polarimetric_image(image(obs), regularisers={"hw": 1, "ptv": 10}).mean_fraction`.
     """
     chosen = options_of(PolarisedOptions, "polarimetric_image", options)
-    folder = fit_folder(run_dir, "polarisation", resume)
+    how = run or RunOptions()
+    settings = fit_settings(how, chosen, "polarisation/")
     ready, total = _ready(obs, stokes_i, chosen)
     measured = data_set(ready, chosen.data or {})
     beam = ready.nominal_resolution
     prior = {"I": total.values["I"]}
 
     def start(image: Image) -> dict[str, np.ndarray]:
-        return _start(image, chosen, seed) | ({} if "I" in chosen.mode else prior)
+        return _start(image, chosen, how.seed) | ({} if "I" in chosen.mode else prior)
 
     def blurred(problem: Problem, result: Result) -> dict[str, np.ndarray]:
         return start(_image(problem, result, total).blur(chosen.blur * beam))
@@ -155,8 +151,7 @@ def polarimetric_image(
         operator=chosen.operator,
         name=f"{total.source or 'image'}, polarisation",
     )
-    settings = fit_settings(solver, chosen, resume, mesh=mesh, seed=seed, progress=progress)
-    problem, result = fit_again(problem, blurred, chosen.restarts, settings, folder)
+    problem, result = fit_again(problem, blurred, chosen.restarts, settings)
     return PolarisedResult(_image(problem, result, total), result, data_chi2(result), ready, chosen, problem)
 
 

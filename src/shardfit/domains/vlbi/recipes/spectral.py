@@ -6,7 +6,6 @@ calibration: the mean of α rests on the fluxes of the channels, its structure o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,12 @@ from shardfit.core.result import Result
 from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import channel_chi2, image_maps, imaging_problem
-from shardfit.domains.vlbi.recipes.fitting import fit_again, fit_folder, fit_settings, options_of
+from shardfit.domains.vlbi.recipes.fitting import fit_again, fit_settings, options_of
 from shardfit.domains.vlbi.recipes.imaging import prior_image
-from shardfit.domains.vlbi.recipes.options import Options
+from shardfit.domains.vlbi.recipes.options import ImagingOptions
 from shardfit.domains.vlbi.recipes.prepare import compact_flux, prepare
 from shardfit.domains.vlbi.tables import data_set
+from shardfit.run_options import RunOptions
 
 MAPS = ("alpha", "beta")
 CLOSE = 0.2  # ln of a ratio of frequencies below which estimated fluxes, 5 % off or more, say little about α
@@ -48,7 +48,7 @@ class SpectralResult:
     fluxes: tuple[float, ...]
     result: Result
     data: tuple[Observation, ...]
-    options: Options
+    options: ImagingOptions
     problem: Problem
 
     @property
@@ -69,12 +69,7 @@ def spectral_image(
     order: int = 1,
     ref_hz: float | None = None,
     fluxes: Sequence[float] | None = None,
-    solver: Any = "lbfgs",
-    mesh: Any = None,
-    seed: int = 0,
-    run_dir: str | Path | None = None,
-    resume: str = "auto",
-    progress: bool | None = None,
+    run: RunOptions | None = None,
     **options: Any,
 ) -> SpectralResult:
     """Make one image of observations at several frequencies, with maps of the spectral index.
@@ -82,7 +77,7 @@ def spectral_image(
     order: 1 fits α, 2 also β, which needs three frequencies. ref_hz: frequency of the image, None for the geometric
     mean. fluxes: Jy of the compact source in every observation, None to estimate each (`compact_flux`), which is
     refused for frequencies close together. The spectrum of the fluxes is start and prior of the maps. options: fields
-    of `Options` but flux, taper_uas, precal and rounds; the others as for `image`.
+    of `ImagingOptions` but flux, taper_uas, precal and rounds; the others as for `image`.
 
     Example: `spectral_image([obs_230, obs_345], fluxes=(0.6, 0.5)).mean_alpha`.
     """
@@ -91,8 +86,8 @@ def spectral_image(
     spectral = MAPS[:order]
     smooth = {f"{kind}_{name}": weight for name in spectral for kind, weight in SMOOTHING.items()}
     defaults = {"data": DATA, "regularisers": REGULARISATION | smooth}
-    chosen = options_of(Options, "spectral_image", defaults | options)
-    folder = fit_folder(run_dir, "fits", resume)
+    chosen = options_of(ImagingOptions, "spectral_image", defaults | options)
+    settings = fit_settings(run or RunOptions(), chosen, "fits/")
     known = tuple(compact_flux(one) for one in channels) if fluxes is None else tuple(map(float, fluxes))
     reference = float(np.exp(np.mean([np.log(one.freq_hz) for one in channels]))) if ref_hz is None else float(ref_hz)
     ready = _prepared(channels, known, chosen)
@@ -123,8 +118,7 @@ def spectral_image(
         maps = image_maps(problem, result.params)
         return {**maps, "I": first.replace(values={"I": maps["I"]}).blur(chosen.blur * beam).values["I"]}
 
-    settings = fit_settings(solver, chosen, resume, mesh=mesh, seed=seed, progress=progress)
-    problem, result = fit_again(problem, blurred, chosen.restarts, settings, folder)
+    problem, result = fit_again(problem, blurred, chosen.restarts, settings)
     maps = image_maps(problem, result.params)
     chi2 = channel_chi2(problem, result.params)
     found = first.replace(values={"I": maps["I"]})
@@ -132,7 +126,7 @@ def spectral_image(
     return SpectralResult(found, maps["alpha"], maps.get("beta"), chi2, *more)
 
 
-def _prepared(channels: Sequence[Observation], fluxes: Sequence[float], options: Options) -> list[Observation]:
+def _prepared(channels: Sequence[Observation], fluxes: Sequence[float], options: ImagingOptions) -> list[Observation]:
     how = {"systematic": options.systematic, "average": options.average}
     return [prepare(one, flux, **how) for one, flux in zip(channels, fluxes, strict=True)]
 

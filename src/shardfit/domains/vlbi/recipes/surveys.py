@@ -29,7 +29,7 @@ from shardfit.domains.vlbi.packing import pack
 from shardfit.domains.vlbi.problem import REGULARISERS, imaging_problem, with_data_weights
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_image
 from shardfit.domains.vlbi.recipes.measure import cross_correlation
-from shardfit.domains.vlbi.recipes.options import Options, options_from
+from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
 from shardfit.domains.vlbi.recipes.prepare import ZERO_BASELINE, compact_flux, prepare
 from shardfit.domains.vlbi.simulation import Gains, draw_gains
 from shardfit.domains.vlbi.tables import DataSet
@@ -77,8 +77,8 @@ def imaging_survey(
     """Prepare a survey of images of an observation.
 
     axes: values by name, see above; others: further observations at the same times and baselines, named by the axis
-    'data' (the observation itself is 'observed'). options: fields of `Options` that differ from the default; what is no
-    axis is taken from there.
+    'data' (the observation itself is 'observed'). options: fields of `ImagingOptions` that differ from the default;
+    what is no axis is taken from there.
 
     Example: `made = imaging_survey(obs, PAPER_IV, flux=0.6); survey(made.problem, made.axes, run_dir="runs/m87")`.
     """
@@ -143,7 +143,7 @@ def as_seen(obs: Observation, truth: Image, *, seed: Any = 0, gains: float = 0.0
 class _Source:
     """What axes change in the objective, for any combination of their values; each is made once."""
 
-    def __init__(self, observations: Mapping[str, Observation], options: Options, start: Image):
+    def __init__(self, observations: Mapping[str, Observation], options: ImagingOptions, start: Image):
         self.observations, self.options, self.start = observations, options, start
         self.rows = lru_cache(maxsize=None)(self._rows)
         self.prior = lru_cache(maxsize=None)(self._prior)
@@ -211,7 +211,7 @@ def _axis(name: str, values: Any, source: _Source) -> Axis:
     return weight_axis(f"reg.{name}", values)
 
 
-def _check_axes(axes: Mapping[str, Any], options: Options, observations: Mapping[str, Any]) -> None:
+def _check_axes(axes: Mapping[str, Any], options: ImagingOptions, observations: Mapping[str, Any]) -> None:
     known = (*OWN_AXES, *options.data, *REGULARISERS)
     for name, values in axes.items():
         if name not in known:
