@@ -75,8 +75,8 @@ def coverage(data: Ringdown, seed: int, repeats: int) -> dict[float, np.ndarray]
     bare = simulate(min(SMALL, len(data.detector)), seed).rows
     pulls = []
     for _ in range(repeats):
-        found = fit(problem_of(observe(bare, data.truth, rng)), "lm", certify=False, progress=False)
-        pulls.append(pulls_of(found, data.truth))
+        result = fit(problem_of(observe(bare, data.truth, rng)), "lm", certify=False, progress=False)
+        pulls.append(pulls_of(result, data.truth))
     return {k: np.mean(np.abs(pulls) < k, axis=0) for k in SIGMAS}
 
 
@@ -92,12 +92,12 @@ def propagate(result: Result) -> list[Remnant]:
         value = black_hole(result.params)
         slopes = jax.jacfwd(black_hole)(result.params)
 
-    def told(name):
+    def measured(name):
         slope = np.array([float(leaf) for leaf in jax.tree.leaves(slopes[name])])
         return float(value[name]), float(np.sqrt(slope @ result.covariance @ slope))
 
     quantities = {"mass (solar masses)": TRUE_MASS, "spin": TRUE_SPIN}
-    return [Remnant(q, true, *(told(f"{mode}: {q}") for mode in MODES)) for q, true in quantities.items()]
+    return [Remnant(q, true, *(measured(f"{mode}: {q}") for mode in MODES)) for q, true in quantities.items()]
 
 
 def distance(first: tuple[float, float], second: tuple[float, float]) -> float:

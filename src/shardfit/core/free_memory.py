@@ -14,17 +14,17 @@ def available_bytes(devices: list) -> int:
 
 def host_available_bytes(root: Path = Path("/")) -> int:
     """Return the host's available memory, or what is left of a container's limit if that is less."""
-    found = [*_cgroup_left(root)]
+    limits = [*_cgroup_left(root)]
     meminfo = root / "proc/meminfo"
     if meminfo.exists():
         lines = (line.split() for line in meminfo.read_text().splitlines())
-        found += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
-    if not found and hasattr(os, "sysconf"):
+        limits += [int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:"]
+    if not limits and hasattr(os, "sysconf"):
         known = [n for n in ("SC_AVPHYS_PAGES", "SC_PHYS_PAGES") if n in os.sysconf_names]
-        found += [os.sysconf(name) * os.sysconf("SC_PAGE_SIZE") for name in known[:1]]
-    if not found:
+        limits += [os.sysconf(name) * os.sysconf("SC_PAGE_SIZE") for name in known[:1]]
+    if not limits:
         raise OSError("this system does not say how much memory is free. Pass plan(..., memory=<bytes per device>).")
-    return max(0, min(found))
+    return max(0, min(limits))
 
 
 def _cgroup_left(root: Path):

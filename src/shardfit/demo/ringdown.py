@@ -54,15 +54,15 @@ def mode_of(name: str, mass: float, spin: float) -> tuple[float, float]:
 
 def black_hole(params: Any) -> dict[str, Any]:
     """Return mass (solar masses) and spin of the remnant as each mode tells them."""
-    found = {}
+    remnant = {}
     for name in MODES:
         (a, b, c), (p, q, r) = FREQUENCY[name], QUALITY[name]
         mode = params[name]
         quality = 1e-3 * jnp.pi * mode["frequency"] * mode["decay"]
         left = ((quality - p) / q) ** (1 / r)  # 1 - spin
-        found[f"{name}: mass (solar masses)"] = (a + b * left**c) / (2 * jnp.pi * mode["frequency"] * SOLAR_MASS)
-        found[f"{name}: spin"] = 1 - left
-    return found
+        remnant[f"{name}: mass (solar masses)"] = (a + b * left**c) / (2 * jnp.pi * mode["frequency"] * SOLAR_MASS)
+        remnant[f"{name}: spin"] = 1 - left
+    return remnant
 
 
 def strain(params: Any, rows: Any) -> Any:

@@ -32,8 +32,8 @@ def share(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     content = np.frombuffer(packed.getvalue(), np.uint8)
     length = int(first_says(np.array([content.size]))[0])
     content = first_says(np.resize(content, length))
-    with np.load(io.BytesIO(content.tobytes()), allow_pickle=False) as found:
-        return dict(found)
+    with np.load(io.BytesIO(content.tobytes()), allow_pickle=False) as stored:
+        return dict(stored)
 
 
 def require_same(what: str, facts: dict[str, Any]) -> None:

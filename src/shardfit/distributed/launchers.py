@@ -55,14 +55,14 @@ class Place(NamedTuple):
 
 def find_place(environ: Mapping[str, str]) -> Place | None:
     """Return this process's place in its job; None when it is alone. Raise when the variables make no sense."""
-    found = [launcher for launcher in LAUNCHERS if _present(launcher, environ)]
-    if not found:
+    present = [launcher for launcher in LAUNCHERS if _present(launcher, environ)]
+    if not present:
         return None
-    launcher = found[0]
+    launcher = present[0]
     rank, size = _number(launcher.rank, environ), _number(launcher.size, environ)
     if not 0 <= rank < size:
         raise ValueError(f"{launcher.rank}={rank} and {launcher.size}={size} contradict each other. {REMEDY}")
-    _require_one_story(launcher, found, rank, environ)
+    _require_one_story(launcher, present, rank, environ)
     if size == 1:
         return None
     local_rank = _number(launcher.local_rank, environ) if launcher.local_rank in environ else rank
@@ -79,15 +79,15 @@ def _present(launcher: Launcher, environ: Mapping[str, str]) -> bool:
     return bool(given)
 
 
-def _require_one_story(launcher: Launcher, found: list[Launcher], rank: int, environ: Mapping[str, str]) -> None:
+def _require_one_story(launcher: Launcher, present: list[Launcher], rank: int, environ: Mapping[str, str]) -> None:
     """Raise when two MPI launchers disagree; Slurm beneath an MPI tells the rank of the MPI's own daemon."""
     if launcher is OPEN_MPI and (other := environ.get("PMIX_RANK", str(rank))) != str(rank):
         raise ValueError(f"{launcher.rank}={rank}, but PMIX_RANK={other}: one launcher inside another? {REMEDY}")
-    for other in found[1:]:
-        told = _number(other.rank, environ), _number(other.size, environ)
-        if launcher is OPEN_MPI and other is MPICH and told != (rank, _number(launcher.size, environ)):
+    for other in present[1:]:
+        said = _number(other.rank, environ), _number(other.size, environ)
+        if launcher is OPEN_MPI and other is MPICH and said != (rank, _number(launcher.size, environ)):
             raise ValueError(
-                f"{launcher.name} says rank {rank} ({launcher.rank}), {other.name} says rank {told[0]} of {told[1]} "
+                f"{launcher.name} says rank {rank} ({launcher.rank}), {other.name} says rank {said[0]} of {said[1]} "
                 f"({other.rank}): one launcher inside another? {REMEDY}"
             )
 

@@ -76,9 +76,9 @@ def fail(error: BaseException) -> NoReturn:
         traceback.print_exception(error)
     if alone:
         _leave("", FAILED)
-    told = f"{type(error).__name__}: {error}".splitlines()[0]
-    _spread(rank, f"rank {rank} failed ({told})")
-    _leave(f"rank {rank} failed ({told}).", FAILED)
+    reason = f"{type(error).__name__}: {error}".splitlines()[0]
+    _spread(rank, f"rank {rank} failed ({reason})")
+    _leave(f"rank {rank} failed ({reason}).", FAILED)
 
 
 def die_with_parent(parent: int) -> None:

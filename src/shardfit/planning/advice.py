@@ -76,9 +76,9 @@ def _find_chunk(layout, now, goal, rows_count=True) -> tuple[dict[str, int], Foo
 
     def attempt(blocks):
         chunks = {name: max(1, _round_down(size // blocks)) for name, size in present.items()}
-        found = footprint(layout.with_chunks(chunks))
-        total = found.total if rows_count else found.total - found.rows
-        return (chunks, found) if total <= goal else None
+        held = footprint(layout.with_chunks(chunks))
+        total = held.total if rows_count else held.total - held.rows
+        return (chunks, held) if total <= goal else None
 
     # temporaries shrink about as the block does
     blocks = max(2, math.ceil(now.temporaries / max(1.0, goal - now.rows - now.fixed)))
@@ -105,9 +105,9 @@ def _find_shards(layout, now, goal) -> tuple[int, Footprint] | None:
     candidates += [candidates[-1] * 2, candidates[-1] * 4]
     for shards in dict.fromkeys(candidates):
         if shards <= limit:
-            found = footprint(replace(layout, mesh=shards))
-            if found.total <= goal:
-                return shards, found
+            held = footprint(replace(layout, mesh=shards))
+            if held.total <= goal:
+                return shards, held
     return None
 
 
@@ -135,16 +135,16 @@ def _round_down(n: int) -> int:
     return n // unit * unit
 
 
-def _chunk_text(chunks: dict[str, int], found: Footprint | None) -> str:
+def _chunk_text(chunks: dict[str, int], held: Footprint | None) -> str:
     named = ", ".join(f"chunk={size} in term {name!r}" for name, size in chunks.items())
-    return f"use {named}" + (f" ({bytes_text(found.total)} per device)" if found else "")
+    return f"use {named}" + (f" ({bytes_text(held.total)} per device)" if held else "")
 
 
-def _shards_text(shards: int, found: Footprint, available: int, platform: str) -> str:
+def _shards_text(shards: int, held: Footprint, available: int, platform: str) -> str:
     shared = "; devices of one CPU share its memory, so these must be on more hosts" if platform == "cpu" else ""
     return (
         f"split the rows over {shards} devices with {bytes_text(available)} each "
-        f"({bytes_text(found.total)} per device{shared})"
+        f"({bytes_text(held.total)} per device{shared})"
     )
 
 

@@ -44,12 +44,12 @@ def convergence(results: Result | Mapping[str, Result]) -> Any:
 
 def parameters(result: Result) -> Any:
     """Draw every scalar parameter's 1σ error relative to its value, with the value written beside it."""
-    found = [c for c in coordinates(result) if c.error is not None and np.isfinite(c.error) and c.error > 0]
-    if not found:
+    shown = [c for c in coordinates(result) if c.error is not None and np.isfinite(c.error) and c.error > 0]
+    if not shown:
         raise ValueError("parameters: this result has no standard errors. Fit with 'lm', which gives them.")
-    relative = np.array([100 * (c.error or 0) / abs(c.value) if c.value else np.nan for c in found])
-    rows = np.arange(len(found))
-    figure = style.new_figure(7.2, 1.3 + 0.34 * len(found))
+    relative = np.array([100 * (c.error or 0) / abs(c.value) if c.value else np.nan for c in shown])
+    rows = np.arange(len(shown))
+    figure = style.new_figure(7.2, 1.3 + 0.34 * len(shown))
     axes = figure.subplots()
     start = np.nanmin(relative) / 3 if np.isfinite(relative).any() else 1.0
     axes.hlines(rows, start, relative, color=style.SKY, linewidth=2.5)
@@ -57,10 +57,10 @@ def parameters(result: Result) -> Any:
     axes.set_xscale("log")
     axes.set_xlim(left=start)
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_yticks(rows, [c.name for c in found])
-    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set_yticks(rows, [c.name for c in shown])
+    axes.set_ylim(len(shown) - 0.4, -0.6)
     style.finish(axes, "1σ / |value|  (%)", grid="x")
-    for row, c in zip(rows, found, strict=True):
+    for row, c in zip(rows, shown, strict=True):
         value, error = pair(c.value, c.error)
         text = f"{value} ± {error} {c.unit}".rstrip()
         axes.text(1.02, row, text, transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=style.INK)
@@ -69,13 +69,13 @@ def parameters(result: Result) -> Any:
 
 def pulls(result: Result, reference: Any) -> Any:
     """Draw (fit − reference) / σ of every scalar parameter. reference: pytree like the parameters, e.g. the truth."""
-    found = coordinates(result)
-    if any(c.error is None for c in found):
+    fitted = coordinates(result)
+    if any(c.error is None for c in fitted):
         raise ValueError("pulls: this result has no standard errors. Fit with 'lm', which gives them.")
     known = coordinates(result, reference)
-    distance = [(c.value - k.value) / c.error if c.error else np.nan for c, k in zip(found, known, strict=True)]
-    rows = np.arange(len(found))
-    figure = style.new_figure(height=1.3 + 0.34 * len(found))
+    distance = [(c.value - k.value) / c.error if c.error else np.nan for c, k in zip(fitted, known, strict=True)]
+    rows = np.arange(len(fitted))
+    figure = style.new_figure(height=1.3 + 0.34 * len(fitted))
     axes = figure.subplots()
     for width, alpha in ((2, 0.13), (1, 0.2)):
         axes.axvspan(-width, width, color=style.SKY, alpha=alpha, linewidth=0)
@@ -83,8 +83,8 @@ def pulls(result: Result, reference: Any) -> Any:
     axes.errorbar(distance, rows, xerr=1, fmt="o", color=style.BLUE, markersize=6, capsize=0, linewidth=1.8)
     reach = max(3.2, 1.3 + np.nanmax(np.abs(distance), initial=0))
     axes.set_xlim(-reach, reach)
-    axes.set_yticks(rows, [c.name for c in found])
-    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set_yticks(rows, [c.name for c in fitted])
+    axes.set_ylim(len(fitted) - 0.4, -0.6)
     style.finish(axes, "(fit − reference) / σ", grid="x")
     return figure
 

@@ -64,17 +64,17 @@ def _science_section(extra: Mapping, folder: Path, result: Result) -> list[Secti
 
 def standard_figures(result: Result) -> dict[str, tuple[str, Any]]:
     """Return name → (caption, Figure) of what any result can show."""
-    found = {}
+    drawn = {}
     if len(result.history.get("value", ())) > 1:
         caption = "Convergence: the value above its lowest, and the largest entry of the gradient."
-        found["convergence"] = (caption, figures.convergence(result))
+        drawn["convergence"] = (caption, figures.convergence(result))
     if result.stderr is not None:
         try:
             figure = figures.parameters(result)
         except ValueError:  # error bars of long arrays only: nothing to draw one by one
-            return found
-        found["parameters"] = ("Relative 1σ error of every parameter.", figure)
-    return found
+            return drawn
+        drawn["parameters"] = ("Relative 1σ error of every parameter.", figure)
+    return drawn
 
 
 def save_figure(figure: Any, run_dir: str | Path, name: str) -> bytes:

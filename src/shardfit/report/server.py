@@ -153,23 +153,23 @@ class _Pages:
         return JSONResponse({"facts": self.points.facts(), "progress": self.points.progress()})
 
     def page(self, request: Request) -> Response:
-        asked = request.query_params
-        after = float(asked.get("finished", -1)), int(asked.get("id", -1))
-        return JSONResponse(self.points.page(after, min(MOST_POINTS, int(asked.get("limit", MOST_POINTS)))))
+        query = request.query_params
+        after = float(query.get("finished", -1)), int(query.get("id", -1))
+        return JSONResponse(self.points.page(after, min(MOST_POINTS, int(query.get("limit", MOST_POINTS)))))
 
     def table(self, request: Request) -> Response:
         selection = self._selection(request)
         return StreamingResponse(_csv(self.points.rows(selection)), 200, _attached("points.csv"), "text/csv")
 
     def picture(self, request: Request) -> Response:
-        asked, point = request.query_params, request.path_params["point"]
+        query, point = request.query_params, request.path_params["point"]
         shown = self.points.picture(point)
-        beside = [int(number) for number in asked.get("with", "").split(",") if number][:MOST_COMPARED]
+        beside = [int(number) for number in query.get("with", "").split(",") if number][:MOST_COMPARED]
         limits = limits_of(*map(self.points.picture, beside)) if beside else None
-        most = int(asked["most"]) if "most" in asked else None
+        most = int(query["most"]) if "most" in query else None
         if most is not None and most < 1:
             raise ValueError("most must be at least 1.")
-        content = png(shown, asked.get("palette", "afmhot"), asked.get("stretch", "linear"), limits, most)
+        content = png(shown, query.get("palette", "afmhot"), query.get("stretch", "linear"), limits, most)
         headers = {"Cache-Control": "private, max-age=3600"}  # the page adds the time a point was finished
         return Response(content, 200, headers, "image/png")
 

@@ -26,7 +26,7 @@ def coordinates(result: Result, params: Any = None) -> list[Coordinate]:
 
     params: another pytree of the same structure (a truth, another fit) to read instead of the result's own.
     """
-    found = []
+    rows = []
     tree = result.params if params is None else params
     paths = jax.tree_util.tree_flatten_with_path(tree)[0]
     errors = [None] * len(paths) if result.stderr is None else jax.tree.leaves(result.stderr)
@@ -38,8 +38,8 @@ def coordinates(result: Result, params: Any = None) -> list[Coordinate]:
         for index in np.ndindex(*array.shape):
             label = name + (f"[{','.join(map(str, index))}]" if index else "")
             sigma = None if spread is None else float(spread[index])
-            found.append(Coordinate(label, float(array[index]), sigma, result.units.get(name, "")))
-    return found
+            rows.append(Coordinate(label, float(array[index]), sigma, result.units.get(name, "")))
+    return rows
 
 
 def summaries(result: Result) -> list[tuple[str, str, str, str]]:

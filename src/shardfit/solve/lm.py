@@ -274,19 +274,19 @@ def _bounded_step(x, gradient, hessian, scale, radius, free, lower, upper) -> St
 
     def solve(carry):
         free, fixed, _, _ = carry
-        found = _trust_step(gradient + hessian @ fixed, hessian, scale, radius, free)
-        reached = jnp.clip(x + found.step + fixed, lower, upper) - x
-        leaves = free & ((x + found.step < lower) | (x + found.step > upper))
-        return free & ~leaves, jnp.where(leaves, reached, fixed), Step(reached, found.full), jnp.any(leaves)
+        trial = _trust_step(gradient + hessian @ fixed, hessian, scale, radius, free)
+        reached = jnp.clip(x + trial.step + fixed, lower, upper) - x
+        leaves = free & ((x + trial.step < lower) | (x + trial.step > upper))
+        return free & ~leaves, jnp.where(leaves, reached, fixed), Step(reached, trial.full), jnp.any(leaves)
 
     nothing = jnp.zeros_like(x)
     start = (free, nothing, Step(nothing, jnp.zeros((), bool)), jnp.ones((), bool))
-    left, _, found, _ = jax.lax.while_loop(lambda carry: carry[3], solve, start)
+    left, _, inside, _ = jax.lax.while_loop(lambda carry: carry[3], solve, start)
     downhill = _downhill_step(x, gradient, hessian, scale, radius, free, lower, upper)
     # putting parameters on bounds one by one can spoil the model's decrease; straight downhill cannot
-    better = _model_decrease(gradient, hessian, downhill) > _model_decrease(gradient, hessian, found.step)
+    better = _model_decrease(gradient, hessian, downhill) > _model_decrease(gradient, hessian, inside.step)
     better &= jnp.any(left != free)
-    return Step(jnp.where(better, downhill, found.step), found.full & ~better)
+    return Step(jnp.where(better, downhill, inside.step), inside.full & ~better)
 
 
 def _downhill_step(x, gradient, hessian, scale, radius, free, lower, upper):
@@ -343,6 +343,6 @@ def _trust_step(gradient, hessian, scale, radius, free) -> Step:
     enough = _norm(gradient / scale) / radius + _norm(hessian / jnp.outer(scale, scale))
     zero, no = jnp.zeros_like(radius), jnp.zeros((), bool)
     start = _Search(jnp.zeros((), jnp.int32), zero, zero, enough, jnp.zeros_like(gradient), zero, no, no)
-    found = jax.lax.while_loop(lambda s: ~s.done & (s.count < MAX_DAMPINGS), attempt, start)
-    reach = (1 + RADIUS_SLACK) * radius / jnp.where(found.length > 0, found.length, 1)
-    return Step(found.step * jnp.where(found.length > 0, jnp.minimum(1, reach), 1), found.full)
+    end = jax.lax.while_loop(lambda s: ~s.done & (s.count < MAX_DAMPINGS), attempt, start)
+    reach = (1 + RADIUS_SLACK) * radius / jnp.where(end.length > 0, end.length, 1)
+    return Step(end.step * jnp.where(end.length > 0, jnp.minimum(1, reach), 1), end.full)

@@ -56,6 +56,6 @@ def _contributions(space, objective, point, key) -> int:
         if isinstance(term, RowTerm):
             rows = leading(term.rows)
             block = rows if term.chunk is None else min(term.chunk, rows)
-            found = jax.eval_shape(lambda z, k, t, i=position: of_one_row(z, k, t, i), point, key, term)
-            total += block * sum(leaf.size for leaf in jax.tree.leaves(found)) // rows
+            shapes = jax.eval_shape(lambda z, k, t, i=position: of_one_row(z, k, t, i), point, key, term)
+            total += block * sum(leaf.size for leaf in jax.tree.leaves(shapes)) // rows
     return total

@@ -52,22 +52,22 @@ def _feasible(constraint, space, z, lower, width, rng):
 
 def carried(source: Any) -> dict[str, np.ndarray]:
     """Return what a swarm hands on, from a Result, its `state`, or a device state."""
-    found = getattr(source, "state", source)
-    found = found._asdict() if hasattr(found, "_asdict") else found
-    if not isinstance(found, dict) or any(name not in found for name in CARRIED):
+    state = getattr(source, "state", source)
+    state = state._asdict() if hasattr(state, "_asdict") else state
+    if not isinstance(state, dict) or any(name not in state for name in CARRIED):
         raise TypeError("swarm: start must be the Result of an earlier swarm, or its `state`.")
-    return {name: np.asarray(found[name]) for name in CARRIED}
+    return {name: np.asarray(state[name]) for name in CARRIED}
 
 
 def restored(state: Any, source: Any) -> Any:
     """Return the state with the particles of an earlier swarm, so that it goes on as if it had not ended."""
-    found = carried(source)
-    for name, leaf in found.items():
+    earlier = carried(source)
+    for name, leaf in earlier.items():
         wanted = getattr(state, name)
         if leaf.shape != wanted.shape:
             raise ValueError(
                 f"swarm: start has {name} of shape {leaf.shape}, but this swarm's is {wanted.shape}. Use the same "
                 "number of particles and the same parameters."
             )
-    arrays = {name: jnp.asarray(leaf, getattr(state, name).dtype) for name, leaf in found.items()}
+    arrays = {name: jnp.asarray(leaf, getattr(state, name).dtype) for name, leaf in earlier.items()}
     return state._replace(**arrays, counting=jnp.ones((), jnp.int32))

@@ -199,8 +199,8 @@ def _at_places(sums, points, weights, places, kernel):
     n = len(places)
     short = -n % min(PLACES, n)
     padded = np.concatenate([places, places[:short]]).reshape(-1, min(PLACES, n), places.shape[1])
-    found = _sum_over_points(sums, points, weights, padded, kernel)
-    return [np.asarray(a).reshape(-1)[:n] for a in found]
+    sums_at = _sum_over_points(sums, points, weights, padded, kernel)
+    return [np.asarray(a).reshape(-1)[:n] for a in sums_at]
 
 
 @partial(jax.jit, static_argnums=0)

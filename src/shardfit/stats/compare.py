@@ -29,8 +29,8 @@ def sample_counts(places: Places, points: jax.Array, weights: jax.Array | None =
         flat = sample_counts(places, points.reshape(-1, points.shape[-1]), w.reshape(-1))
         return jax.tree.map(lambda leaf: leaf.reshape(*w.shape, *leaf.shape[1:]).sum(1), flat)
     cosine, sine = fourier_values(points, places.positions)
-    found = {"kernel": kernel_values(places.kernel, points, places.centres), "cos": cosine, "sin": sine}
-    return {name: value * w[:, None] for name, value in found.items()} | {"weight": w}
+    values = {"kernel": kernel_values(places.kernel, points, places.centres), "cos": cosine, "sin": sine}
+    return {name: value * w[:, None] for name, value in values.items()} | {"weight": w}
 
 
 def chi2(counts: dict, places: Places) -> jax.Array:
@@ -77,8 +77,8 @@ class _Counts:
     def __call__(self, params, rows, bank, *rest):
         *args, key = rest
         places_key, sample_key = jax.random.split(key)
-        found = self.sample(params, rows, *args, sample_key)
-        points, weights = found if isinstance(found, tuple) else (found, None)
+        sampled = self.sample(params, rows, *args, sample_key)
+        points, weights = sampled if isinstance(sampled, tuple) else (sampled, None)
         return sample_counts(bank.draw(places_key), points, weights)
 
 

@@ -55,7 +55,7 @@ class Laplace:
     def sd_of(self, fn: Callable[[Any], Any]) -> float:
         """Return the standard deviation of one number computed from the parameters, correlations included.
 
-        Example: `found.sd_of(lambda p: p["I"].sum())`.
+        Example: `posterior.sd_of(lambda p: p["I"].sum())`.
         """
         space = self._problem.space
         with arithmetic(self._problem.precision):
@@ -97,22 +97,22 @@ def laplace(
         raise ValueError("laplace: a parameter is at its bound, where the posterior is not a Gaussian.")
     rank = min(rank, space.size)
     placed = problem.objective.place(mesh)
-    found = _approximate(space, placed, z, jnp.asarray(scale, z.dtype), jax.random.key(seed), rank, probes)
-    _check(found)
-    spread = jnp.sqrt(found["variance"])
+    curvature = _approximate(space, placed, z, jnp.asarray(scale, z.dtype), jax.random.key(seed), rank, probes)
+    _check(curvature)
+    spread = jnp.sqrt(curvature["variance"])
     slope = jax.jvp(space.unpack, (z,), (jnp.ones_like(z),))[1]
     plain = space.spread_out(spread)
     sd = jax.tree.map(lambda s, d: np.asarray(jnp.abs(d) * s), plain, slope)
 
     def solve(vector: np.ndarray) -> np.ndarray:
         right = jnp.asarray(vector)
-        return np.asarray(_solve(space, placed, z, scale, found["diagonal"], found["basis"], right))
+        return np.asarray(_solve(space, placed, z, scale, curvature["diagonal"], curvature["basis"], right))
 
     return Laplace(
         sd=sd,
         sd_log=jax.tree.map(np.asarray, plain),
-        uncertainty=float(jnp.median(found["error"] / (2 * found["variance"]))),
-        lowest=float(found["lowest"]),
+        uncertainty=float(jnp.median(curvature["error"] / (2 * curvature["variance"]))),
+        lowest=float(curvature["lowest"]),
         rank=rank,
         _solve=solve,
         _problem=problem,
@@ -120,16 +120,16 @@ def laplace(
     )
 
 
-def _check(found: dict) -> None:
-    if not np.isfinite(float(found["lowest"])):
+def _check(curvature: dict) -> None:
+    if not np.isfinite(float(curvature["lowest"])):
         raise NonFiniteError("laplace: the Hessian is not finite at these parameters. Check that the fit succeeded.")
-    if found["lowest"] <= 0:
+    if curvature["lowest"] <= 0:
         raise ValueError(
             f"laplace: the objective curves downwards at these parameters (lowest scaled curvature "
-            f"{float(found['lowest']):.2g}), so they are no minimum. Fit on until it converges: smaller tolerances, "
-            "more iterations."
+            f"{float(curvature['lowest']):.2g}), so they are no minimum. Fit on until it converges: smaller "
+            "tolerances, more iterations."
         )
-    if not bool(jnp.all(found["variance"] > 0)):
+    if not bool(jnp.all(curvature["variance"] > 0)):
         raise ValueError("laplace: too few probes for a positive variance everywhere. Raise probes or rank.")
 
 
@@ -173,10 +173,10 @@ def _approximate(space, objective, z, scale, key, rank, probes):
 @jax.jit
 def _solve(space, objective, z, scale, diagonal, basis, right):
     root = jnp.sqrt(diagonal)
-    found = _conjugate_gradients(
+    solution = _conjugate_gradients(
         lambda v: scale * _hessian(space, objective, z, v / root) / root, right / root, basis, tol=1e-8
     )
-    return found / root
+    return solution / root
 
 
 def _penalty_diagonal(space, objective, z, scale, key):
@@ -186,8 +186,8 @@ def _penalty_diagonal(space, objective, z, scale, key):
         return jnp.ones_like(z)
     prior = Objective(terms, tuple(f"penalty{i}" for i in range(len(terms))), objective.mesh)
     signs = jax.random.rademacher(key, (DIAGONAL_PROBES, z.size), z.dtype)
-    found = scale * jax.vmap(lambda v: v * _hessian(space, prior, z, v))(signs).mean(0)
-    size = jnp.abs(found)
+    diagonal = scale * jax.vmap(lambda v: v * _hessian(space, prior, z, v))(signs).mean(0)
+    size = jnp.abs(diagonal)
     typical = jnp.median(size)
     return jnp.where(typical > 0, jnp.maximum(size, FLOOR * typical), jnp.ones_like(z))
 

@@ -56,8 +56,8 @@ def render_offline(survey: Points, pictures: int = MOST_PICTURES, points: int = 
     }
     page = asset(PAGE)
     for placeholder, content in pieces.items():
-        before, found, after = page.partition(placeholder)
-        if not found:
+        before, there, after = page.partition(placeholder)
+        if not there:
             raise RuntimeError(f"{PAGE} has no {placeholder}: it and offline.py must agree.")
         page = before + content + after
     return page

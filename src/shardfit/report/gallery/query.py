@@ -108,8 +108,8 @@ class Points:
         """Return 'text' or 'number'; an axis is what its first value is."""
         if not key.startswith("axis."):
             return "text" if key in TEXTS else "number"
-        found = self._all(f"SELECT typeof({quoted(key)}) FROM points WHERE {quoted(key)} IS NOT NULL LIMIT 1")
-        return "text" if found and found[0][0] in ("text", "blob") else "number"
+        kinds = self._all(f"SELECT typeof({quoted(key)}) FROM points WHERE {quoted(key)} IS NOT NULL LIMIT 1")
+        return "text" if kinds and kinds[0][0] in ("text", "blob") else "number"
 
     def select(self, selection: Selection) -> list[int]:
         """Return the numbers of the selected points in their order."""

@@ -31,11 +31,11 @@ class Selection:
     def from_json(cls, text: str, heading: Heading) -> "Selection":
         """Read what a page asks; raise ValueError for what is not a column or not a bound."""
         try:
-            asked = json.loads(text) if text else {}
-            ranges = {str(key): _bounds(key, pair) for key, pair in asked.get("ranges", {}).items()}
-            choices = {str(key): tuple(map(str, names)) for key, names in asked.get("choices", {}).items()}
-            limit = None if asked.get("limit") is None else max(0, int(asked["limit"]))
-            sort, rest = str(asked.get("sort", "value")), {n: bool(asked.get(n)) for n in ("descending", "failed")}
+            content = json.loads(text) if text else {}
+            ranges = {str(key): _bounds(key, pair) for key, pair in content.get("ranges", {}).items()}
+            choices = {str(key): tuple(map(str, names)) for key, names in content.get("choices", {}).items()}
+            limit = None if content.get("limit") is None else max(0, int(content["limit"]))
+            sort, rest = str(content.get("sort", "value")), {n: bool(content.get(n)) for n in ("descending", "failed")}
         except (AttributeError, TypeError, OverflowError, RecursionError, json.JSONDecodeError) as error:
             raise ValueError(f"this is no selection: {error}. Send ranges, choices, sort, descending, limit.") from None
         known = heading.columns()
