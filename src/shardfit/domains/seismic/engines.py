@@ -31,6 +31,8 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
     if isinstance(engine, Native) or engine == "native":
         if len(sim.shape) > 2:
             raise ValueError("the native engine is for two dimensions. Use engine='jax', or 'auto', in three.")
+        if jax.default_backend() != "cpu":
+            raise ValueError(f"the native engine is for CPUs, and this is {jax.default_backend()}. Use engine='jax'.")
         _check_native(sim.order)
         return engine if isinstance(engine, Native) else Native(), "native: as asked"
     if engine != "auto":

@@ -55,6 +55,8 @@ def choose(kind: str | Nufft, grid: Grid, n: int, images: int = 1) -> tuple[str 
         return "separable", f"separable: {other} for {work}"
     if grid.nx % 2 or grid.ny % 2:
         return "separable", f"separable: NUFFT needs even numbers of pixels, not {grid.nx} x {grid.ny}"
+    if jax.default_backend() != "cpu":
+        return "separable", f"separable: what NUFFT costs is known for CPUs only, and this is {jax.default_backend()}"
     if not nufft.available():
         return "separable", f"separable: NUFFT would be {_times(exact / fast)} cheaper, but jax-finufft is missing"
     return Nufft(), f"nufft: {_times(exact / fast)} cheaper than the separable product for {work}"
