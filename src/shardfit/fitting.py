@@ -13,7 +13,7 @@ import numpy as np
 from shardfit.check.agreement import require_same_value
 from shardfit.check.certificate import certify as certify_start
 from shardfit.check.certificate import certify_answer
-from shardfit.check.identity import fingerprint, probe_digest, settings
+from shardfit.check.identity import identity, probe_digest, settings
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import layout, leads, spans_processes
 from shardfit.core.objective import Objective, named_parts
@@ -27,8 +27,7 @@ from shardfit.core.terms import Penalty
 from shardfit.distributed.exchange import meet, require_same, share
 from shardfit.io.compile_cache import use_compile_cache
 from shardfit.io.progress import Progress
-from shardfit.io.results import load_result, save_result
-from shardfit.io.run_dir import RunDir
+from shardfit.io.run_dir import RunDir, opened
 from shardfit.solve.base import Finish, Solver, Task
 from shardfit.solve.capabilities import require
 from shardfit.solve.monitor import Monitor, Snapshot
@@ -68,15 +67,16 @@ def fit(
     require(problem, solver, callback=callback is not None, run_dir=run_dir is not None)
     if every < 1:
         raise ValueError(f"every={every} must be at least 1 step.")
-    store, callback = _open(run_dir), callback and for_caller(callback)
+    callback = callback and for_caller(callback)
     mesh = _common_mesh(problem, mesh)
-    with arithmetic(problem.precision):
+    with opened(run_dir) as store, arithmetic(problem.precision):
         _require_agreement(problem, solver, mesh, seed)
         if store is not None:
-            known = store.open(fingerprint(problem, _identity(solver), seed), resume, mesh)
-            finished = _finished(store, solver) if known else None
-            if finished is not None:
-                return finished
+            earlier = None
+            if store.begin(problem, identity(problem, solver, seed), resume, mesh):
+                earlier = store.earlier_result(problem)
+            if earlier is not None and not _goes_on(earlier, solver):
+                return earlier
             store.event("started", mesh=layout(mesh))
         z0 = problem.z0()
         certificate = None
@@ -99,18 +99,17 @@ def fit(
             certificate = certify_answer(problem, certificate, finish.z, mesh=mesh, seed=seed)
         answered = time.perf_counter()
         result = _result(task, solver, finish)
-    timings = {"certificate": certified - began + answered - solved, "compile": finish.compile_seconds}
-    timings["total"] = time.perf_counter() - began
-    timings["solve"] = timings["total"] - timings["certificate"] - timings["compile"]
-    result = replace(result, timings=timings)
-    if certificate is not None:
-        note = " ".join(filter(None, (result.note, certificate.note)))
-        result = replace(result, note=note, certificate=certificate.to_dict())
-    if spans_processes(mesh):
-        result = _with_times_of_first(result)
-    if store is not None and store.writes:
-        save_result(result, store.path)
-        store.event("finished", status=result.status.name, value=result.value)
+        timings = {"certificate": certified - began + answered - solved, "compile": finish.compile_seconds}
+        timings["total"] = time.perf_counter() - began
+        timings["solve"] = timings["total"] - timings["certificate"] - timings["compile"]
+        result = replace(result, timings=timings)
+        if certificate is not None:
+            note = " ".join(filter(None, (result.note, certificate.note)))
+            result = replace(result, note=note, certificate=certificate.to_dict())
+        if spans_processes(mesh):
+            result = _with_times_of_first(result)
+        if store is not None:
+            result = store.finish(result)
     return result
 
 
@@ -136,7 +135,7 @@ def _require_agreement(problem, solver, mesh, seed):
     if not spans_processes(mesh):
         return
     meet()
-    facts = settings(problem, _identity(solver), seed) | {"mesh": dict(mesh.shape)}
+    facts = dict(settings(problem, solver, seed).facts) | {"mesh": dict(mesh.shape)}
     if problem.objective.mesh is None:
         facts["rows"] = probe_digest(problem)
     require_same("fit", facts)
@@ -149,25 +148,10 @@ def _with_times_of_first(result: Result) -> Result:
     return replace(result, history=result.history | {"seconds": times["history"]}, timings=timings)
 
 
-def _open(run_dir):
-    return run_dir if run_dir is None or isinstance(run_dir, RunDir) else RunDir(run_dir)
-
-
-def _identity(solver):
-    """Return the solver's description without its step limit: a run may be continued to a higher one."""
-    return solver.describe().replace(f"maxiter={solver.maxiter!r}", "maxiter=...")
-
-
-def _finished(store, solver):
-    """Return the stored result when there is nothing left to do."""
-    if not (store.path / "result.json").exists():
-        return None
-    try:
-        result = load_result(store.path)
-    except ValueError:
-        return None  # torn while it was written; the checkpoint is whole
-    more = result.status.name == "INTERRUPTED" or (result.status.name == "MAX_STEPS" and result.steps < solver.maxiter)
-    return None if more else result
+def _goes_on(result: Result, solver: Solver) -> bool:
+    """Return whether a stored result was not the end: interrupted, or at a lower step limit."""
+    stopped = result.status is Status.MAX_STEPS and result.steps < solver.maxiter
+    return stopped or result.status is Status.INTERRUPTED
 
 
 def _nothing_to_fit(task: Task) -> Finish:

@@ -3,15 +3,17 @@
 import hashlib
 import json
 import math
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from shardfit.core.result import Result
 from shardfit.core.status import Status
+from shardfit.io.files import read_json, write_json
 from shardfit.io.results import load_result, save_result
 
 
@@ -89,12 +91,36 @@ def test_json_is_strict_and_readable(tmp_path):
     assert "said" in content["message"]
 
 
-@pytest.mark.parametrize(
-    "params, expected",
-    [(jnp.ones(3), np.ones(3, np.float32)), (Pair(1.0, [np.ones(1)]), {"a": 1.0, "b": [np.ones(1)]})],
-)
-def test_jax_arrays_and_namedtuples_come_back_plain(tmp_path, params, expected):
-    same(load_result(save_result(make(params=params), tmp_path)).params, expected)
+@jax.tree_util.register_dataclass
+@dataclass
+class Decay:
+    tau: object
+    a: object
+
+
+TREES = {
+    "array": (jnp.ones(3), np.ones(3, np.float32), ""),
+    "namedtuple": (Pair(1.0, [np.ones(1)]), {"a": 1.0, "b": [np.ones(1)]}, "Pair"),
+    "dataclass": (Decay(np.zeros(2), {"x": 1.0}), {"tau": np.zeros(2), "a": {"x": 1.0}}, "Decay"),
+    "numbered": ({3: 1.0, 1: {"x": np.ones(2)}}, {3: 1.0, 1: {"x": np.ones(2)}}, ""),
+    "odd keys": ({(1, 2): 1.0, (0, 1): 2.0}, {"(1, 2)": 1.0, "(0, 1)": 2.0}, ""),
+}
+
+
+@pytest.mark.parametrize("kind", TREES)
+def test_any_pytree_comes_back_plain_or_in_its_own_structure(tmp_path, kind):
+    params, plain, name = TREES[kind]
+    save_result(make(params=params, stderr=params), tmp_path)
+    alone = load_result(tmp_path)
+    same(alone.params, plain)
+    assert (f"were a {name} and are read in plain form" in alone.note) == bool(name)
+    whole = load_result(tmp_path, like=params)
+    assert jax.tree.structure(whole.params) == jax.tree.structure(whole.stderr) == jax.tree.structure(params)
+    assert not whole.note
+    for one, two in zip(jax.tree.leaves(whole.params), jax.tree.leaves(params), strict=True):
+        np.testing.assert_array_equal(one, two)
+    with pytest.raises(ValueError, match="has no parameter"):
+        load_result(tmp_path, like={"other": np.ones(7)})
 
 
 @pytest.mark.parametrize(
@@ -103,7 +129,7 @@ def test_jax_arrays_and_namedtuples_come_back_plain(tmp_path, params, expected):
         ({"o": np.array([object()])}, "derived/o: ndarray cannot be stored. Use dicts, lists"),
         ({"o": np.zeros(1, [("x", object)])}, "derived/o: ndarray cannot be stored"),
         ({"s": {1, 2}}, "derived/s: set cannot be stored"),
-        ({1: 2.0}, "derived: key 1 cannot be stored"),
+        ({(1, 2): 2.0}, r"derived: key \(1, 2\) cannot be stored"),
         ({"$array": 2.0}, r"derived: key '\$array' cannot be stored"),
     ],
 )
@@ -115,14 +141,42 @@ def test_what_would_need_pickle_is_refused_and_nothing_written(tmp_path, derived
     assert [(p.name, p.read_bytes()) for p in sorted(tmp_path.iterdir())] == before
 
 
+def rewritten(folder, **changes):
+    """Change result.json as a stranger could: with a checksum that matches."""
+    content = read_json(folder / "result.json")
+    content["arrays_sha256"] = hashlib.sha256((folder / "arrays.npz").read_bytes()).hexdigest()
+    write_json(folder / "result.json", {**content, **changes})
+
+
 def test_pickled_arrays_are_not_opened(tmp_path):
     save_result(make(), tmp_path)
-    path = tmp_path / "arrays.npz"
-    content = json.loads((tmp_path / "result.json").read_text())
-    np.savez(path, **{"0/params/a": np.array([{}], object)})
-    content["arrays_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    (tmp_path / "result.json").write_text(json.dumps(content))
+    np.savez(tmp_path / "arrays.npz", **{"0/params/a": np.array([{}], object)})
+    rewritten(tmp_path)
     with pytest.raises(ValueError, match="Object arrays cannot be loaded when allow_pickle=False"):
+        load_result(tmp_path)
+
+
+def test_compressed_arrays_are_not_opened(tmp_path):
+    save_result(make(), tmp_path)
+    np.savez_compressed(tmp_path / "arrays.npz", zeros=np.zeros(10**6))
+    rewritten(tmp_path)
+    with pytest.raises(ValueError, match="it is compressed"):
+        load_result(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"value": "9"}, {"history": []}, {"steps": None}, {"parts": {"$array": "none"}}])
+def test_wrong_types_are_damage_even_with_a_checksum(tmp_path, changes):
+    save_result(make(), tmp_path)
+    rewritten(tmp_path, **changes)
+    with pytest.raises(ValueError, match="the stored result cannot be read"):
+        load_result(tmp_path)
+
+
+def test_one_changed_digit_is_refused(tmp_path):
+    save_result(make(value=8.23), tmp_path)
+    path = tmp_path / "result.json"
+    path.write_text(path.read_text().replace("8.23", "9.23"))
+    with pytest.raises(ValueError, match="its checksum does not match"):
         load_result(tmp_path)
 
 
@@ -144,18 +198,18 @@ def test_a_truncated_file_is_said_to_be_damaged(tmp_path, name, keep):
         load_result(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["[]", '{"format": 1}', '{"format": 1, "status": "NEW"}'])
+@pytest.mark.parametrize("content", [b"[]", b'{"format": 2}', b"[" * 100_000, b"\xff\xfe{}", b"", b"9" * 5000])
 def test_foreign_json_is_said_to_be_damaged(tmp_path, content):
     save_result(make(), tmp_path)
-    (tmp_path / "result.json").write_text(content)
+    (tmp_path / "result.json").write_bytes(content)
     with pytest.raises(ValueError, match="the stored result cannot be read"):
         load_result(tmp_path)
 
 
 def test_another_format_is_named(tmp_path):
     save_result(make(), tmp_path)
-    (tmp_path / "result.json").write_text('{"format": 99}')
-    with pytest.raises(ValueError, match="result format 99 is not 1"):
+    rewritten(tmp_path, format=99)
+    with pytest.raises(ValueError, match="its format is 99, not 2"):
         load_result(tmp_path)
 
 

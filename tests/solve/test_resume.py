@@ -86,7 +86,7 @@ def test_a_run_directory_belongs_to_one_fit(tmp_path):
         sf.fit(problem, "lbfgs", run_dir=tmp_path / "none", resume="must")
     sf.fit(problem, "lbfgs", run_dir=tmp_path, maxiter=3, progress=False)
     for other, options in ((problem, {"gtol": 1e-3}), (problem.replace(x0={"a": 1.5, "tau": 1.0, "c": 0.2}), {})):
-        with pytest.raises(sf.CheckpointError, match="belongs to another fit: (solver|start)"):
+        with pytest.raises(sf.CheckpointError, match="belongs to another fit: (solver's gtol|start)"):
             sf.fit(other, "lbfgs", run_dir=tmp_path, progress=False, **options)
     anew = sf.fit(problem, "lbfgs", gtol=1e-3, run_dir=tmp_path, resume="never", progress=False)
     assert anew.success
@@ -99,7 +99,7 @@ def test_damaged_state_is_reported_not_used(tmp_path):
     sf.fit(problem, "lbfgs", run_dir=tmp_path, callback=lambda s: True, every=2, progress=False)
     state = tmp_path / "ckpt" / "state.npz"
     state.write_bytes(state.read_bytes()[:200])
-    with pytest.raises(sf.CheckpointError, match="cannot be read"):
+    with pytest.raises(sf.CheckpointError, match="state.npz is damaged"):
         sf.fit(problem, "lbfgs", run_dir=tmp_path, progress=False)
 
 
@@ -117,7 +117,8 @@ def test_run_directory_contents(tmp_path):
     assert {"config.json", "env.json", "events.jsonl", "ckpt", "result.json", "arrays.npz"} <= names
     events = [json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert events[0] == "started" and events[-1] == "finished"
-    assert len(json.loads((tmp_path / "config.json").read_text())["data"]) == 64
+    facts = json.loads((tmp_path / "config.json").read_text())["facts"]
+    assert len(facts["data of term 'data'"]) == 64
 
 
 VICTIM = """

@@ -1,127 +1,143 @@
-"""What makes a run the same run: settings, start, and a digest of the data that no layout changes."""
+"""What makes a run the same run: what it computes, never what things are called.
+
+Functions are known by the programs that JAX traces from them at the problem's shapes, derivatives and constants
+included, and code that JAX cannot see (a user's minimiser, host callbacks) by its instructions, see content.py. Names,
+comments, files, devices and the split of rows into chunks leave no mark: the last two change rounding only. A fact is a
+name and a digest, so that a refusal can say what differs.
+"""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import jax
 import numpy as np
 
-from shardfit.core.mesh import gather
+from shardfit.check.content import Reader
+from shardfit.check.digests import digest, row_digest
+from shardfit.core.objective import Objective
+from shardfit.core.params import Identity as Untransformed
+from shardfit.core.params import make_space
+from shardfit.core.precision import PRECISIONS, problem_scope
 from shardfit.core.problem import Problem
-from shardfit.core.rows import CHECK_BLOCK, leading, take
-from shardfit.core.terms import RowTerm
+from shardfit.core.rows import take
+from shardfit.core.terms import RowTerm, residual_penalty
 
 PROBE_ROWS = 64
+OUTSIDE = ("maxiter", "label")  # a run may be continued to a higher limit; a label is only shown
 
 
-def fingerprint(problem: Problem, solver: str, seed: int) -> dict:
+@dataclass(frozen=True)
+class Identity:
+    """Facts by name, each a digest, and what could not be identified: a run with any of it cannot be resumed."""
+
+    facts: Mapping[str, str]
+    unidentified: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """One digest of all facts."""
+        return hashlib.sha256(repr(sorted(self.facts.items())).encode()).hexdigest()
+
+
+def identity(problem: Problem, solver: Any, seed: int) -> Identity:
     """Return what must be equal for a run to be the same run; devices and processes are not part of it."""
-    rows = "".join(row_digest(t.rows, t.counts) for t in problem.objective.terms if isinstance(t, RowTerm))
-    return settings(problem, solver, seed) | {"data": hashlib.sha256(rows.encode()).hexdigest()}
-
-
-def settings(problem: Problem, solver: str, seed: int) -> dict:
-    """Return all of a fingerprint that is cheap to have: everything but the rows."""
-    terms = problem.objective.terms
-    return {
-        "problem": problem.name,
-        "terms": [f"{name}: {term.fn.__module__}.{term.fn.__qualname__}" for name, term in named_functions(problem)],
-        "parameters": [list(problem.space.labels), [list(s) for s in problem.space.shapes]],
-        "start": digest([problem.x0, problem.box]),
-        "number of rows": problem.objective.n_rows,
-        "args and weights": digest([(term.args, term.weight) for term in terms]),
-        "precision": problem.precision,
-        "solver": solver,
-        "seed": seed,
+    about = settings(problem, solver, seed)
+    rows = {
+        f"data of term {name!r}": row_digest(term.rows, term.counts)
+        for name, term in problem.objective.items()
+        if isinstance(term, RowTerm)
     }
+    return replace(about, facts={**about.facts, **rows})
+
+
+def settings(problem: Problem, solver: Any, seed: int) -> Identity:
+    """Return all of an identity but the rows, which may be many."""
+    reader, space, dtype = Reader(), problem.space, PRECISIONS[problem.precision]
+    facts = {
+        "terms": reader.text(list(problem.objective.names)),
+        "parameters": reader.text([list(space.labels), [list(s) for s in space.shapes]]),
+        "start": digest(problem.x0),
+        "bounds": digest(problem.box),
+        "precision": reader.text(problem.precision),
+        "seed": reader.text(seed),
+    }
+    with problem_scope(problem.precision):
+        for name, term in problem.objective.items():
+            facts |= _term_facts(reader, name, term, problem.x0)
+        for label, transform, shape in zip(space.labels, space.transforms, space.inner_shapes, strict=True):
+            if not isinstance(transform, Untransformed):
+                where = f"transform of {label}"
+                facts[where] = reader.program(where, transform.forward, jax.ShapeDtypeStruct(shape, dtype))
+        facts |= _solver_facts(reader, solver, space.size, dtype, problem.box)
+    return Identity(facts, tuple(dict.fromkeys(reader.unidentified)))
 
 
 def probe_digest(problem: Problem) -> str:
     """Return the digest of a few rows: enough to notice that two processes hold different ones."""
-    found = []
+    rows = []
     for term in problem.objective.terms:
         if isinstance(term, RowTerm):
             index = np.unique(np.linspace(0, term.n_rows - 1, PROBE_ROWS).astype(int))
-            found.append(take(term.rows, index, term.counts))
-    return digest(found)
+            rows.append(take(term.rows, index, term.counts))
+    return digest(rows)
 
 
-def named_functions(problem: Problem):
-    """Yield (name, term) with a function that has a qualified name."""
-    for name, term in problem.objective.items():
-        if hasattr(term.fn, "__qualname__"):
-            yield name, term
+def _term_facts(reader: Reader, name: str, term: Any, params: Any) -> dict[str, str]:
+    facts = {f"weight of term {name!r}": digest(term.weight), f"args of term {name!r}": digest(term.args)}
+    # a model whose trace depends on the machine (threads, free memory) says what it is without that
+    portable = getattr(term.fn, "portable", None)
+    plain = term if portable is None else replace(term, fn=portable())
+    model = f"model of term {name!r}"
+    if not isinstance(term, RowTerm):
+        return facts | {model: reader.program(model, lambda p, t: t.losses(p), params, _abstract(plain))}
+    n, key = term.n_rows, jax.eval_shape(lambda: jax.random.key(0))
+    rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((n, *leaf.shape[1:]), leaf.dtype), term.rows)
+    plain = replace(_abstract(replace(plain, rows=None, counts=None)), rows=rows)
+
+    def sums(params, term, key):
+        return term.statistics(params, term.rows, None, key)
+
+    loss, totals = f"loss of term {name!r}", jax.eval_shape(sums, params, plain, key)
+    facts[model] = reader.program(model, sums, params, plain, key)
+    facts[loss] = reader.program(loss, lambda s, t, k: t.losses(s, k), totals, plain, key)
+    if term.key is not None:
+        facts[f"random key of term {name!r}"] = digest(term.key)
+    return facts
 
 
-def digest(tree: Any) -> str:
-    """Return the SHA-256 of all arrays of a tree, read block by block."""
-    total = hashlib.sha256()
-    for leaf in jax.tree.leaves(tree):
-        if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        shape, dtype = np.shape(leaf), str(getattr(leaf, "dtype", np.asarray(leaf).dtype))
-        total.update(f"{shape}{dtype}".encode())
-        if not shape:
-            total.update(np.asarray(leaf).tobytes())
-            continue
-        step = _block(shape)
-        for start in range(0, shape[0], step):
-            total.update(np.ascontiguousarray(leaf[start : start + step]).data)
-    return total.hexdigest()
+def _abstract(tree: Any) -> Any:
+    """Replace arrays by their shapes, so that nothing is evaluated while tracing."""
+
+    def one(leaf):
+        if not hasattr(leaf, "shape"):
+            return leaf
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=getattr(leaf, "weak_type", False))
+
+    return jax.tree.map(one, tree)
 
 
-def row_digest(rows: Any, counts: Any) -> str:
-    """Return a digest of real rows and their order, the same however they are split over devices and processes.
+def _solver_facts(reader: Reader, solver: Any, size: int, dtype: Any, box: Any) -> dict[str, str]:
+    """Return a solver's class and options; a step solver is traced, on a sum of squares with as many coordinates."""
+    reader.where = "the solver"
+    facts = {"solver": reader.text(type(solver))}
+    steps = hasattr(solver, "step")
+    for option in fields(solver):
+        value = getattr(solver, option.name)
+        traced = steps and hasattr(value, "init") and hasattr(value, "update")
+        if option.name not in OUTSIDE and not traced:
+            facts[f"solver's {option.name}"] = reader.text(value)
+    if not steps:
+        return facts
+    z = jax.ShapeDtypeStruct((size,), dtype)
+    space, toy = make_space(np.zeros(size, dtype)), Objective({"toy": residual_penalty(lambda x: x)})
+    bounds = (None, None) if box is None else (z, z)
+    key = jax.eval_shape(lambda: jax.random.key(0))
 
-    Every row is hashed with its number, and the hashes are added: a sum can be taken in parts. It tells data apart, it
-    does not withstand forgery.
-    """
-    total = hashlib.sha256()
-    for leaf in jax.tree.leaves(rows):
-        sums = np.zeros(2, np.uint64)
-        for first, block in _blocks(leaf, counts):
-            sums += _hashes(block, first).sum(axis=0)
-        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
-            sums = gather(sums).sum(axis=0)
-        n = leading(rows) if counts is None else int(np.sum(counts))
-        total.update(f"{(n, *leaf.shape[1:])}{leaf.dtype}".encode() + sums.tobytes())
-    return total.hexdigest()
+    def step(state, key):
+        return solver.step(lambda x: solver.evaluate(space, toy, x, key), state)
 
-
-def _block(shape: tuple) -> int:
-    return max(1, CHECK_BLOCK // max(1, int(np.prod(shape[1:]))))
-
-
-def _blocks(leaf: Any, counts: Any) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield this process's part of an array block by block, each with the number of its first row."""
-    pieces = [(0, leaf)]
-    if isinstance(leaf, jax.Array):
-        last = np.cumsum(np.asarray([leaf.shape[0]] if counts is None else counts))
-        n_local = leaf.shape[0] // len(last)
-        pieces = []
-        for piece in leaf.addressable_shards:
-            if piece.replica_id == 0:
-                shard, offset = divmod(piece.index[0].start or 0, n_local)
-                begin = last[shard - 1] if shard else 0
-                pieces.append(
-                    (int(begin) + offset, piece.data[: last[shard] - begin] if counts is not None else piece.data)
-                )
-    for first, piece in pieces:
-        step = _block(leaf.shape)
-        for start in range(0, piece.shape[0], step):
-            yield first + start, np.asarray(piece[start : start + step])
-
-
-def _hashes(block: np.ndarray, first: int) -> np.ndarray:
-    """Return two 64-bit hashes of every row and its number, (n, 2)."""
-    plain = np.ascontiguousarray(block).reshape(len(block), -1)
-    words = plain.view(f"u{min(8, plain.dtype.itemsize)}").astype(np.uint64)
-    number = (first + np.arange(len(block), dtype=np.uint64))[:, None]
-    words = np.concatenate([words, number], axis=1)
-    weights = (np.arange(1, 2 * words.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
-    found = words @ weights.reshape(-1, 2)
-    # multiply and shift, so that equal sums of rows do not make equal sums of hashes
-    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        found = (found ^ (found >> np.uint64(33))) * np.uint64(factor)
-    return found ^ (found >> np.uint64(33))
+    facts["solver's first state"] = reader.text(jax.make_jaxpr(solver.init)(z, *bounds))
+    facts["solver's step"] = reader.text(jax.make_jaxpr(step)(jax.eval_shape(solver.init, z, *bounds), key))
+    return facts

@@ -1,13 +1,18 @@
 """Run directory: what a fit leaves behind, and what it needs to go on after a crash.
 
-config.json (what was asked), env.json (versions, devices, data digest), events.jsonl (append-only), ckpt/ (state),
-result.json + arrays.npz (the answer). Every file is replaced atomically or appended to; nothing is pickled.
-Of several processes all read, and rank 0 writes.
+config.json (identity, versions), env.json (versions, devices), events.jsonl (append-only), ckpt/ (state), result.json
+and arrays.npz (the answer). Every file is replaced atomically or appended to and has a checksum; state and answer name
+the run they belong to; nothing is pickled. Of several processes all read, and rank 0 writes and holds the lock.
 """
 
+import contextlib
+import copy
 import json
 import platform
 import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,11 +22,20 @@ import numpy as np
 
 from shardfit.core.errors import CheckpointError
 from shardfit.core.mesh import leads, spans_processes
-from shardfit.distributed.exchange import meet, require_same
-from shardfit.io.files import read_arrays, write_arrays, write_atomic
+from shardfit.core.problem import Problem
+from shardfit.core.result import Result
+from shardfit.distributed.exchange import meet, require_same, share
+from shardfit.io.files import read_arrays, read_json, write_arrays, write_json
 from shardfit.io.journal import Journal
+from shardfit.io.lock import only_writer
+from shardfit.io.results import read_result, require_storable, save_result
 
+FORMAT = 2
 RESUME = ("auto", "must", "never")
+ANEW = "Use resume='never' to start anew."
+PACKAGES = ("shardfit", "jax", "jaxlib", "numpy", "scipy", "optax", "optimistix", "equinox")
+STATE = ("result.json", "arrays.npz", "ckpt/state.npz", "ckpt/journal.bin")
+HISTORY = ("value", "gradient", "step", "seconds")
 
 
 class RunDir:
@@ -32,49 +46,124 @@ class RunDir:
         self.seconds = seconds
         self.last_saved = 0.0
         self.shared, self.writes = False, True
+        self.run, self.notes, self.failure = "", [], ""
+        self.lock = contextlib.ExitStack()
 
-    def open(self, asked: dict, resume: str, mesh: Any = None) -> bool:
-        """Prepare the folder; return whether there is a run to go on with. Raise if it belongs to another fit."""
+    def begin(self, problem: Problem, identity: Any, resume: str, mesh: Any = None) -> bool:
+        """Take the folder for a run; return whether there is one to go on with. Raise if it belongs to another.
+
+        identity: from `shardfit.check.identity`, with facts, unidentified and digest.
+        """
         if resume not in RESUME:
             raise ValueError(f"resume={resume!r} must be one of {', '.join(map(repr, RESUME))}.")
-        config = self.path / "config.json"
-        known = config.exists()
+        require_storable(problem)
+        self.shared, self.writes = spans_processes(mesh), leads(mesh)
+        self.run, self.notes, self.failure = identity.digest, [], ""
+        known = (self.path / "config.json").exists()
         if resume == "must" and not known:
             raise CheckpointError(f"{self.path} holds no run to resume. Check the path, or use resume='auto'.")
-        if known and resume != "never":
-            earlier = _read_json(config)
-            differing = [name for name in asked if earlier.get(name) != asked[name]]
-            if differing:
-                raise CheckpointError(
-                    f"{self.path} belongs to another fit: {', '.join(differing)} differ(s). Use another run_dir, "
-                    "or resume='never' to start this one anew."
-                )
-        self.shared, self.writes = spans_processes(mesh), leads(mesh)
+        self._take_lock()
+        if resume != "never":
+            self._require_same_run(identity, known)
+        if identity.unidentified:
+            self.notes.append(f"This run cannot be resumed: {'; '.join(identity.unidentified)}.")
         if self.shared:  # also: nothing is written before all have read
             require_same(f"{self.path} must be on a file system that all processes see", {"what is there": known})
         if self.writes:
-            if known and resume == "never":
-                self.clear()
-            (self.path / "ckpt").mkdir(parents=True, exist_ok=True)
-            _write_json(config, asked)
-            _write_json(self.path / "env.json", environment())
+            self._write_heading(identity, anew=resume == "never")
         if self.shared:
             meet()
         self.last_saved = time.monotonic()
         return known and resume != "never"
 
+    def close(self) -> None:
+        """Let go of the folder."""
+        self.lock.close()
+
+    def _take_lock(self) -> None:
+        text = ""
+        if self.writes:
+            try:
+                self.lock.enter_context(only_writer(self.path))
+            except (CheckpointError, OSError) as error:
+                text = str(error) if isinstance(error, CheckpointError) else f"{self.path} cannot be used: {error}."
+        if self.shared:
+            text = str(share({"error": np.array(text)})["error"])
+        if text:
+            raise CheckpointError(text)
+
+    def _require_same_run(self, identity: Any, known: bool) -> None:
+        """Raise if the folder holds anything but this run, and note what has changed around it."""
+        if not known:
+            left = [name for name in STATE if (self.path / name).exists()]
+            if left:
+                raise CheckpointError(f"{self.path}: config.json is missing, {', '.join(left)} is there. {ANEW}")
+            return
+        path = self.path / "config.json"
+        try:
+            earlier = read_json(path)
+        except ValueError as error:
+            raise CheckpointError(f"{error} {ANEW}") from None
+        kinds = {"facts": dict, "packages": dict, "unidentified": list}
+        if earlier.get("format") != FORMAT or any(not isinstance(earlier.get(n), kind) for n, kind in kinds.items()):
+            raise CheckpointError(f"{path} is not what this version of shardfit writes. {ANEW}")
+        facts, versions, unidentified = (earlier[name] for name in kinds)
+        changed = _changes(versions, environment()["packages"])
+        differing = [name for name in {**identity.facts, **facts} if facts.get(name) != identity.facts.get(name)]
+        if differing:
+            hint = f" Versions have changed too ({changed}), which can change what is traced." if changed else ""
+            raise CheckpointError(
+                f"{self.path} belongs to another fit: {', '.join(differing)} differ(s).{hint} Use another run_dir, "
+                "or resume='never' to start this one anew."
+            )
+        if unidentified:
+            raise CheckpointError(f"{self.path} cannot be resumed: {'; '.join(map(str, unidentified))}. {ANEW}")
+        if changed:
+            self.notes.append(f"Begun with other versions: {changed}.")
+            self.event("versions changed", versions=changed)
+
+    def _write_heading(self, identity: Any, anew: bool) -> None:
+        try:
+            if anew:
+                self.clear()
+            (self.path / "ckpt").mkdir(parents=True, exist_ok=True)
+            facts = {"facts": dict(identity.facts), "unidentified": list(identity.unidentified)}
+            write_json(self.path / "config.json", {"format": FORMAT, **facts, "packages": environment()["packages"]})
+            write_environment(self.path)
+        except OSError as error:
+            raise CheckpointError(f"{self.path} cannot be written ({error}). Use another run_dir.") from error
+
     def clear(self) -> None:
         """Remove the state and the answer of an earlier fit, nothing else."""
-        for name in ("config.json", "result.json", "arrays.npz", "ckpt/state.npz", "ckpt/journal.bin"):
+        for name in ("config.json", *STATE):
             (self.path / name).unlink(missing_ok=True)
+
+    # ---- while it runs ------------------------------------------------------------------------------------------
 
     def event(self, kind: str, **details: Any) -> None:
         """Append a line to events.jsonl."""
-        if not self.writes:
-            return
         line = json.dumps({"time": time.time(), "event": kind, **details})
-        with open(self.path / "events.jsonl", "a") as file:
-            file.write(line + "\n")
+
+        def write():
+            with open(self.path / "events.jsonl", "a") as file:
+                file.write(line + "\n")
+
+        self._attempt(write)
+
+    def _attempt(self, write: Callable[[], Any]) -> None:
+        """Write if this process does; after a failure the run goes on without its folder."""
+        if not self.writes or self.failure:
+            return
+        try:
+            write()
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        if not self.failure:
+            self.failure = error.strerror or str(error)
+            text = f"{self.path} cannot be written ({self.failure}). The fit goes on in memory and returns its result."
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def due(self) -> bool:
         """Return whether the next checkpoint should be written."""
@@ -82,11 +171,9 @@ class RunDir:
 
     def save_run(self, run: Any, history: dict[str, np.ndarray]) -> None:
         """Write the state of a device loop."""
-        if not self.writes:
-            return
         arrays = {f"run{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(run))}
-        arrays |= {f"history_{name}": column for name, column in history.items()}
-        write_arrays(self.path / "ckpt" / "state.npz", arrays)
+        arrays |= {f"history_{name}": column for name, column in history.items()} | {"run": np.array(self.run)}
+        self._attempt(lambda: write_arrays(self.path / "ckpt" / "state.npz", arrays))
         self.last_saved = time.monotonic()
         self.event("checkpoint", evaluations=len(history["value"]))
 
@@ -98,13 +185,17 @@ class RunDir:
         try:
             arrays = read_arrays(path)
         except ValueError as error:
-            raise CheckpointError(f"{error} Delete it to start anew.") from None
+            raise CheckpointError(f"{error} {ANEW}") from None
+        if str(arrays.get("run", "")) != self.run:
+            raise CheckpointError(f"{path} is of another run. {ANEW}")
         leaves, treedef = jax.tree.flatten(like)
         stored = [arrays.get(f"run{i}") for i in range(len(leaves))]
-        for old, new in zip(stored, leaves, strict=True):
-            if old is None or old.shape != new.shape or old.dtype != new.dtype:
-                raise CheckpointError(f"{path} does not fit this solver's state. Use resume='never' to start anew.")
         history = {n.removeprefix("history_"): a for n, a in arrays.items() if n.startswith("history_")}
+        fits = len({len(history.get(name, ())) for name in HISTORY}) == 1 and set(HISTORY) <= set(history)
+        for old, new in zip(stored, leaves, strict=True):
+            fits = fits and old is not None and old.shape == new.shape and old.dtype == new.dtype
+        if not fits:
+            raise CheckpointError(f"{path} does not fit this solver's state. {ANEW}")
         return jax.tree.unflatten(treedef, [jax.numpy.asarray(a) for a in stored]), history
 
     def require_same_state(self, stored: Any) -> None:
@@ -115,27 +206,71 @@ class RunDir:
 
     def journal(self, z0: np.ndarray) -> Journal:
         """Return the journal of a host solver's evaluations."""
-        return Journal(self.path / "ckpt" / "journal.bin", z0)
+        return Journal(self.path / "ckpt" / "journal.bin", z0, self.run, self._fail)
+
+    # ---- the answer ---------------------------------------------------------------------------------------------
+
+    def earlier_result(self, problem: Problem) -> Result | None:
+        """Return the stored result of this run with the problem's own parameter tree; None if there is none."""
+        if not (self.path / "result.json").exists():
+            return None
+        try:
+            result, run = read_result(self.path, problem.x0)
+        except (ValueError, FileNotFoundError) as error:
+            raise CheckpointError(f"{error} Or delete result.json to compute it from the checkpoint.") from None
+        if run != self.run:
+            raise CheckpointError(f"{self.path}: result.json is of another run. Delete it, or use resume='never'.")
+        derived = {} if problem.decode is None else problem.decode(result.params)
+        units = dict(zip(problem.space.labels, problem.unit_labels(), strict=True))
+        return _noted(replace(result, derived=derived, units=units, problem=problem.name), self.notes)
+
+    def finish(self, result: Result) -> Result:
+        """Store the result of this run and return it, with a note where it could not be stored."""
+        result = _noted(result, self.notes)
+        if self.writes:
+            try:
+                save_result(result, self.path, self.run)
+            except (OSError, TypeError) as error:
+                self._fail(error if isinstance(error, OSError) else OSError(str(error)))
+                self.failure = f"the result is not stored: {self.failure}"
+        self.event("finished", status=result.status.name, value=result.value)
+        failure = str(share({"text": np.array(self.failure)})["text"]) if self.shared else self.failure
+        return _noted(result, [f"The run directory could not be written ({failure})."] if failure else [])
+
+
+@contextlib.contextmanager
+def opened(run_dir: str | Path | RunDir | None) -> Iterator[RunDir | None]:
+    """Give a run directory of one's own, which is let go at the end; None without one."""
+    # a copy: one RunDir may be handed to several fits, each of which takes the folder for itself
+    store = copy.copy(run_dir) if isinstance(run_dir, RunDir) else None if run_dir is None else RunDir(run_dir)
+    if store is None:
+        yield None
+        return
+    store.lock = contextlib.ExitStack()
+    with contextlib.closing(store):
+        yield store
+
+
+def write_environment(folder: Path) -> None:
+    """Write env.json."""
+    write_json(folder / "env.json", environment())
 
 
 def environment() -> dict:
     """Return versions and devices."""
     packages = {}
-    for name in ("shardfit", "jax", "jaxlib", "numpy", "scipy", "optax", "optimistix"):
-        try:
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             packages[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     devices = [f"{d.platform}:{d.id} {d.device_kind}" for d in jax.devices()]
     return {"python": platform.python_version(), "packages": packages, "devices": devices}
 
 
-def _read_json(path: Path) -> dict:
-    try:
-        return json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{path} is damaged ({error}). Use resume='never' to start anew.") from None
+def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return ", ".join(f"{name} {before.get(name, 'missing')}, now {now.get(name, 'missing')}" for name in names)
 
 
-def _write_json(path: Path, content: dict) -> None:
-    write_atomic(path, lambda file: file.write(json.dumps(content, indent=1).encode()))
+def _noted(result: Result, notes: list[str]) -> Result:
+    new = [note for note in notes if note not in result.note]
+    return replace(result, note=" ".join(filter(None, (result.note, *new)))) if new else result

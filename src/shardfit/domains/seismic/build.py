@@ -61,8 +61,14 @@ def library_path(half: int) -> Path:
 
 def _key(program: str, half: int) -> str:
     told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    parts = [told, *FLAGS, *ARITHMETIC, str(half), version("jaxlib"), _processor()]
-    parts += [file.read_text(encoding="utf-8") for file in sorted(SOURCES.iterdir())]
+    parts = [told, *FLAGS, *ARITHMETIC, str(half), version("jaxlib"), _processor(), source_digest()]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+@lru_cache
+def source_digest() -> str:
+    """Return a short digest of the kernel's sources and of the arithmetic they are compiled with."""
+    parts = [*ARITHMETIC, *(file.read_text(encoding="utf-8") for file in sorted(SOURCES.iterdir()))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

@@ -4,7 +4,6 @@ In this order: division by illumination, depth weight, mask, Gaussian smoothing,
 changes is invisible to Adam, which normalises every cell; with smoothing after it, or with plain descent, it matters.
 """
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -113,11 +112,6 @@ def optimiser(name: str, learning_rate: float, how: Conditioning, mask: Any, wei
     factors = tuple(np.asarray(array, np.float64) for array in (mask, weights))
     raw = tuple(array.tobytes() for array in factors)
     return _optimiser(name, learning_rate, how, factors[0].shape, *raw, tuple(sorted(options.items())))
-
-
-def digest(*arrays: Any) -> str:
-    """Return a short name for the content of arrays."""
-    return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:12]
 
 
 @lru_cache(maxsize=16)

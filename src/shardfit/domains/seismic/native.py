@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.domains.seismic.boundary import profiles
-from shardfit.domains.seismic.build import library
+from shardfit.domains.seismic.build import library, source_digest
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.stencil import FIRST, SECOND
@@ -70,7 +70,8 @@ def register(half: int) -> str:
     """Make the compiled functions known to XLA and return the beginning of their names; raises if that fails."""
     if jax.default_backend() != "cpu":
         raise RuntimeError(f"the native engine runs on CPUs, not on {jax.default_backend()}.")
-    prefix, found = f"shardfit_wave_{2 * half}", library(half)
+    # the name says which sources it was compiled from: by it a run directory tells kernels apart
+    prefix, found = f"shardfit_wave_{2 * half}_{source_digest()}", library(half)
     for direction in ("forward", "backward"):
         for dtype in ("float32", "float64"):
             name = f"{direction}_{dtype}"

@@ -5,7 +5,7 @@ are read, and an evaluation filters what it models, not what was observed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from shardfit.domains.seismic.propagate import propagate
 from shardfit.domains.seismic.recording import Recording, read_once
 from shardfit.domains.seismic.signature import matched
 from shardfit.domains.seismic.simulation import Simulation, check_velocity
-from shardfit.domains.seismic.strategies import Strategy
+from shardfit.domains.seismic.strategies import Full, Strategy
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,13 @@ class ShotModel:
     per_trace: bool = False
     match: str | None = None
 
-    def __post_init__(self):
-        # by this a run directory tells fits with different models apart
-        object.__setattr__(self, "__qualname__", repr(self))
+    def portable(self) -> "ShotModel":
+        """Return the same function without what depends on the machine, threads and free memory: see check.identity."""
+        if isinstance(self.sim, ElasticSimulation):
+            chosen = self.engine
+        else:
+            chosen = "jax" if choose_engine(self.engine, self.sim)[0] == "jax" else Native(1, 1)
+        return replace(self, engine=chosen, memory=Full() if self.memory == "auto" else self.memory)
 
     def __call__(self, params: Mapping, rows: Mapping, response: Any, scale: Any, known: Mapping) -> dict[str, Any]:
         """Propagate a block of shots and compare."""
