@@ -1,6 +1,7 @@
 """The ledger alone: every point once and whole, whatever happens to the process, the file or the disk."""
 
 import os
+import random
 import resource
 import shutil
 import signal
@@ -15,10 +16,13 @@ import numpy as np
 import pytest
 
 from shardfit.core.errors import CheckpointError
+from shardfit.io.files import from_json, to_json
 from shardfit.surveys import database
 from shardfit.surveys.heading import Heading
-from shardfit.surveys.ledger import LEDGER, PARTS, Ledger, Record, gather_parts
+from shardfit.surveys.ledger import LEDGER, PARTS, Ledger, gather_parts
 from shardfit.surveys.reading import Survey
+from shardfit.surveys.record import Record
+from tests.damage import mutated
 
 ODD = 'a "quoted"; DROP TABLE points -- τ\'s'
 HEADING = Heading("test", 100, {"tv": "Jy", ODD: ""}, ("data", "µ"), {"m": (3,)}, asked={"seed": 0})
@@ -149,10 +153,132 @@ def test_a_ledger_without_a_heading(tmp_path):
 def test_a_ledger_of_another_format(tmp_path):
     fill(tmp_path)
     with sqlite3.connect(tmp_path / LEDGER) as connection:
-        connection.execute("UPDATE about SET value = replace(value, '\"format\": 1', '\"format\": 99')")
+        (text,) = connection.execute("SELECT value FROM about WHERE key = 'heading'").fetchone()
+        other = to_json({**from_json(text, "it"), "format": 99})
+        connection.execute("UPDATE about SET value = ? WHERE key = 'heading'", (other,))
     connection.close()
-    with pytest.raises(ValueError, match="another format than 1"):
+    with pytest.raises(CheckpointError, match="another format than 2"):
         Survey(tmp_path)
+
+
+def forged(folder, *statements):
+    """Fill a ledger, then change it as a stranger could."""
+    path = fill(folder, 5)
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        connection.execute(*statement) if isinstance(statement, tuple) else connection.execute(statement)
+    connection.close()
+
+
+ENDLESS = (
+    "CREATE VIEW points AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id FROM n",
+    "CREATE VIEW about AS SELECT 'heading' AS key, zeroblob(900000000) AS value",
+    "CREATE TRIGGER t AFTER INSERT ON points BEGIN DELETE FROM points; END",
+    "CREATE TABLE more (x)",
+    "ALTER TABLE points ADD COLUMN z GENERATED ALWAYS AS (zeroblob(900000000))",
+)
+
+
+@pytest.mark.parametrize("statement", ENDLESS)
+def test_only_the_tables_of_a_ledger_are_read(tmp_path, statement):
+    made = statement.split()[2]
+    first = [f"DROP TABLE {made}"] if made in ("points", "about") and "ALTER" not in statement else []
+    forged(tmp_path, *first, statement)
+    for use in (lambda: Survey(tmp_path), lambda: Ledger.create(tmp_path, HEADING)):
+        with pytest.raises(CheckpointError, match="is damaged .it (is not the ledger|holds other tables)"):
+            use()
+
+
+CHANGED = {
+    "parameters": ("UPDATE found SET params = zeroblob(24) WHERE id = 3", lambda s: s.params(3), "what point 3 found"),
+    "length": ("UPDATE found SET params = x'00' WHERE id = 3", lambda s: s.params(3), "what point 3 found"),
+    "value": ("UPDATE points SET value = -1 WHERE id = 3", lambda s: s.best(1), "point 3"),
+    "column": ("UPDATE points SET value = -1 WHERE id = 3", lambda s: s.column("value"), "point 3"),
+    "swapped": ("UPDATE points SET id = 3 - id WHERE id IN (0, 3)", lambda s: s.best(1), "point [03]"),
+    "torn off": ("DELETE FROM found WHERE id = 3", lambda s: s.best(5), "point 3"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_changed_point_is_noticed(tmp_path, change):
+    statement, use, what = CHANGED[change]
+    if change == "swapped":
+        forged(tmp_path, "UPDATE points SET id = 9 WHERE id = 3", "UPDATE points SET id = 3 WHERE id = 0")
+    else:
+        forged(tmp_path, statement)
+    with Survey(tmp_path) as survey, pytest.raises(CheckpointError, match=f"{what} does not match its checksum"):
+        use(survey)
+    if change not in ("parameters", "length"):
+        with pytest.raises(CheckpointError, match="does not match its checksum"):
+            Ledger.create(tmp_path, HEADING)
+
+
+HEADINGS = ("[]", "{", "[" * 100_000, '{"format": 2}', '{"name": 3}')
+FIELDS = {
+    "axes": 3,
+    "params": {"m": [-1]},
+    "parts": None,
+    "dtype": "object",
+    "picture": "none",
+    "total": "many",
+    "shape": 7,
+}
+
+
+@pytest.mark.parametrize("text", [*HEADINGS, *FIELDS])
+def test_a_malformed_heading_is_one_clear_error(tmp_path, text):
+    if text in FIELDS:
+        content = {**from_json(HEADING.to_json(), "it"), text: FIELDS[text]}
+        text = to_json(content)
+    forged(tmp_path, ("UPDATE about SET value = ? WHERE key = 'heading'", (text,)))
+    with pytest.raises(CheckpointError, match="its heading cannot be read"):
+        Survey(tmp_path)
+
+
+def test_links_are_not_followed(tmp_path):
+    path = fill(tmp_path / "own")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / LEDGER).symlink_to(path)
+    with pytest.raises(CheckpointError, match="ledger.sqlite is a link"):
+        Survey(tmp_path / "other")
+    (tmp_path / "own" / PARTS).mkdir()
+    (tmp_path / "own" / PARTS / "a.sqlite").symlink_to(path)
+    with pytest.raises(CheckpointError, match="a.sqlite is a link"):
+        gather_parts(tmp_path / "own")
+
+
+def test_what_cannot_be_identified_is_not_resumed(tmp_path):
+    heading = Heading(**{**HEADING.__dict__, "unidentified": ("the picture uses a thing",)})
+    with Ledger.create(tmp_path, heading) as made:
+        made.write([record(1)])
+    with pytest.raises(CheckpointError, match="cannot be resumed: the picture uses a thing. Use another run directory"):
+        Ledger.create(tmp_path, heading)
+
+
+def use_all(folder):
+    """Return all that a survey tells."""
+    with Survey(folder) as survey:
+        told = [survey.best(), survey.status(), survey.column("value").tolist(), len(survey)]
+        return repr((told, [survey.params(row["id"]) for row in survey.best()]))
+
+
+@pytest.mark.parametrize("first, count", [(0, 100), pytest.param(100, 900, marks=pytest.mark.slow)])
+def test_random_damage_to_a_ledger_is_noticed_or_harmless(tmp_path, first, count):
+    path = fill(tmp_path / "whole", 12)
+    whole, expected = path.read_bytes(), use_all(tmp_path / "whole")
+    outcomes = []
+    for number in range(first, first + count):
+        folder = tmp_path / "run"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / LEDGER).write_bytes(mutated(whole, random.Random(number)))
+        try:
+            assert use_all(folder) == expected, number
+            outcomes.append("same")
+        except (CheckpointError, FileNotFoundError):
+            outcomes.append("refused")
+    assert outcomes.count("refused") > count / 4 and "same" in outcomes
+    print({outcome: outcomes.count(outcome) for outcome in set(outcomes)})
 
 
 def test_locked_by_another_program(tmp_path, monkeypatch):
@@ -222,12 +348,14 @@ def part(folder, name, records):
         made.write(records)
 
 
-def test_parts_are_gathered_once_when_someone_looks(ledger, tmp_path):
+def test_parts_are_gathered_once(ledger, tmp_path):
     ledger.write([record(1)])
     part(tmp_path, "a", [record(2), record(3, **FAILED)])
     part(tmp_path, "b", [record(1), record(2), record(4)])
     database.connect(tmp_path / PARTS / "c.sqlite", shared=True).close()  # a worker that has only just begun
-    with Survey(tmp_path) as found:
+    with Survey(tmp_path) as found:  # looking writes nothing
+        assert found.ledger.ids() == [1]
+    with Survey(tmp_path, gather=True) as found:
         assert found.ledger.ids() == [1, 2, 3, 4]
     assert ledger.gather() == 0
     part(tmp_path, "d", [record(3, attempt=2), record(4, attempt=2)])

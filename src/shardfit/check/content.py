@@ -25,6 +25,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from shardfit.check.digests import digest
+from shardfit.core.result import Result
 
 # of an equation: where it runs, how memory is used, and rules that a traced derivative has already followed
 IGNORED = re.compile(
@@ -44,8 +45,8 @@ SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 class Reader:
     """Reads values; `unidentified` collects what it could not look into, each with where it was."""
 
-    def __init__(self):
-        self.where, self.unidentified = "", []
+    def __init__(self, where: str = ""):
+        self.where, self.unidentified = where, []
         self.done: dict[int, tuple[Any, bytes]] = {}  # with the object, so that its address is not used again
         self.open: list[int] = []
         self.ways: tuple[tuple[Any, Callable[[Any], bytes]], ...] = (
@@ -63,6 +64,7 @@ class Reader:
             (types.CodeType, self._code),
             (types.ModuleType, lambda x: _joined("module", _package(x.__name__) or "", x.__name__)),
             (logging.Logger, lambda x: _joined("logger")),
+            (Result, lambda x: _joined("result", *map(self.read, (x.params, x.state)))),  # not how long it took
             (type, self._class),
             (object, self._object),
         )

@@ -74,6 +74,12 @@ def settings(problem: Problem, solver: Any, seed: int) -> Identity:
     return Identity(facts, tuple(dict.fromkeys(reader.unidentified)))
 
 
+def of_value(name: str, value: Any) -> Identity:
+    """Return the identity of one thing, functions by their code."""
+    reader = Reader(f"the {name}")
+    return Identity({name: reader.text(value)}, tuple(reader.unidentified))
+
+
 def probe_digest(problem: Problem) -> str:
     """Return the digest of a few rows: enough to notice that two processes hold different ones."""
     rows = []
@@ -126,7 +132,7 @@ def _solver_facts(reader: Reader, solver: Any, size: int, dtype: Any, box: Any) 
     for option in fields(solver):
         value = getattr(solver, option.name)
         traced = steps and hasattr(value, "init") and hasattr(value, "update")
-        if option.name not in OUTSIDE and not traced:
+        if option.init and option.name not in OUTSIDE and not traced:
             facts[f"solver's {option.name}"] = reader.text(value)
     if not steps:
         return facts

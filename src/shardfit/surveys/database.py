@@ -3,15 +3,18 @@
 import contextlib
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from shardfit.core.errors import CheckpointError
+from shardfit.surveys.integrity import require_file
 
 WAIT_SECONDS = 20.0  # for another writer to finish; a write takes milliseconds
 
 
 def connect(path: Path, *, read_only: bool = False, shared: bool = False) -> sqlite3.Connection:
     """Open a database. shared: other machines may read it, which SQLite's write-ahead log does not allow for."""
+    require_file(path)
     if not read_only:
         connection = _opened(path, "rwc")
         connection.execute(f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}")
@@ -65,7 +68,7 @@ def explained(path: Path) -> Iterator[None]:
         else:
             remedy = "Check that the folder exists and can be written to; all points written before are safe."
         raise CheckpointError(f"{path}: {text}. {remedy}") from None
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's own message may quote damaged text
         raise CheckpointError(
             f"{path} is damaged ({error}). `sqlite3 {path.name} .recover` may save what is in it; or move it away and "
             "run anew."
@@ -74,4 +77,8 @@ def explained(path: Path) -> Iterator[None]:
 
 def _opened(path: Path, mode: str) -> sqlite3.Connection:
     address = f"{path.resolve().as_uri()}?mode={mode}"
-    return sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # damage is for checksums to notice
+    connection.execute("PRAGMA trusted_schema = OFF")  # before anything else is asked: it may be a stranger's
+    connection.execute("PRAGMA cell_size_check = ON")
+    return connection

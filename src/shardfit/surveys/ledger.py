@@ -9,52 +9,22 @@ import contextlib
 import json
 import os
 import sqlite3
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shardfit.core.errors import CheckpointError
-from shardfit.core.status import Status
 from shardfit.surveys.database import connect, explained, is_blank, writing
 from shardfit.surveys.heading import Heading, axis_column, part_column, quoted
+from shardfit.surveys.integrity import checksum, heading_of, require_check, require_file, row_check, tables_of
+from shardfit.surveys.record import RUNG_FIELDS, Record, array_of, arrays_of, bytes_of, number_of, row_of
 
 LEDGER = "ledger.sqlite"
 PARTS = "parts"
-STOPPED = "STOPPED_EARLY"  # a point that successive halving gave up
-RUNG_FIELDS = ("id", "axes", "status", "value", "parts", "steps", "evaluations", "seconds", "reason", "attempt", "rung")
+PAGE = 2048  # points read at once
 COMPARED = ("total", "axes", "parts", "params", "dtype", "picture", "shape")  # of headings, besides what was asked
-FAILURES = (Status.NONFINITE.name, Status.FAILED.name)
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """One finished point: its place in the design, axes, how it ended, and what it found.
-
-    params: bytes of the fitted parameters as the heading lays them out; picture: (ny, nx) where stored by itself.
-    """
-
-    id: int
-    axes: Mapping[str, Any]
-    status: str
-    value: float
-    parts: Mapping[str, float]
-    steps: int
-    evaluations: int
-    seconds: float
-    reason: str = ""
-    attempt: int = 1
-    rung: int = 0
-    params: bytes = b""
-    picture: np.ndarray | None = None
-
-    @property
-    def failed(self) -> bool:
-        """Whether nothing usable was found; a point at its step limit, or given up early, is not a failure."""
-        return self.status in FAILURES or not np.isfinite(self.value)
 
 
 class Ledger:
@@ -62,6 +32,7 @@ class Ledger:
 
     def __init__(self, path: Path, connection: sqlite3.Connection, heading: Heading):
         self.path, self.connection, self.heading = path, connection, heading
+        self.checked = False
 
     @classmethod
     def create(cls, folder: str | Path, heading: Heading, name: str = LEDGER, *, shared: bool = False) -> "Ledger":
@@ -79,9 +50,15 @@ class Ledger:
             elif connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("pages are damaged")
             else:
-                _require_same(path, _heading_of(connection), heading)
+                _require_same(path, heading_of(connection), heading)
             on_error.pop_all()
-        return cls(path, connection, heading)
+        ledger = cls(path, connection, heading)
+        try:
+            ledger._require_resumable()
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
 
     @classmethod
     def open(cls, folder: str | Path, name: str = LEDGER, *, read_only: bool = False) -> "Ledger":
@@ -92,7 +69,7 @@ class Ledger:
         with explained(path), contextlib.ExitStack() as on_error:
             connection = connect(path, read_only=read_only)
             on_error.callback(connection.close)
-            heading = _heading_of(connection)
+            heading = heading_of(connection)
             on_error.pop_all()
         return cls(path, connection, heading)
 
@@ -106,6 +83,20 @@ class Ledger:
         """Let go of the file."""
         self.connection.close()
 
+    def _require_resumable(self) -> None:
+        """Raise if points that are here were changed, or if it cannot be known whether they belong to this survey."""
+        self._check_rows()
+        if self.heading.unidentified and self.ids():
+            reasons = "; ".join(self.heading.unidentified)
+            raise CheckpointError(f"{self.path} cannot be resumed: {reasons}. Use another run directory.")
+
+    def _check_rows(self) -> None:
+        """Compare the points that are here with their checksums, once."""
+        if not self.checked:
+            for _ in self.pages():
+                pass
+            self.checked = True
+
     # ---- writing ------------------------------------------------------------------------------------------------
 
     def write(self, records: Sequence[Record]) -> None:
@@ -114,7 +105,7 @@ class Ledger:
             return
         names = list(self.heading.columns())
         marks = ", ".join("?" * len(names))
-        rows = [_row(record) for record in records]
+        rows = [row_of(record, self.heading) for record in records]
         with explained(self.path), writing(self.connection):
             self.connection.executemany(
                 "DELETE FROM points WHERE id = ? AND failed AND attempt < ?", [(r.id, r.attempt) for r in records]
@@ -124,24 +115,29 @@ class Ledger:
                 [[row[name] for name in names] for row in rows],
             )
             self.connection.executemany(
-                "INSERT OR REPLACE INTO found VALUES (?, ?, ?)", [(r.id, r.params, _bytes(r.picture)) for r in records]
+                "INSERT OR REPLACE INTO found VALUES (?, ?, ?, ?, ?)",
+                [arrays_of(record, row) for record, row in zip(records, rows, strict=True)],
             )
 
     def write_rung(self, rung: int, waiting: Sequence[tuple[Record, np.ndarray]]) -> None:
         """Keep points that wait at a rung of successive halving, with their coordinates z."""
         rows = []
         for record, z in waiting:
-            plain = {n: getattr(record, n) for n in RUNG_FIELDS}
-            rows.append((record.id, rung, json.dumps(plain), record.params, _bytes(record.picture), z.tobytes()))
+            plain = json.dumps({n: getattr(record, n) for n in RUNG_FIELDS})
+            content = (plain, record.params, bytes_of(record.picture), z.tobytes())
+            rows.append((record.id, rung, checksum(record.id, rung, *content), *content))
         with explained(self.path), writing(self.connection):
-            self.connection.executemany("INSERT OR REPLACE INTO rungs VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self.connection.executemany("INSERT OR REPLACE INTO rungs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def rung(self, rung: int) -> dict[int, tuple[Record, bytes]]:
         """Return the points that reached the end of a rung, with the bytes of their coordinates."""
         found = {}
-        rows = self._select("SELECT record, params, picture, z FROM rungs WHERE rung = ?", (rung,))
-        for text, params, picture, z in rows:
-            record = Record(params=params, picture=_array(picture), **json.loads(text))
+        rows = self.select("SELECT id, check_all, record, params, picture, z FROM rungs WHERE rung = ?", (rung,))
+        for number, check, *content in rows:
+            text, params, picture, z = content
+            with explained(self.path):
+                require_check(check, checksum(number, rung, *content), f"point {number} at rung {rung}")
+            record = Record(params=params, picture=array_of(picture), **json.loads(text))
             found[record.id] = (record, z)
         return found
 
@@ -156,12 +152,13 @@ class Ledger:
 
     def _gather(self, path: Path) -> int:
         with explained(path):
+            require_file(path)
             self.connection.execute("ATTACH ? AS part", (path.resolve().as_uri() + "?mode=rw",))
         try:
             with explained(path):
                 if is_blank(self.connection, "part"):
                     return 0
-                _require_same(path, _heading_of(self.connection, "part"), self.heading)
+                _require_same(path, heading_of(self.connection, "part"), self.heading)
             names = ", ".join(map(quoted, self.heading.columns()))
             fresh = (
                 "WHERE id IN (SELECT id FROM part.points AS new WHERE NOT EXISTS (SELECT 1 FROM main.points AS old "
@@ -187,43 +184,64 @@ class Ledger:
 
     def told(self, key: str) -> str:
         """Return a noted text, '' if there is none."""
-        found = self._select("SELECT value FROM about WHERE key = ?", (key,))
+        found = self.select("SELECT value FROM about WHERE key = ?", (key,))
         return found[0][0] if found else ""
 
     def ids(self, *, failed: bool | None = None) -> list[int]:
         """Return the numbers of finished points, in order; failed: only those, or only the others."""
         condition = {None: "", True: " WHERE failed", False: " WHERE NOT failed"}[failed]
-        return [i for (i,) in self._select(f"SELECT id FROM points{condition} ORDER BY id")]
+        return [i for (i,) in self.select(f"SELECT id FROM points{condition} ORDER BY id")]
 
     def attempts(self) -> dict[int, int]:
         """Return how often each failed point was tried."""
-        return dict(self._select("SELECT id, attempt FROM points WHERE failed"))
+        return dict(self.select("SELECT id, attempt FROM points WHERE failed"))
 
     def rows(self, sql: str = "", arguments: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Return points as dicts by column; sql: what follows FROM points, such as 'ORDER BY value LIMIT 10'."""
         names = list(self.heading.columns())
-        found = self._select(f"SELECT {', '.join(map(quoted, names))} FROM points {sql}", arguments)
-        return [dict(zip(names, row, strict=True)) for row in found]
+        columns = ["(SELECT row_check FROM found WHERE found.id = points.id)", *map(quoted, names)]
+        rows = []
+        for check, *values in self.select(f"SELECT {', '.join(columns)} FROM points {sql}", arguments):
+            row = dict(zip(names, values, strict=True))
+            with explained(self.path):
+                require_check(check, row_check(row), f"point {row['id']}")
+            rows.append(row)
+        return rows
+
+    def pages(self) -> Iterator[list[dict[str, Any]]]:
+        """Yield all points in the order of their numbers, some at a time."""
+        last = -1
+        while page := self.rows("WHERE id > ? ORDER BY id LIMIT ?", (last, PAGE)):
+            yield page
+            last = page[-1]["id"]
 
     def column(self, name: str, sql: str = "") -> np.ndarray:
         """Return one column of all points in the order of their numbers; numbers become floats, NULL becomes NaN."""
-        found = [v for (v,) in self._select(f"SELECT {quoted(name)} FROM points {sql or 'ORDER BY id'}")]
+        self._check_rows()
+        found = [v for (v,) in self.select(f"SELECT {quoted(name)} FROM points {sql or 'ORDER BY id'}")]
         if all(v is None or isinstance(v, int | float) for v in found):
             return np.array([np.nan if v is None else v for v in found], float)
         return np.array(found)
 
     def params(self, point: int) -> dict[str, np.ndarray]:
         """Return the fitted parameters of a point by label."""
-        return self.heading.unpack(self._found(point)[0])
+        return self._unpacked(self._found(point)[0])
+
+    def _unpacked(self, params: bytes) -> dict[str, np.ndarray]:
+        try:
+            return self.heading.unpack(params)
+        except ValueError as error:
+            raise CheckpointError(f"{self.path} is damaged ({error}). Run its survey anew.") from None
 
     def picture(self, point: int) -> np.ndarray:
         """Return the picture of a point, (ny, nx)."""
         if self.heading.shape is None:
             raise ValueError("this survey keeps no pictures. Give `picture` when it is run.")
         params, picture = self._found(point)
-        if picture is not None:
-            return np.frombuffer(picture, "<f4").reshape(self.heading.shape)
-        return self.heading.unpack(params)[self.heading.picture or ""].reshape(self.heading.shape)
+        image = self._unpacked(params).get(self.heading.picture or "") if picture is None else array_of(picture)
+        if image is None or image.size != np.prod(self.heading.shape):
+            raise CheckpointError(f"{self.path} is damaged (point {point} has no picture). Run its survey anew.")
+        return image.reshape(self.heading.shape)
 
     def records(self) -> Iterator[Record]:
         """Yield all points in the order in which they were finished."""
@@ -232,20 +250,24 @@ class Ledger:
             params, picture = self._found(row["id"])
             yield Record(
                 axes={n: row[axis_column(n)] for n in heading.axes},
-                parts={n: _number(row[part_column(n)]) for n in heading.parts},
-                value=_number(row["value"]),
+                parts={n: number_of(row[part_column(n)]) for n in heading.parts},
+                value=number_of(row["value"]),
                 params=params,
-                picture=_array(picture),
+                picture=array_of(picture),
                 **{n: row[n] for n in ("id", "status", "steps", "evaluations", "seconds", "reason", "attempt", "rung")},
             )
 
     def _found(self, point: int) -> tuple[bytes, bytes | None]:
-        found = self._select("SELECT params, picture FROM found WHERE id = ?", (int(point),))
-        if not found:
+        rows = self.select("SELECT array_check, params, picture FROM found WHERE id = ?", (int(point),))
+        if not rows:
             raise KeyError(f"point {point} is not finished.")
-        return found[0]
+        check, params, picture = rows[0]
+        with explained(self.path):
+            require_check(check, checksum(int(point), params, picture), f"what point {point} found")
+        return params, picture
 
-    def _select(self, sql: str, arguments: Sequence[Any] = ()) -> list[tuple]:
+    def select(self, sql: str, arguments: Sequence[Any] = ()) -> list[tuple]:
+        """Return the rows of a query."""
         with explained(self.path):
             return self.connection.execute(sql, tuple(arguments)).fetchall()
 
@@ -258,55 +280,14 @@ def gather_parts(folder: str | Path) -> None:
 
 
 def _make_tables(connection: sqlite3.Connection, heading: Heading) -> None:
-    columns = ", ".join(f"{quoted(n)} {kind}" for n, kind in heading.columns().items())
     with writing(connection):
-        connection.execute("CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
-        connection.execute(f"CREATE TABLE points ({columns})")
-        connection.execute(
-            "CREATE TABLE found (id INTEGER PRIMARY KEY REFERENCES points(id), params BLOB, picture BLOB)"
-        )
-        connection.execute(
-            "CREATE TABLE rungs (id INTEGER, rung INTEGER, record TEXT, params BLOB, picture BLOB, z BLOB, "
-            "PRIMARY KEY (id, rung))"
-        )
+        for statement in tables_of(heading).values():
+            connection.execute(statement)
         connection.execute("INSERT INTO about VALUES ('heading', ?)", (heading.to_json(),))
 
 
-def _heading_of(connection: sqlite3.Connection, schema: str = "main") -> Heading:
-    found = connection.execute(f"SELECT value FROM {schema}.about WHERE key = 'heading'").fetchone()
-    if found is None:
-        raise sqlite3.DatabaseError("it has no heading")
-    try:
-        return Heading.from_json(found[0])
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise sqlite3.DatabaseError(f"its heading cannot be read: {error}") from None
-
-
-def _bytes(picture: np.ndarray | None) -> bytes | None:
-    return None if picture is None else picture.astype("<f4").tobytes()
-
-
-def _array(picture: bytes | None) -> np.ndarray | None:
-    return None if picture is None else np.frombuffer(picture, "<f4")
-
-
-def _row(record: Record) -> dict[str, Any]:
-    numbers = {part_column(n): _stored(v) for n, v in record.parts.items()} | {"value": _stored(record.value)}
-    plain = ("id", "status", "failed", "steps", "evaluations", "seconds", "attempt", "rung", "reason")
-    axes = {axis_column(n): v for n, v in record.axes.items()}
-    return axes | numbers | {n: getattr(record, n) for n in plain} | {"finished": time.time()}
-
-
-def _stored(value: Any) -> float | None:
-    return float(value) if np.isfinite(value) else None  # SQLite has no NaN; infinity would sort before all numbers
-
-
-def _number(value: Any) -> float:
-    return float("nan") if value is None else float(value)
-
-
 def _require_same(path: Path, there: Heading, asked: Heading) -> None:
-    differing = [n for n in asked.asked if there.asked.get(n) != asked.asked[n]]
+    differing = [n for n in {**asked.asked, **there.asked} if there.asked.get(n) != asked.asked.get(n)]
     differing += [n for n in COMPARED if getattr(there, n) != getattr(asked, n)]
     if differing:
         raise CheckpointError(

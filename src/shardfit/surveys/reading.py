@@ -14,18 +14,19 @@ from shardfit.io.files import write_atomic
 from shardfit.surveys.heading import axis_column, part_column, quoted
 from shardfit.surveys.ledger import Ledger, gather_parts
 
-PAGE = 2048  # points read at once
-
 
 class Survey:
     """The table of a survey and its pictures. Columns are named as axes and parts are, or by their full name.
 
+    Opening it writes nothing. gather: first take over what workers have left in parts, as a running survey does.
+
     Example: `Survey("runs/m87").best(10, by=("data.cphase", "data.logcamp"))`.
     """
 
-    def __init__(self, run_dir: str | Path):
+    def __init__(self, run_dir: str | Path, *, gather: bool = False):
         self.run_dir = Path(run_dir)
-        gather_parts(run_dir)
+        if gather:
+            gather_parts(run_dir)
         self.ledger = Ledger.open(run_dir, read_only=True)
         self.heading = self.ledger.heading
 
@@ -40,7 +41,7 @@ class Survey:
         self.ledger.close()
 
     def __len__(self) -> int:
-        return self.ledger.connection.execute("SELECT count(*) FROM points").fetchone()[0]
+        return self.ledger.select("SELECT count(*) FROM points")[0][0]
 
     @property
     def complete(self) -> bool:
@@ -50,11 +51,14 @@ class Survey:
     @property
     def last_run(self) -> dict[str, float]:
         """Seconds, evaluations and slots of the last run that came to its end; empty if there is none."""
-        return json.loads(self.ledger.told("last run") or "{}")
+        try:
+            return dict(json.loads(self.ledger.told("last run") or "{}"))
+        except (ValueError, TypeError, RecursionError):
+            return {}  # a note, of which nothing depends
 
     def status(self) -> dict[str, int]:
         """Return how many points ended in which way."""
-        return dict(self.ledger.connection.execute("SELECT status, count(*) FROM points GROUP BY status"))
+        return dict(self.ledger.select("SELECT status, count(*) FROM points GROUP BY status"))
 
     def failures(self) -> list[dict[str, Any]]:
         """Return the failed points with their reasons."""
@@ -110,7 +114,7 @@ class Survey:
             text = io.TextIOWrapper(file, "utf-8", newline="")
             rows = csv.writer(text)
             rows.writerow(names)
-            for page in self._pages():
+            for page in self.ledger.pages():
                 rows.writerows([row[name] for name in names] for row in page)
             text.flush()
             text.detach()
@@ -125,7 +129,7 @@ class Survey:
             from pyarrow import parquet
         except ImportError:
             raise ImportError("to_parquet needs pyarrow: pip install pyarrow. to_csv needs nothing.") from None
-        rows = [row for page in self._pages() for row in page]
+        rows = [row for page in self.ledger.pages() for row in page]
         columns = {name: [row[name] for row in rows] for name in self.heading.columns()}
         write_atomic(Path(path), lambda file: parquet.write_table(pa.table(columns), file))
         return Path(path)
@@ -147,9 +151,3 @@ class Survey:
         for name, unit in axes.items():
             found[name].attrs["units"] = unit
         return found
-
-    def _pages(self):
-        last = -1
-        while page := self.ledger.rows("WHERE id > ? ORDER BY id LIMIT ?", (last, PAGE)):
-            yield page
-            last = page[-1]["id"]

@@ -12,7 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardfit.check.identity import digest, fingerprint
+from shardfit.check.digests import digest
+from shardfit.check.identity import identity, of_value
 from shardfit.core.mesh import spans_processes
 from shardfit.core.params import label_of
 from shardfit.core.precision import PRECISIONS, in_its_precision
@@ -28,10 +29,11 @@ from shardfit.surveys.designs import Design, grid
 from shardfit.surveys.engine import Engine, Finished, Point, Tally
 from shardfit.surveys.halving import Halving
 from shardfit.surveys.heading import Heading
-from shardfit.surveys.ledger import STOPPED, Ledger, Record
+from shardfit.surveys.ledger import Ledger
 from shardfit.surveys.picture import Picture
 from shardfit.surveys.progress import SurveyProgress
 from shardfit.surveys.reading import Survey
+from shardfit.surveys.record import STOPPED, Record
 from shardfit.surveys.sizing import choose_slots, measure_slots
 from shardfit.surveys.variants import Variants, variants
 
@@ -262,10 +264,13 @@ def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, pict
     shapes = [tuple(np.shape(leaf)) for leaf in jax.tree.leaves(problem.x0)]
     params = dict(zip(labels, shapes, strict=True))
     shown = {} if picture is None else picture.described(params, problem.x0)
-    identity = solver.describe()
-    asked = fingerprint(problem, identity, seed) | {
+    known, drawn = identity(problem, solver, seed), of_value("picture", picture)
+    asked = {
+        **known.facts,
+        **drawn.facts,
+        "solver's maxiter": solver.maxiter,  # a point that has ended is not continued
         "design": hashlib.sha256(repr((design.names, design.points)).encode()).hexdigest(),
-        "axes": {name: _axis_digest(made, name, axis) for name, axis in made.axes.items()},
+        **{f"axis {name!r}": _axis_digest(made, name, axis) for name, axis in made.axes.items()},
         "halving": repr(halving),
     }
     return Heading(
@@ -276,6 +281,7 @@ def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, pict
         params=params,
         dtype=np.dtype(PRECISIONS[problem.precision]).name,
         asked=asked,
+        unidentified=known.unidentified + drawn.unidentified,
         **shown,
     )
 

@@ -1,0 +1,82 @@
+"""One finished point of a survey, and how the ledger keeps it."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.status import Status
+from shardfit.surveys.heading import Heading, axis_column, part_column
+from shardfit.surveys.integrity import checksum, row_check
+
+STOPPED = "STOPPED_EARLY"  # a point that successive halving gave up
+RUNG_FIELDS = ("id", "axes", "status", "value", "parts", "steps", "evaluations", "seconds", "reason", "attempt", "rung")
+FAILURES = (Status.NONFINITE.name, Status.FAILED.name)
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One finished point: its place in the design, axes, how it ended, and what it found.
+
+    params: bytes of the fitted parameters as the heading lays them out; picture: (ny, nx) where stored by itself.
+    """
+
+    id: int
+    axes: Mapping[str, Any]
+    status: str
+    value: float
+    parts: Mapping[str, float]
+    steps: int
+    evaluations: int
+    seconds: float
+    reason: str = ""
+    attempt: int = 1
+    rung: int = 0
+    params: bytes = b""
+    picture: np.ndarray | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing usable was found; a point at its step limit, or given up early, is not a failure."""
+        return self.status in FAILURES or not np.isfinite(self.value)
+
+
+def bytes_of(picture: np.ndarray | None) -> bytes | None:
+    """Return a picture as it is stored."""
+    return None if picture is None else picture.astype("<f4").tobytes()
+
+
+def array_of(picture: bytes | None) -> np.ndarray | None:
+    """Return a stored picture, flat."""
+    return None if picture is None else np.frombuffer(picture, "<f4")
+
+
+def row_of(record: Record, heading: Heading) -> dict[str, Any]:
+    """Return a point by column, as SQLite gives it back."""
+    numbers = {part_column(n): _stored(v) for n, v in record.parts.items()} | {"value": _stored(record.value)}
+    plain = ("id", "status", "failed", "steps", "evaluations", "seconds", "attempt", "rung", "reason")
+    axes = {axis_column(n): int(v) if isinstance(v, bool) else v for n, v in record.axes.items()}
+    row = axes | numbers | {n: getattr(record, n) for n in plain} | {"finished": time.time()}
+    kinds = {"INTEGER": int, "REAL": float, "TEXT": str}
+    for name, declared in heading.columns().items():
+        kind = kinds.get(declared.partition(" ")[0])
+        if kind is not None and row[name] is not None:
+            row[name] = kind(row[name])
+    return row
+
+
+def arrays_of(record: Record, row: Mapping[str, Any]) -> tuple:
+    """Return number, checksums, parameters and picture of a point whose row is given."""
+    content = record.params, bytes_of(record.picture)
+    return record.id, row_check(row), checksum(record.id, *content), *content
+
+
+def _stored(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None  # SQLite has no NaN; infinity would sort before all numbers
+
+
+def number_of(value: Any) -> float:
+    """Return a stored number, NaN where there is none."""
+    return float("nan") if value is None else float(value)
