@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from shardfit.io.files import write_json
 from shardfit.io.results import save_result
 from shardfit.report.run import report_run, save_extra, save_figure
 
@@ -15,7 +16,7 @@ def run_dir(result, tmp_path):
 
 
 def test_report_of_a_run_directory(run_dir):
-    (run_dir / "env.json").write_text(json.dumps({"python": "3.11.9", "packages": {"jax": "0.10.2"}}))
+    write_json(run_dir / "env.json", {"python": "3.11.9", "packages": {"jax": "0.10.2"}})
     path = report_run(run_dir)
     assert path == run_dir / "report.html"
     assert "0.10.2" in path.read_text()

@@ -1,14 +1,31 @@
 """Axes: every kind changes the answer, and what cannot be an axis is refused before any work."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from shardfit import Objective, Problem, mesh, penalty
+from shardfit import Above, Objective, Problem, mesh, penalty
 from shardfit.surveys.axes import Axis, Span, apply, seed_axis, start_axis, weight_axis
 from shardfit.surveys.designs import table
 from shardfit.surveys.run import survey
 from shardfit.surveys.variants import variants
-from tests.surveys.small import AXES, POINTS, PRIORS, A, N, P, Y, point, problem, run, with_arg, with_rows
+from tests.surveys.small import (
+    AXES,
+    POINTS,
+    PRIORS,
+    A,
+    N,
+    P,
+    Y,
+    point,
+    problem,
+    residual,
+    rough,
+    run,
+    with_arg,
+    with_rows,
+)
 
 # one value for each axis that is not the usual one, and gives a finite answer
 OTHER = {
@@ -200,6 +217,13 @@ def other_axes(**changes):
     )
 
 
+def other_problem(name, change, **fields):
+    """Return the small problem with one term's function, or its transform, changed."""
+    terms = dict(problem().objective.items())
+    terms[name] = replace(terms[name], **change)
+    return Problem(Objective(terms), {"m": np.zeros(P)}, name="small", **fields)
+
+
 OTHERS = {
     "design": lambda folder: run(folder, POINTS[1:3]),
     "total": lambda folder: run(folder, POINTS[:3]),
@@ -207,7 +231,19 @@ OTHERS = {
     "seed": lambda folder: run(folder, POINTS[:2], seed=1),
     "precision": lambda folder: run(folder, POINTS[:2], the_problem=problem("float32")),
     "start": lambda folder: run(folder, POINTS[:2], the_problem=problem().replace(x0={"m": np.full(P, 0.1)})),
-    "axes": other_axes(prior=Axis(tuple(PRIORS), with_arg(0, {"zero": np.zeros(P), "one": np.full(P, 1.1)}.get))),
+    "model of term 'data'": lambda folder: run(
+        folder, POINTS[:2], the_problem=other_problem("data", {"fn": lambda x, r, o: 1.01 * residual(x, r, o)})
+    ),
+    "model of term 'reg'": lambda folder: run(
+        folder, POINTS[:2], the_problem=other_problem("reg", {"fn": lambda x, *a: rough({"m": x["m"] ** 2}, *a)})
+    ),
+    "transform of m": lambda folder: run(
+        folder, POINTS[:2], the_problem=other_problem("data", {}, transforms={"m": Above(-9.0)})
+    ),
+    "solver's step": lambda folder: run(folder, POINTS[:2], solver="lbfgs", memory=7),
+    "axis 'prior'": other_axes(
+        prior=Axis(tuple(PRIORS), with_arg(0, {"zero": np.zeros(P), "one": np.full(P, 1.1)}.get))
+    ),
 }
 
 
@@ -215,7 +251,7 @@ OTHERS = {
 def test_another_survey_in_the_same_folder_is_refused(taken, what):
     from shardfit.core.errors import CheckpointError
 
-    with pytest.raises(CheckpointError, match=rf"belongs to another survey: .*\b{what}\b.* Use another run directory"):
+    with pytest.raises(CheckpointError, match=rf"belongs to another survey: .*\b{what}.* Use another run directory"):
         OTHERS[what](taken)
 
 

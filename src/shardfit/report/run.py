@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.core.result import Result
-from shardfit.io.files import write_atomic
+from shardfit.io.files import read_json, write_atomic
 from shardfit.io.results import load_result
 from shardfit.report import figures
 from shardfit.report.blocks import Block, PngBlock, Section, Table, Text
@@ -34,7 +34,8 @@ def report_run(run_dir: str | Path) -> Path:
         for name, (caption, figure) in standard_figures(result).items()
         if not any(_shows(entry, name) for entry in extra.get("sections", []))
     }
-    page = report_of(result, own, tuple(sections), _read_json(folder / "env.json"))
+    environment = read_json(folder / "env.json") if (folder / "env.json").is_file() else {}
+    page = report_of(result, own, tuple(sections), environment)
     return write_report(
         folder / "report.html",
         str(extra.get("title") or result.problem),
@@ -142,7 +143,7 @@ def _read_json(path: Path) -> dict:
         return {}
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is not valid JSON ({error}). Delete it or run again.") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path.name} holds no JSON object. Delete it or run again.")

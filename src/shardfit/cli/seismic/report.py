@@ -1,7 +1,6 @@
 """Run folder of an inversion: model, metrics, result, pictures, report."""
 
 import io
-import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ def write_run(out: Path, found: Any, setup: Setup, config: Config) -> tuple[Path
     """Write everything; return the path of the report and the table of what was reached."""
     from shardfit.io.files import write_atomic
     from shardfit.io.results import save_result
-    from shardfit.io.run_dir import environment
+    from shardfit.io.run_dir import write_environment
     from shardfit.report.run import report_run, save_extra
 
     buffer = io.BytesIO()
@@ -32,8 +31,7 @@ def write_run(out: Path, found: Any, setup: Setup, config: Config) -> tuple[Path
     write_atomic(out / "metrics.csv", lambda file: file.write(metrics_csv(found.metrics).encode()))
     table = reached(found, setup)
     save_result(_summary(found, setup), out)
-    text = json.dumps(environment(), indent=1)
-    write_atomic(out / "env.json", lambda file: file.write(text.encode()))
+    write_environment(out)
     save_survey(out, setup, setup.observed)
     pictures = _figures(out, found, setup)
     if config.film:

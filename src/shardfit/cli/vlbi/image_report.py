@@ -1,6 +1,5 @@
 """Run directory of an image: FITS file, calibrated data, result, figures, report."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -23,9 +22,8 @@ def write_run(
     from shardfit.cli.vlbi.polarised import write_polarisation
     from shardfit.domains.vlbi.fits_image import write_image
     from shardfit.domains.vlbi.uvfits import write_uvfits
-    from shardfit.io.files import write_atomic
     from shardfit.io.results import save_result
-    from shardfit.io.run_dir import environment
+    from shardfit.io.run_dir import write_environment
     from shardfit.report.run import report_run, save_extra
 
     out.mkdir(parents=True, exist_ok=True)
@@ -38,8 +36,7 @@ def write_run(
     derived = {f"χ² of {name}": value for name, value in found.chi2.items()}
     derived |= {"flux of the image (Jy)": found.image.flux, "compact flux of the data (Jy)": found.flux}
     save_result(replace(found.result, derived=derived), out)
-    text = json.dumps(environment(), indent=1)
-    write_atomic(out / "env.json", lambda file: file.write(text.encode()))
+    write_environment(out)
     pictures = _figures(out, found)
     blocks = [
         {"title": "Image", "blocks": [*pictures[:1], _chi2_block(table)]},

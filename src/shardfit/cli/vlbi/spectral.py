@@ -1,6 +1,5 @@
 """`shardfit vlbi image FILE FILE … --spectral-index`: one image of several frequencies and its spectral index."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,17 +32,15 @@ def write_spectrum(out: Path, found: Any, files: Sequence[str]) -> Path:
     """Write image.fits, alpha.fits, result, figures and report; return the path of the report."""
     from shardfit.domains.vlbi import plots
     from shardfit.domains.vlbi.fits_image import write_image
-    from shardfit.io.files import write_atomic
     from shardfit.io.results import save_result
-    from shardfit.io.run_dir import environment
+    from shardfit.io.run_dir import write_environment
     from shardfit.report.run import report_run, save_extra, save_figure
 
     write_image(found.image, out / "image.fits", overwrite=True)
     write_image(found.image.replace(values={"I": found.alpha}), out / "alpha.fits", overwrite=True, unit="")
     derived = {"spectral index, mean over brightness": found.mean_alpha, "flux of the image (Jy)": found.image.flux}
     save_result(replace(found.result, derived=derived), out)
-    text = json.dumps(environment(), indent=1)
-    write_atomic(out / "env.json", lambda file: file.write(text.encode()))
+    write_environment(out)
     beam = min(one.nominal_resolution for one in found.data)
     save_figure(plots.sky(found.image, beam_rad=beam), out, "image")
     save_figure(plots.spectral_index(found.image, found.alpha), out, "spectral_index")
