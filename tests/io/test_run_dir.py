@@ -325,6 +325,16 @@ def test_an_odd_config_is_one_clear_error(runs, tmp_path, odd):
     assert sf.fit(problem_of(), "lbfgs", run_dir=folder, resume="never", **QUIET).success
 
 
+def test_damaged_events_are_left_out(tmp_path):
+    store = sf.RunDir(tmp_path)
+    assert list(store.events()) == []
+    store.event("first", step=1)
+    with open(tmp_path / "events.jsonl", "ab") as file:
+        file.write(b"\xff\xfe\n{\n[1]\n" + b"[" * 100_000 + b'\n{"time": 1}\n')
+    store.event("second")
+    assert [event["event"] for event in store.events()] == ["first", "second"]
+
+
 def test_a_state_without_history_is_one_clear_error(runs, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(next(iter(runs[1])), folder)

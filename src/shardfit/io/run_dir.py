@@ -150,6 +150,15 @@ class RunDir:
 
         self._attempt(write)
 
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines of events.jsonl; one that is torn or damaged is left out."""
+        path = self.path / "events.jsonl"
+        for line in path.read_bytes().splitlines() if path.exists() else ():
+            with contextlib.suppress(ValueError, RecursionError):
+                event = json.loads(line)
+                if isinstance(event, dict) and isinstance(event.get("event"), str):
+                    yield event
+
     def _attempt(self, write: Callable[[], Any]) -> None:
         """Write if this process does; after a failure the run goes on without its folder."""
         if not self.writes or self.failure:

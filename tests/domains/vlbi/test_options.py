@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import shardfit as sf
+from shardfit.check.identity import identity
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.images import blank, check_frequency
@@ -13,6 +14,7 @@ from shardfit.domains.vlbi.observation import Stations, make_observation
 from shardfit.domains.vlbi.options import Computation, Polarisation, Regularisation, Spectrum, options_of
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem
 from shardfit.domains.vlbi.tables import data_set
+from shardfit.solve.registry import as_solver
 from tests.domains.vlbi.small import GRID, small_data, small_maps
 
 
@@ -151,3 +153,11 @@ def test_image_and_data_of_different_bands():
     check_frequency(image, observed(freq_hz=230.5e9))
     with pytest.raises(ValueError, match=r"image is of 230 GHz, the data of 227\.1 GHz.*ref_hz=image\.freq_hz"):
         check_frequency(image, observed(freq_hz=227.1e9))
+
+
+@pytest.mark.parametrize("changes", [{"reg_weights": {"tv2": 1.0}}, {"norm_reg": False}])
+def test_another_regulariser_is_another_run(changes):
+    """Weight, start and data are equal: only what is computed tells the two apart."""
+    one, other = (identity(made, as_solver(None), 0).facts for made in (problem(), problem(**changes)))
+    assert {name for name in one if one[name] != other.get(name)} <= {"model of term 'reg'", "weight of term 'reg'"}
+    assert one["model of term 'reg'"] != other["model of term 'reg'"]

@@ -1,6 +1,5 @@
 """invert: recorded shots and a start model become a velocity model, band by band."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -227,16 +226,10 @@ class Watch:
 
     def recall(self) -> None:
         """Read what an earlier call noted."""
-        events = None if self.store is None else self.store.path / "events.jsonl"
-        if events is None or not events.exists():
-            return
-        for line in events.read_text().splitlines():
-            try:
-                event = json.loads(line)
-            except json.JSONDecodeError:
-                continue  # torn when the earlier call was killed; its step is taken again
-            if event["event"] == "epoch":
-                self.notes[event["step"]] = {n: event[n] for n in ("loss", *DISTANCES) if n in event}
+        for event in () if self.store is None else self.store.events():
+            facts = {n: event[n] for n in ("loss", *DISTANCES) if isinstance(event.get(n), float)}
+            if event["event"] == "epoch" and isinstance(event.get("step"), int):
+                self.notes[event["step"]] = facts
 
     def note(self, step: int, velocity: Any, **facts: float) -> None:
         """Note what is known of the model at a step."""
