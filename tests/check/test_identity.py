@@ -120,6 +120,10 @@ def test_loss_transform_bounds_start_seed_precision_data_and_weight_are_named():
     bounded = facts(problem_of(bounds={"tau": (0.1, 2.0)}), "adam")
     assert differing(bounded, facts(problem_of(bounds={"tau": (0.1, 3.0)}), "adam")) == ["bounds"]
     assert differing(plain, facts(problem_of().replace(x0={"a": 1.0, "tau": 0.8}))) == ["start"]
+    held = facts(problem_of(fixed="a"))
+    assert differing(held, facts(problem_of(fixed="tau"))) == ["fixed parameters"]
+    assert differing(held, facts(problem_of(fixed={"a": 1.5}))) == ["start"]
+    assert facts(problem_of(fixed=["a", "tau"]))["fixed parameters"]
     assert differing(plain, facts(problem_of(), seed=1)) == ["seed"]
     assert "precision" in differing(plain, facts(problem_of(precision="float32")))
     objective = problem_of().objective

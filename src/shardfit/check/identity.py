@@ -60,16 +60,18 @@ def settings(problem: Problem, solver: Any, seed: int) -> Identity:
         "parameters": reader.text([list(space.labels), [list(s) for s in space.shapes]]),
         "start": digest(problem.x0),
         "bounds": digest(problem.box),
+        "fixed parameters": reader.text(list(space.masks)),
         "precision": reader.text(problem.precision),
         "seed": reader.text(seed),
     }
     with problem_scope(problem.precision):
         for name, term in problem.objective.items():
             facts |= _term_facts(reader, name, term, problem.x0)
-        for label, transform, shape in zip(space.labels, space.transforms, space.inner_shapes, strict=True):
+        for label, transform, shape in zip(space.labels, space.transforms, space.shapes, strict=True):
             if not isinstance(transform, Untransformed):
-                where = f"transform of {label}"
-                facts[where] = reader.program(where, transform.forward, jax.ShapeDtypeStruct(shape, dtype))
+                where, outer = f"transform of {label}", jax.ShapeDtypeStruct(shape, dtype)
+                inner = jax.eval_shape(transform.inverse, outer)
+                facts[where] = reader.program(where, transform.forward, inner)
         facts |= _solver_facts(reader, solver, space.size, dtype, problem.box)
     return Identity(facts, tuple(dict.fromkeys(reader.unidentified)))
 
@@ -134,7 +136,7 @@ def _solver_facts(reader: Reader, solver: Any, size: int, dtype: Any, box: Any) 
         traced = steps and hasattr(value, "init") and hasattr(value, "update")
         if option.init and option.name not in OUTSIDE and not traced:
             facts[f"solver's {option.name}"] = reader.text(value)
-    if not steps:
+    if not steps or not size:
         return facts
     z = jax.ShapeDtypeStruct((size,), dtype)
     space, toy = make_space(np.zeros(size, dtype)), Objective({"toy": residual_penalty(lambda x: x)})
