@@ -209,7 +209,10 @@ def _result(task: Task, solver: Solver, finish: Finish) -> Result:
     parts = _parts(task, solver, params) if finish.parts is None else finish.parts
     shares = {name: _weight(problem.objective, name) * part for name, part in parts.items()}
     if finish.value is not None:
-        require_same_value(finish.value, shares, problem.precision)
+        values = np.abs(monitor.trace.arrays()["value"])
+        require_same_value(
+            finish.value, shares, problem.precision, np.max(values, initial=0.0, where=np.isfinite(values))
+        )
     fields, note = solver.extras(task, params, finish.z)
     note = " ".join(text for text in (finish.note, monitor.stopped_by, note) if text)
     return Result(
