@@ -19,7 +19,7 @@ from shardfit.check.digests import digest, row_digest
 from shardfit.core.objective import Objective
 from shardfit.core.params import Identity as Untransformed
 from shardfit.core.params import make_space
-from shardfit.core.precision import PRECISIONS, problem_scope
+from shardfit.core.precision import PRECISIONS, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.rows import take
 from shardfit.core.terms import RowTerm, residual_penalty
@@ -52,6 +52,7 @@ def identity(problem: Problem, solver: Any, seed: int) -> Identity:
     return replace(about, facts={**about.facts, **rows})
 
 
+@in_its_precision
 def settings(problem: Problem, solver: Any, seed: int) -> Identity:
     """Return all of an identity but the rows, which may be many."""
     reader, space, dtype = Reader(), problem.space, PRECISIONS[problem.precision]
@@ -64,15 +65,14 @@ def settings(problem: Problem, solver: Any, seed: int) -> Identity:
         "precision": reader.text(problem.precision),
         "seed": reader.text(seed),
     }
-    with problem_scope(problem.precision):
-        for name, term in problem.objective.items():
-            facts |= _term_facts(reader, name, term, problem.x0)
-        for label, transform, shape in zip(space.labels, space.transforms, space.shapes, strict=True):
-            if not isinstance(transform, Untransformed):
-                where, outer = f"transform of {label}", jax.ShapeDtypeStruct(shape, dtype)
-                inner = jax.eval_shape(transform.inverse, outer)
-                facts[where] = reader.program(where, transform.forward, inner)
-        facts |= _solver_facts(reader, solver, space.size, dtype, problem.box)
+    for name, term in problem.objective.items():
+        facts |= _term_facts(reader, name, term, problem.x0)
+    for label, transform, shape in zip(space.labels, space.transforms, space.shapes, strict=True):
+        if not isinstance(transform, Untransformed):
+            where, outer = f"transform of {label}", jax.ShapeDtypeStruct(shape, dtype)
+            inner = jax.eval_shape(transform.inverse, outer)
+            facts[where] = reader.program(where, transform.forward, inner)
+    facts |= _solver_facts(reader, solver, space.size, dtype, problem.box)
     return Identity(facts, tuple(dict.fromkeys(reader.unidentified)))
 
 
