@@ -79,3 +79,32 @@ def test_a_model_without_derivatives_is_named():
 def test_a_mistake_in_the_model_is_raised_as_it_is():
     with jax.enable_x64(True), pytest.raises(KeyError, match="absent"):
         Objective({"data": residual_term(lambda p, r: r["absent"], ROWS)}).gram(PARAMS)
+
+
+@pytest.mark.slow
+def test_least_squares_on_an_ode_solver_with_its_own_adjoint():
+    diffrax = pytest.importorskip("diffrax")
+
+    def solved(p, rows, adjoint):
+        term = diffrax.ODETerm(lambda t, y, k: -k * y)
+        saveat = diffrax.SaveAt(t1=True)
+        control = diffrax.PIDController(rtol=1e-9, atol=1e-9)
+
+        def one(x):
+            solver = diffrax.Tsit5()
+            return diffrax.diffeqsolve(
+                term, solver, 0.0, x, 0.01, p["a"], p["k"], saveat=saveat, stepsize_controller=control, adjoint=adjoint
+            ).ys[0]
+
+        return rows["y"] - jax.vmap(one)(rows["x"])
+
+    one, other = (
+        fit(
+            Problem(Objective({"ode": residual_term(lambda p, r, a=a: solved(p, r, a), ROWS)}), {"a": 1.0, "k": 0.5}),
+            "lm",
+        )
+        for a in (diffrax.DirectAdjoint(), diffrax.RecursiveCheckpointAdjoint())
+    )
+    assert other.success
+    for name in one.params:
+        assert other.params[name] == pytest.approx(float(one.params[name]), rel=1e-9)

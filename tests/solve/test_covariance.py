@@ -130,3 +130,32 @@ def test_the_swarm_needs_bounds_of_free_parameters_only():
     result = sf.fit(made, "swarm", particles=20, maxiter=60, certify=False)
     assert result.params["c"] == 0.3
     assert result.params["k"] == pytest.approx(reduced()[0][1], rel=1e-2)
+
+
+@pytest.mark.parametrize("solver", ["lm", "lbfgsb", "lbfgs", "adam", "swarm"])
+def test_a_problem_with_nothing_to_fit_is_evaluated(solver):
+    result = sf.fit(problem(fixed=list(X0)), solver)
+    residuals = (Y - decay(X, X0["a"], X0["k"], X0["c"])) / SIGMA
+    assert result.value == pytest.approx(0.5 * np.sum(residuals**2), rel=1e-12)
+    assert result.params == X0
+    assert "All parameters are fixed" in result.note
+    if solver == "lm":
+        assert not result.covariance.any()
+        assert result.stderr == dict.fromkeys(X0, 0.0)
+
+
+def test_loops_over_held_values_compile_once():
+    traces = []
+
+    def counted(p, rows):
+        traces.append(1)
+        return residual(p, rows)
+
+    term = sf.residual_term(counted, {"x": X, "y": Y})
+    first = sf.Problem(sf.Objective({"decay": term}), X0, fixed={"c": 0.25})
+    fits = [sf.fit(first, "lm")]
+    before = len(traces)
+    fits += [sf.fit(first.replace(fixed={"c": c}), "lm") for c in (0.3, 0.35)]
+    assert len(traces) == before
+    assert [float(f.params["c"]) for f in fits] == [0.25, 0.3, 0.35]
+    assert fits[1].value < min(fits[0].value, fits[2].value), "the profile has its minimum near the truth"

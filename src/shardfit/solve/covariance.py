@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
+from jax.sharding import NamedSharding, PartitionSpec
 
 from shardfit.core.gram import gram
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.core.rows import leading
-from shardfit.core.terms import RowTerm
+from shardfit.core.terms import ResidualTerm, RowTerm
 
 
 class Covariance(NamedTuple):
@@ -53,15 +53,21 @@ def covariance(gram_matrix, dof, value, scale) -> Covariance:
     return Covariance(matrix, jnp.sqrt(jnp.diag(matrix)), jnp.sum(known), jnp.asarray(variance, dtype))
 
 
-def count_residuals(objective: Objective, params: Any) -> int:
+def count_residuals(objective: Objective, params: Any) -> Any:
     """Return how many residuals there are; copies that pad a shard are not counted."""
-    total = jax.eval_shape(objective.residuals, params).shape[0]
-    for name, term in objective.items():
-        if isinstance(term, RowTerm) and term.counts is not None:
-            present = leading(term.rows)
-            alone = jax.eval_shape(objective.only(name).residuals, params).shape[0]
-            total -= alone // present * (present - term.n_rows)
+    total = 0
+    for term in objective.terms:
+        if isinstance(term, ResidualTerm):
+            block = jax.eval_shape(lambda p, t: t.contributions(p, t.rows, None), params, term)
+            n = leading(term.rows)
+            total += _numbers(block) // n * (n if term.counts is None else jnp.sum(term.counts))
+        else:
+            total += _numbers(jax.eval_shape(lambda p, t: t.fn(p, *t.args), params, term))
     return total
+
+
+def _numbers(residuals: Any) -> int:
+    return sum(leaf.size * (2 if jnp.iscomplexobj(leaf) else 1) for leaf in jax.tree.leaves(residuals))
 
 
 def standard_errors(
@@ -79,13 +85,13 @@ def standard_errors(
     space = problem.space
     held = [f"Held, so without error: {_names(space.held_labels())}."] if space.held_labels() else []
     if not z.size:
-        zero = ravel_pytree(params)[0] * 0
-        return _fields(np.zeros((zero.size, zero.size), zero.dtype), zero, params), held[0]
+        size = sum(leaf.size for leaf in jax.tree.leaves(params))
+        return _fields(np.zeros((size, size), z.dtype), np.zeros(size, z.dtype), params), held[0]
     bound = np.zeros(z.shape, bool) if problem.box is None else (z <= problem.box[0]) | (z >= problem.box[1])
-    n_free, n_residuals = int(np.sum(~bound)), count_residuals(placed, params)
-    if not absolute_sigma and n_residuals <= n_free:
-        return {}, f"No standard errors: {n_residuals} residuals for {n_free} parameters."
-    errors = _at(space, placed, jnp.asarray(z), ~bound, n_residuals - n_free, not absolute_sigma)
+    n_free = int(np.sum(~bound))
+    errors, dof = jax.device_get(_at(space, placed, z, ~bound, not absolute_sigma))
+    if not absolute_sigma and dof <= 0:
+        return {}, f"No standard errors: {dof + n_free} residuals for {n_free} parameters."
     notes = [] if absolute_sigma else ["Standard errors are scaled by the reduced χ²."]
     if int(errors.rank) < n_free:
         notes.append(f"The data determine {int(errors.rank)} of {n_free} directions: others have infinite errors.")
@@ -96,9 +102,11 @@ def standard_errors(
     return _fields(errors.matrix, errors.stderr, params), " ".join(notes)
 
 
-def _fields(matrix, stderr, params) -> dict:
-    like_params = jax.tree.map(np.asarray, ravel_pytree(params)[1](stderr))
-    return {"covariance": np.asarray(matrix), "stderr": like_params}
+def _fields(matrix: np.ndarray, stderr: np.ndarray, params: Any) -> dict:
+    leaves, tree = jax.tree.flatten(params)
+    pieces = np.split(stderr, np.cumsum([leaf.size for leaf in leaves])[:-1])
+    like_params = tree.unflatten([piece.reshape(leaf.shape) for piece, leaf in zip(pieces, leaves, strict=True)])
+    return {"covariance": matrix, "stderr": like_params}
 
 
 def _names(labels: list[str]) -> str:
@@ -106,8 +114,12 @@ def _names(labels: list[str]) -> str:
 
 
 @jax.jit
-def _at(space, objective, z, free, dof, scale) -> Covariance:
-    """Return the covariance of all parameters at coordinates z, of which some are free: one program for all of it."""
+def _at(space, objective, z, free, scale) -> tuple[Covariance, jax.Array]:
+    """Return the covariance of all parameters at coordinates z, of which some are free, and the degrees of freedom.
+
+    One program does all of it.
+    """
+    dof = jnp.asarray(count_residuals(objective, space.unpack(z)) - jnp.sum(free))
     equations = gram(objective, space, z, None)
     # a unit of its own for what is not free: it takes no part, and the shape stays
     matrix = jnp.where(free[:, None] & free, equations.matrix, jnp.diag(jnp.where(free, 0, 1).astype(z.dtype)))
@@ -125,4 +137,8 @@ def _at(space, objective, z, free, dof, scale) -> Covariance:
     outer = jnp.where(reached[:, None] | reached, 0, known) + jnp.diag(jnp.where(reached, jnp.inf, 0))
     at_bound = jnp.any((slope != 0) & ~free, axis=1)
     stderr = jnp.where(at_bound, jnp.nan, jnp.sqrt(jnp.diag(outer)))
-    return Covariance(outer, stderr, errors.rank - jnp.sum(~free), errors.variance)
+    answer = Covariance(outer, stderr, errors.rank - jnp.sum(~free), errors.variance), dof
+    if objective.mesh is None:
+        return answer
+    # whole on every device: the host of each process reads it
+    return jax.lax.with_sharding_constraint(answer, NamedSharding(objective.mesh, PartitionSpec()))
