@@ -87,7 +87,7 @@ def _numbers(name: str, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _places(name: str, labels: tuple[str, ...], leaves: list[np.ndarray]) -> list[tuple[int, tuple]]:
+def _places(name: str, labels: tuple[str, ...], leaves: list[np.ndarray]) -> list[tuple[int, Any]]:
     """Return (leaf, index) of all that a name stands for."""
     below = [i for i, label in enumerate(labels) if label == name or label.startswith((f"{name}.", f"{name}["))]
     if below:

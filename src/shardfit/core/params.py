@@ -171,7 +171,7 @@ def make_space(params: Any, transforms: Any = None, held: Any = None) -> Space:
     return Space(treedef, labels, shapes, inner, tuple(chosen), masks, kept)
 
 
-def _require_separate(label: str, transform: Transform, leaf: np.ndarray, mask: np.ndarray) -> None:
+def _require_separate(label: str, transform: Any, leaf: Any, mask: np.ndarray) -> None:
     """Raise where a transform mixes numbers, some of which are held, or cannot give a held one."""
     z = np.asarray(transform.inverse(leaf))
     if z.shape == mask.shape:

@@ -169,7 +169,7 @@ def _moving(term: Term, moves: tuple) -> list:
     return [leaf for leaf, moving in zip(jax.tree.leaves((term.args, term.weight)), moves, strict=False) if moving]
 
 
-def _moved(term: Term, moves: tuple, leaves: list) -> Term:
+def _moved(term: Any, moves: tuple, leaves: list) -> Any:
     """Return the term with these leaves in the places that move."""
     if not leaves:
         return term
