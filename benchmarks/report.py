@@ -24,6 +24,7 @@ ORDER = (
     "memory",
     "processes",
     "marmousi",
+    "cold",
 )
 FIRST = ("ours", "peer", "ratio", "cpu_ours", "cpu_peer", "cpu_ratio", "quality_ours", "quality_peer")
 UNITS = {"ms": 1e3, "s": 1.0, "MB": 1e-6, "GB": 1e-9, "%": 100.0}
