@@ -12,7 +12,7 @@ from shardfit.core.transforms import Identity
 
 PROBE_BYTES = 1 << 20
 PROBE_ROWS = 4096
-ALL_ROWS = 1024  # up to so many are all probed; of more, no more than a quarter
+FEW_ROWS, FEW_BYTES = 1024, 1 << 15  # what is smaller than both is probed whole; of more, at most a quarter
 RUN = 16  # neighbouring rows in a probe: what a function mixes is mostly next to each other
 SMALL_BLOCK = 64
 
@@ -63,8 +63,10 @@ def choose_rows(objective: Objective, shards: int, seed: int) -> Probe:
 
 
 def _probe_size(term: RowTerm, n: int) -> int:
-    row_bytes = max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(term.rows)) // n)
-    size = int(np.clip(PROBE_BYTES // row_bytes, 1, min(PROBE_ROWS, max(ALL_ROWS, n // 4))))
+    n_bytes = max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(term.rows)))
+    few = min(FEW_ROWS, FEW_BYTES * n // n_bytes)
+    most = min(PROBE_ROWS, PROBE_BYTES * n // n_bytes, max(few, n // 4))
+    size = max(2, most)  # one row alone cannot be split
     return size if term.chunk is None else min(size, term.chunk)
 
 

@@ -62,7 +62,7 @@ def descend_gaussian(seed: int = 0, n: int = 5000) -> tuple[Any, Result]:
     """Fit the two-dimensional normal in the published way; return the settled parameters and the result."""
     problem = gaussian.problem(n, seed=seed)
     options = {k: v for k, v in STUDIES["gaussian"].solver.items() if k != "name"}
-    result = fit(problem, "adam", seed=seed, certify=False, progress=False, **options)
+    result = fit(problem, "adam", seed=seed, progress=False, **options)
     return settle(problem, result), result
 
 

@@ -57,7 +57,7 @@ class InversionOptions:
     strict
         refuse a batch that the devices do not share evenly, instead of padding it.
     certify
-        check the gradient first.
+        check the gradient on a few shots, at the start of the first band and at its answer.
     engine, memory, chunk, precision
         see `WaveOptions`.
 
@@ -83,7 +83,7 @@ class InversionOptions:
     match: str | None = None
     eps: float = 1e-12
     strict: bool = False
-    certify: bool = False
+    certify: bool = True
     engine: str | Native = "auto"
     memory: str | Strategy = "auto"
     chunk: int | None = None

@@ -41,7 +41,8 @@ def fit_again(
 ) -> tuple[Problem, Result]:
     """Fit a problem, then `restarts` times from the maps next_start(problem, result); return problem and result.
 
-    They are those of the last fit. An interruption ends the series.
+    They are those of the last fit. The first is certified: others differ in their start alone. An interruption ends
+    the series.
     """
     for k in range(restarts + 1):
         result = fit(problem, certify=k == 0, **settings(k + 1))

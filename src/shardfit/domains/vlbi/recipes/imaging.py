@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+import jax
 import numpy as np
 
 from shardfit.core.problem import Problem
@@ -152,13 +153,16 @@ def _rounds(
     data, gains = _precalibrated(initial, start, options), None
     fits: list[Fit] = []
     reached: Any = None
+    certified = set()  # what terms compute: another start, weight or calibration does not change it
     for number, one in enumerate(options.schedule()):
         measured = measurements(data, options, number)
         problem = _problem(measured, one.data, start, beam, options)
         for k in range(one.restarts + 1):
             if fits:
                 problem = with_start(problem, fits[-1].image.blur(options.blur * beam).values["I"])
-            result = fit(problem, certify=not fits, **settings(len(fits) + 1))
+            program = jax.tree.structure(problem.objective)
+            result = fit(problem, certify=program not in certified, **settings(len(fits) + 1))
+            certified.add(program)
             fits.append(_fit_record(problem, result, start, number, k))
             reached = _Reached(fits, result, problem, measured, data, gains)
             if result.status is Status.INTERRUPTED:
