@@ -1,4 +1,4 @@
-"""Fit a stellar mass function with a million halos, split over whatever devices there are.
+"""Fit a stellar mass function with 200,000 halos, split over whatever devices there are.
 
 Every process makes only its own halos. Between devices travel 11 counts and two derivatives, so the same script serves
 one core, many devices, and `shardfit launch -n 4 -- stellar_mass_function.py`.
@@ -8,7 +8,7 @@ import shardfit as sf
 from shardfit.domains.population import smf
 
 mesh = sf.mesh()
-problem = smf.problem("A", 1_000_000, mesh=mesh)
+problem = smf.problem("A", 200_000, mesh=mesh)
 result = sf.fit(problem, "lbfgsb", mesh=mesh)
 
 print(result)

@@ -2,7 +2,7 @@
 
 `python -m tests.surveys.killed FOLDER KILLS SEED` runs a survey unbroken in FOLDER/whole and one with kills in
 FOLDER/killed, and prints how often a process was killed at work. Importing takes seconds and compiling more: children
-are forked before JAX has made anything, and share a cache of compiled code.
+are forked before JAX has made anything, and share the cache of compiled code that tests/conftest.py sets.
 """
 
 import os
@@ -14,7 +14,6 @@ import traceback
 from itertools import product
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from tests.surveys.small import PRIORS, point, run
@@ -38,9 +37,6 @@ def start(folder: Path, pause: float, **options) -> tuple[int, int]:
         os.write(writer, b"." * len(records))
         time.sleep(pause)
 
-    jax.config.update("jax_compilation_cache_dir", str(folder.parent / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     try:
         run(folder, POINTS, on_points=tell, **options)
     except BaseException:

@@ -12,19 +12,17 @@ from shardfit.surveys.reading import Survey
 from tests.surveys.killed import POINTS
 from tests.surveys.small import cells, run
 
-KILLS = 20
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+@pytest.fixture(scope="module", params=[6, pytest.param(20, marks=pytest.mark.slow)])
+def folder(request, tmp_path_factory):
     """Folder with `whole` and `killed`."""
-    folder = tmp_path_factory.mktemp("survey")
-    command = [sys.executable, "-m", "tests.surveys.killed", str(folder), str(KILLS), "7"]
+    folder, kills = tmp_path_factory.mktemp("survey"), request.param
+    command = [sys.executable, "-m", "tests.surveys.killed", str(folder), str(kills), "7"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=900, env=os.environ | {"JAX_PLATFORMS": "cpu"}
     )
     assert not done.returncode, done.stderr
-    assert int(done.stdout) == KILLS, f"some processes had ended before they were killed: {done.stdout}"
+    assert int(done.stdout) == kills, f"some processes had ended before they were killed: {done.stdout}"
     return folder
 
 
