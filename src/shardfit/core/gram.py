@@ -51,8 +51,8 @@ def residuals(mesh, terms: tuple, params: Any, key: Any) -> jax.Array:
         for i, term in enumerate(terms):
             if isinstance(term, ResidualTerm):
                 mask = real_rows(term.rows, term.counts)
-                found = term.masked_residuals(params, term.rows, mask, term_key(term, key, i))
-                out.append(_scaled_residuals(term, found))
+                own = term.masked_residuals(params, term.rows, mask, term_key(term, key, i))
+                out.append(_scaled_residuals(term, own))
         return out
 
     pieces = on_shards(mesh, local, terms, params, key, gather=True)
@@ -91,8 +91,7 @@ class _Model(NamedTuple):
     key: Any
 
     def residuals(self, rows: Any, mask: Any, z: jax.Array) -> jax.Array:
-        found = self.term.masked_residuals(self.space.unpack(z), rows, mask, self.key)
-        return _scaled_residuals(self.term, found)
+        return _scaled_residuals(self.term, self.term.masked_residuals(self.space.unpack(z), rows, mask, self.key))
 
 
 def _penalty_residual(term, space, z):
@@ -142,15 +141,15 @@ def _line(error):
 
 
 def _forward(residual, z):
-    found, push = jax.linearize(residual, z)
-    if found.size >= z.size:
-        return jax.vmap(push, out_axes=1)(jnp.eye(z.size, dtype=z.dtype)), found
+    r, push = jax.linearize(residual, z)
+    if r.size >= z.size:
+        return jax.vmap(push, out_axes=1)(jnp.eye(z.size, dtype=z.dtype)), r
     return _reverse(residual, z)
 
 
 def _reverse(residual, z):
-    found, pull = jax.vjp(residual, z)
-    return jax.vmap(pull)(jnp.eye(found.size, dtype=found.dtype))[0], found
+    r, pull = jax.vjp(residual, z)
+    return jax.vmap(pull)(jnp.eye(r.size, dtype=r.dtype))[0], r
 
 
 def _reverse_by_row(model, rows, mask, z):
@@ -158,8 +157,8 @@ def _reverse_by_row(model, rows, mask, z):
         alone = jax.tree.map(lambda leaf: leaf[None], (row, real))
         return _reverse(partial(model.residuals, *alone), z)
 
-    jacobian, found = jax.vmap(one)(rows, mask)
-    return jacobian.reshape(-1, z.size), found.reshape(-1)
+    jacobian, r = jax.vmap(one)(rows, mask)
+    return jacobian.reshape(-1, z.size), r.reshape(-1)
 
 
 def _chunk(model, z):

@@ -108,7 +108,7 @@ def check_terms(objective: Objective, params: Any, precision: str) -> None:
             else:
                 losses = jax.eval_shape(_penalty_losses, params, term)
         except jax.errors.JAXTypeError as error:
-            raise TypeError(f"term {name!r} {_concrete_use(error)} (found before any data were used)") from error
+            raise TypeError(f"term {name!r} {_concrete_use(error)}") from error
         except Exception as error:
             error.add_note(f"raised while checking term {name!r} of the objective, before any data were used")
             raise
@@ -171,10 +171,11 @@ def _check_contributions(name, out, n):
 
 
 def _check_scalars(name, losses, what, remedy):
-    found = list(losses.values()) if isinstance(losses, dict) else [losses]
-    if not found or not jax.tree_util.all_leaves(found):
-        kind = type(losses).__name__ if not isinstance(losses, dict) else "a nested dict" if found else "an empty dict"
+    named = isinstance(losses, dict)
+    numbers = list(losses.values()) if named else [losses]
+    if not numbers or not jax.tree_util.all_leaves(numbers):
+        kind = type(losses).__name__ if not named else "a nested dict" if numbers else "an empty dict"
         raise ValueError(f"term {name!r}: {what} is {kind}; {remedy}.")
-    for leaf in found:
+    for leaf in numbers:
         if leaf.shape != () or not np.issubdtype(leaf.dtype, np.floating):
             raise ValueError(f"term {name!r}: {what} has shape {leaf.shape} and type {leaf.dtype}; {remedy}.")

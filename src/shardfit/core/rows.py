@@ -50,8 +50,8 @@ def check_rows(where: str, rows: Any, checked: bool = False) -> Any:
         leaves.append((label, leaf))
     sizes = {label: leaf.shape[0] for label, leaf in leaves}
     if len(set(sizes.values())) > 1:
-        told = ", ".join(f"{label.split(': ')[1]} has {n}" for label, n in sizes.items())
-        raise ValueError(f"{where}: leading axes differ ({told}). Every array of rows needs one entry per row.")
+        lengths = ", ".join(f"{label.split(': ')[1]} has {n}" for label, n in sizes.items())
+        raise ValueError(f"{where}: leading axes differ ({lengths}). Every array of rows needs one entry per row.")
     if next(iter(sizes.values())) == 0:
         raise ValueError(f"{where}: there are zero rows. Check the selection that made them; nothing can be fitted.")
     for (label, leaf), (path, _) in zip(leaves, paths, strict=True):

@@ -116,8 +116,8 @@ class StatisticTerm(RowTerm):
 
     def statistics(self, params: Any, rows: Any, mask: jax.Array | None, key: Any) -> Any:
         """Return the masked sum of a block's contributions."""
-        found = self.contributions(params, rows, key)
-        return jax.tree.map(lambda c: masked(mask, c * 1.0).sum(0), found)  # 1.0: counts may come as integers
+        contributions = self.contributions(params, rows, key)
+        return jax.tree.map(lambda c: masked(mask, c * 1.0).sum(0), contributions)  # 1.0: counts may be integers
 
     def losses(self, totals: Any, key: Any) -> Any:
         """Return the user's loss of the totals."""

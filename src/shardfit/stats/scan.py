@@ -31,7 +31,7 @@ def scan(problem: Problem, n: int, bounds: Any = None, *, seed: int = 0, mesh: A
 
     bounds: as in Problem, finite; the problem's own unless given. A stochastic objective uses one key for all points.
 
-    Example: `found = scan(problem, 200, {"a": (0, 1), "b": (-2, 2)}); found.params["a"][found.values.argmin()]`.
+    Example: `draws = scan(problem, 200, {"a": (0, 1), "b": (-2, 2)}); draws.params["a"][draws.values.argmin()]`.
     """
     if n < 1:
         raise ValueError(f"scan: n={n} must be at least 1.")
@@ -47,8 +47,8 @@ def scan(problem: Problem, n: int, bounds: Any = None, *, seed: int = 0, mesh: A
     points = lower + (upper - lower) * latin_hypercube(n, space.size, np.random.default_rng(seed))
     placed = problem.objective.place(mesh)
     key = jax.random.key(seed) if placed.stochastic else None
-    found = _evaluate(space, placed, points.astype(problem.z0().dtype), key)
-    return jax.tree.map(np.asarray, found)
+    draws = _evaluate(space, placed, points.astype(problem.z0().dtype), key)
+    return jax.tree.map(np.asarray, draws)
 
 
 @jax.jit
