@@ -82,7 +82,7 @@ def _simulated(sky: dict, folder: Path) -> dict:
     """Write a simulated observation of a ring, one file a channel, and return what both sides need to know."""
     from shardfit.domains.vlbi.constants import UAS
     from shardfit.domains.vlbi.images import blank, prior, ring
-    from shardfit.domains.vlbi.simulation import EHT2017, simulate
+    from shardfit.domains.vlbi.simulation import EHT2017, Night, simulate
     from shardfit.domains.vlbi.uvfits import write_uvfits
 
     ny, nx = sky["shape"]
@@ -93,8 +93,7 @@ def _simulated(sky: dict, folder: Path) -> dict:
         hertz = 230e9 + (k - (n - 1) / 2) * 2e9
         about = {"ra_hours": 12.513729, "dec_deg": 12.391123, "freq_hz": hertz, "mjd": 57854, "source": "RING"}
         truth = ring(blank(nx, nx * pixel, ny=ny, **about), 0.6, 15 * UAS, 12 * UAS, asymmetry=0.6)
-        times = {"start_h": 0.0, "stop_h": 24.0, "cadence_s": sky["cadence"], "tint_s": 60.0}
-        obs = simulate(truth, EHT2017, **times, bandwidth_hz=2e9, seed=k)
+        obs = simulate(truth, EHT2017, Night(stop_h=24.0, cadence_s=sky["cadence"]), seed=k)
         files.append(str(folder / f"channel{k}.uvfits"))
         write_uvfits(obs, files[-1], overwrite=True)
     start = prior(truth, 0.6, 40 * UAS)

@@ -11,7 +11,7 @@ from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.images import blank
 from shardfit.domains.vlbi.problem import imaging_problem
 from shardfit.domains.vlbi.recipes import error_map, image, simulated_ring
-from shardfit.domains.vlbi.simulation import EHT2017, simulate
+from shardfit.domains.vlbi.simulation import EHT2017, Night, simulate
 from shardfit.domains.vlbi.tables import data_set
 from shardfit.stats.laplace import laplace
 
@@ -45,7 +45,7 @@ def test_coverage_of_truths_drawn_from_the_prior():
     for seed in range(6):
         values = np.exp(np.log(mean).ravel() + factor @ rng.standard_normal(NPIX**2)).reshape(NPIX, NPIX)
         truth = empty.replace(values={"I": values})
-        obs = simulate(truth, EHT2017, start_h=0, stop_h=12, cadence_s=3600, tint_s=60, bandwidth_hz=2e9, seed=seed)
+        obs = simulate(truth, EHT2017, Night(cadence_s=3600), seed=seed)
         data = data_set(obs, ("vis",))
         grid = Grid(NPIX, NPIX, FIELD / NPIX, truth.pulse)
         whole = imaging_problem(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         spectral_image,
     )
     from shardfit.domains.vlbi.selfcal import Calibrated, GainTable, apply_gains, self_calibrate, solve_gains
-    from shardfit.domains.vlbi.simulation import EHT2017, Gains, read_array, simulate
+    from shardfit.domains.vlbi.simulation import EHT2017, Gains, Night, read_array, simulate
     from shardfit.domains.vlbi.tables import DataSet, data_set
     from shardfit.domains.vlbi.text import read_text, write_text
     from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
@@ -56,6 +56,7 @@ __all__ = [
     "Grid",
     "Image",
     "ImagingResult",
+    "Night",
     "Nufft",
     "Observation",
     "PolarisedResult",
@@ -119,7 +120,7 @@ __getattr__, __dir__ = lazy_names(
         "recipes": "ErrorMap ImagingResult PolarisedResult PreCal Round SelfCal SpectralResult chi2 compact_flux "
         "cross_correlation error_map image known_image observe polarimetric_image prepare spectral_image",
         "selfcal": "Calibrated GainTable apply_gains self_calibrate solve_gains",
-        "simulation": "EHT2017 Gains read_array simulate",
+        "simulation": "EHT2017 Gains Night read_array simulate",
         "tables": "DataSet data_set",
         "text": "read_text write_text",
         "uvfits": "read_uvfits write_uvfits",

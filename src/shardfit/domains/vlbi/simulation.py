@@ -63,49 +63,61 @@ class Gains:
     random_phase: bool = False  # uniform phase per station and time, as the troposphere gives
 
 
+@dataclass(frozen=True)
+class Night:
+    """When and how an array observes.
+
+    start_h, stop_h: UTC hours of the image's MJD, stop excluded.
+    cadence_s: from one integration to the next; tint_s: length of each.
+    bandwidth_hz: of the receivers.
+    elevation_deg: a station sees the source between these two.
+    """
+
+    start_h: float = 0.0
+    stop_h: float = 12.0
+    cadence_s: float = 600.0
+    tint_s: float = 60.0
+    bandwidth_hz: float = 2e9
+    elevation_deg: tuple[float, float] = (10.0, 85.0)
+
+    def __post_init__(self):
+        positive = self.cadence_s > 0 and self.tint_s > 0 and self.bandwidth_hz > 0
+        if not (self.stop_h > self.start_h and positive):
+            raise ValueError(
+                f"Night: start_h={self.start_h} < stop_h={self.stop_h}, and positive cadence_s={self.cadence_s}, "
+                f"tint_s={self.tint_s}, bandwidth_hz={self.bandwidth_hz} are needed."
+            )
+
+
 def simulate(
     image: Image,
     array: Stations = EHT2017,
+    night: Night | None = None,
     *,
-    start_h: float,
-    stop_h: float,
-    cadence_s: float,
-    tint_s: float,
-    bandwidth_hz: float,
     seed: int = 0,
     gains: Gains | None = None,
     noise: bool = True,
-    elevation_deg: tuple[float, float] = (10.0, 85.0),
 ) -> Observation:
-    """Observe an image: u, v of every baseline with both stations inside elevation_deg, thermal noise, gain errors.
+    """Observe an image: u, v of every baseline with both stations up, thermal noise, gain errors.
 
-    start_h, stop_h: UTC hours of the image's MJD, stop excluded; cadence_s: from one integration to the next; tint_s:
-    length of each. σ of a Stokes parameter is √(SEFD1 SEFD2/(2 Δν t))/(0.88 √2) Jy, of the real and of the imaginary
-    part. Data are g1 g2* V + noise. seed fixes noise and gains; noise=False leaves the errors but adds nothing.
+    night: when and how, `Night()` unless given. σ of a Stokes parameter is √(SEFD1 SEFD2/(2 Δν t))/(0.88 √2) Jy, of the
+    real and of the imaginary part. Data are g1 g2* V + noise. seed fixes noise and gains; noise=False leaves the errors
+    but adds nothing.
+
+    Example: `simulate(ring(...), EHT2017, Night(stop_h=24, cadence_s=1800), seed=1)`.
     """
-    if not (stop_h > start_h and cadence_s > 0 and tint_s > 0 and bandwidth_hz > 0):
-        raise ValueError(
-            f"simulate: start_h={start_h} < stop_h={stop_h}, and positive cadence_s={cadence_s}, tint_s={tint_s}, "
-            f"bandwidth_hz={bandwidth_hz} are needed."
-        )
+    night = night or Night()
     if not (np.isfinite(array.xyz).all() and (array.sefd > 0).all()):
         raise ValueError("simulate: the array needs positions and positive SEFDs of all stations.")
-    times = np.arange(start_h, stop_h, cadence_s / 3600)
-    first, second = np.triu_indices(len(array), 1)
+    times = np.arange(night.start_h, night.stop_h, night.cadence_s / 3600)
     angle = hour_angle(image.mjd, times, image.ra_hours)
-    heights = np.stack([elevation(xyz, angle, image.dec_deg) for xyz in array.xyz], axis=1)  # (times, stations)
-    low, high = np.deg2rad(elevation_deg)
-    up = (heights >= low) & (heights <= high)
-    t, b = np.nonzero(up[:, first] & up[:, second])
-    if t.size == 0:
-        raise ValueError("simulate: no two stations see the source at these times. Change times or elevation_deg.")
-    ant1, ant2 = first[b], second[b]
+    t, ant1, ant2 = _baselines_up(array, angle, image.dec_deg, night.elevation_deg)
     u, v = uv_coordinates(array.xyz[ant1], array.xyz[ant2], angle[t], image.dec_deg, image.freq_hz)
 
     # gains before noise: data with and without noise then share their gains
     rng = np.random.default_rng(seed)
     g = draw_gains(rng, gains or Gains(), len(times), len(array))
-    hand = np.sqrt(array.sefd[ant1] * array.sefd[ant2] / (2 * bandwidth_hz * tint_s)) / QUANTIZATION
+    hand = np.sqrt(array.sefd[ant1] * array.sefd[ant2] / (2 * night.bandwidth_hz * night.tint_s)) / QUANTIZATION
     sigma = hand / np.sqrt(2)
     vis = {}
     for name, model in visibilities(image, u, v).items():
@@ -113,7 +125,7 @@ def simulate(
         vis[name] = g[t, ant1] * g[t, ant2].conj() * model + (sigma * (draws[0] + 1j * draws[1]) if noise else 0.0)
     return make_observation(
         time=times[t],
-        tint=np.full(t.size, tint_s),
+        tint=np.full(t.size, night.tint_s),
         ant1=ant1,
         ant2=ant2,
         u=u,
@@ -122,13 +134,27 @@ def simulate(
         sigma={name: sigma for name in vis},
         stations=array,
         freq_hz=image.freq_hz,
-        bandwidth_hz=bandwidth_hz,
+        bandwidth_hz=night.bandwidth_hz,
         mjd=image.mjd,
         source=image.source,
         ra_hours=image.ra_hours,
         dec_deg=image.dec_deg,
         polrep="circ",
     )
+
+
+def _baselines_up(
+    array: Stations, angle: np.ndarray, dec_deg: float, elevation_deg: tuple[float, float]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return time index and both stations of every baseline that sees the source. angle: (times,) rad, of the hour."""
+    first, second = np.triu_indices(len(array), 1)
+    heights = np.stack([elevation(xyz, angle, dec_deg) for xyz in array.xyz], axis=1)  # (times, stations)
+    low, high = np.deg2rad(elevation_deg)
+    up = (heights >= low) & (heights <= high)
+    t, b = np.nonzero(up[:, first] & up[:, second])
+    if t.size == 0:
+        raise ValueError("simulate: no two stations see the source at these times. Change times or elevation_deg.")
+    return t, first[b], second[b]
 
 
 def draw_gains(rng: np.random.Generator, gains: Gains, n_times: int, n_stations: int) -> np.ndarray:

@@ -6,7 +6,8 @@ from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, blank
 from shardfit.domains.vlbi.models import model_image
 from shardfit.domains.vlbi.observation import Observation, Stations
-from shardfit.domains.vlbi.simulation import EHT2017, Gains, simulate
+from shardfit.domains.vlbi.recipes.fitting import options_of
+from shardfit.domains.vlbi.simulation import EHT2017, Gains, Night, simulate
 
 M87_LIKE = {"ra_hours": 12.513729, "dec_deg": 12.391123, "freq_hz": 227.1e9, "mjd": 57854}
 
@@ -17,16 +18,22 @@ def known_image(name: str = "ring", npix: int = 64, *, flux: float = 0.6) -> Ima
 
 
 def observe(
-    truth: Image, array: Stations = EHT2017, *, gains: float = 0.05, random_phase: bool = True, **changes: Any
+    truth: Image,
+    array: Stations = EHT2017,
+    *,
+    gains: float = 0.05,
+    random_phase: bool = True,
+    seed: int = 0,
+    noise: bool = True,
+    **night: Any,
 ) -> Observation:
     """Observe an image for one minute every ten from 0 to 12 h UTC with 2 GHz bandwidth.
 
     gains: standard deviation of ln|g|, most of it changing from time to time; random_phase: as the troposphere gives.
-    changes: other arguments of `simulate`, such as seed, start_h, stop_h.
+    seed, noise: of `simulate`; night: fields of `Night` that differ, such as stop_h, cadence_s.
     """
-    night = {"start_h": 0.0, "stop_h": 12.0, "cadence_s": 600.0, "tint_s": 60.0, "bandwidth_hz": 2e9}
     errors = Gains(offset=0.6 * gains, scatter=0.8 * gains, random_phase=random_phase)
-    return simulate(truth, array, **{**night, **changes}, gains=errors)
+    return simulate(truth, array, options_of(Night, "observe", night), seed=seed, gains=errors, noise=noise)
 
 
 def simulated_ring(npix: int = 64, *, seed: int = 0) -> tuple[Observation, Image]:
