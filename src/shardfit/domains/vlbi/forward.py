@@ -12,11 +12,16 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Complex, Float
 
 from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi import nufft
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.nufft import Nufft
+
+Points = Float[np.ndarray, " n"]  # wavelengths
+Pictures = Float[Array | np.ndarray, "*stack ny nx"]  # Jy per pixel
+Rows = dict[str, Float[Array | np.ndarray, "n ..."]]
 
 OPERATORS = ("separable", "dense", "nufft")
 # ns of value and gradient, fitted to float64 timings on one core of an AMD EPYC, 200 to 20,000 visibilities on 32² to
@@ -46,8 +51,8 @@ def choose(kind: str | Nufft, grid: Grid, n: int, images: int = 1) -> tuple[str 
     Example: `choose("auto", Grid(40, 40, 1e-11), 2595)` gives 'separable' and 'separable: ...'.
     """
     if kind != "auto":
-        found = as_operator(kind)
-        return found, f"{'nufft' if isinstance(found, Nufft) else found}: as asked"
+        operator = as_operator(kind)
+        return operator, f"{'nufft' if isinstance(operator, Nufft) else operator}: as given"
     exact, fast = seconds(grid, n, images)
     work = f"{n:,} visibilities on {grid.nx} x {grid.ny} pixels" + (f", {images} images" if images > 1 else "")
     if exact < ADVANTAGE * fast:
@@ -80,7 +85,7 @@ def block_size(kind: str | Nufft, grid: Grid, stokes: int) -> int | None:
     return max(1, INTERMEDIATE_BYTES // (4 * 8 * grid.ny * stokes))  # four arrays of float64, forward and backward
 
 
-def rows_for(grid: Grid, u: np.ndarray, v: np.ndarray, kind: str | Nufft) -> dict[str, np.ndarray]:
+def rows_for(grid: Grid, u: Points, v: Points, kind: str | Nufft) -> dict[str, Float[np.ndarray, "n ..."]]:
     """Per-visibility arrays of an operator. u, v: (n,) wavelengths → dict of (n, ...) arrays, float64.
 
     kind: 'separable', 'dense', 'nufft' or Nufft(...). Slices of these arrays along the first axis are operators too.
@@ -95,7 +100,7 @@ def rows_for(grid: Grid, u: np.ndarray, v: np.ndarray, kind: str | Nufft) -> dic
     return halves if kind == "separable" else _dense_rows(halves)
 
 
-def visibilities(kind: str | Nufft, image: jax.Array, rows: dict[str, jax.Array]) -> jax.Array:
+def visibilities(kind: str | Nufft, image: Pictures, rows: Rows) -> Complex[Array, "*stack n"]:
     """Model visibilities. image: (..., ny, nx) Jy per pixel; rows: from rows_for, (n, ...) → (..., n) complex Jy."""
     kind = as_operator(kind)
     if isinstance(kind, Nufft):
@@ -120,13 +125,13 @@ def _fold(image: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
     return first + last, first - last
 
 
-def _quarters(image: jax.Array) -> tuple[jax.Array, ...]:
+def _quarters(image: Pictures) -> tuple[Float[Array, "*stack hy hx"], ...]:
     """Parts of the image that are (even, even), (even, odd), (odd, even), (odd, odd) in (y, x)."""
     even_y, odd_y = _fold(image, image.ndim - 2)
     return (*_fold(even_y, image.ndim - 1), *_fold(odd_y, image.ndim - 1))
 
 
-def _separable(image: jax.Array, rows: dict[str, jax.Array]) -> jax.Array:
+def _separable(image: Pictures, rows: Rows) -> Complex[Array, "*stack n"]:
     ee, eo, oe, oo = _quarters(image)
     half = ee.shape[-2]
     by_cos = jnp.einsum("nx,...yx->...ny", rows["cos_x"], jnp.concatenate([ee, oe], -2))
@@ -147,7 +152,7 @@ def _dense_rows(half: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     }
 
 
-def _dense(image: jax.Array, rows: dict[str, jax.Array]) -> jax.Array:
+def _dense(image: Pictures, rows: Rows) -> Complex[Array, "*stack n"]:
     ee, eo, oe, oo = (part.reshape(*image.shape[:-2], -1) for part in _quarters(image))
     real = jnp.einsum("np,...p->...n", rows["real"], jnp.concatenate([ee, oo], -1))
     imag = jnp.einsum("np,...p->...n", rows["imag"], jnp.concatenate([eo, oe], -1))

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Complex, Float
 
 from shardfit.core.precision import arithmetic
 from shardfit.domains.vlbi.grid import Grid
@@ -41,7 +42,9 @@ def available() -> bool:
     return find_spec("jax_finufft") is not None
 
 
-def rows_for(grid: Grid, u: np.ndarray, v: np.ndarray, settings: Nufft) -> dict[str, np.ndarray]:
+def rows_for(
+    grid: Grid, u: Float[np.ndarray, " n"], v: Float[np.ndarray, " n"], settings: Nufft
+) -> dict[str, Float[np.ndarray, " n"]]:
     """Points and factors of the transform. u, v: (n,) wavelengths → x, y (n,) radians per pixel; real, imag (n,)."""
     if not available():
         raise ImportError("operator 'nufft' needs jax-finufft: pip install jax-finufft, or use operator='separable'.")
@@ -61,13 +64,15 @@ def rows_for(grid: Grid, u: np.ndarray, v: np.ndarray, settings: Nufft) -> dict[
     return _rows(grid, u, v)
 
 
-def visibilities(image: jax.Array, rows: dict[str, jax.Array], settings: Nufft) -> jax.Array:
+def visibilities(
+    image: Float[Array | np.ndarray, "*stack ny nx"], rows: dict[str, Float[Array | np.ndarray, " n"]], settings: Nufft
+) -> Complex[Array, "*stack n"]:
     """Model visibilities. image: (..., ny, nx) real; rows: from rows_for → (..., n) complex."""
     stack = image.reshape(-1, *image.shape[-2:])
     factor = jax.lax.complex(rows["real"], rows["imag"])
     source = jnp.swapaxes(stack, 1, 2).astype(factor.dtype)
-    found = _transform(settings, source.shape[1:])(source, rows["x"], rows["y"]) * factor
-    return found.reshape(*image.shape[:-2], found.shape[-1])
+    vis = _transform(settings, source.shape[1:])(source, rows["x"], rows["y"]) * factor
+    return vis.reshape(*image.shape[:-2], vis.shape[-1])
 
 
 def _rows(grid, u, v):
@@ -119,8 +124,8 @@ def _stacked(fn):
                 a if b else jnp.broadcast_to(a, (size, *a.shape)) for a, b in zip((stack, x, y), batched, strict=True)
             ]
             return jax.lax.map(lambda args: wrapped(*args), tuple(spread)), True
-        found = wrapped(stack.reshape(-1, *stack.shape[2:]), x, y)
-        return found.reshape(size, -1, *found.shape[1:]), True
+        out = wrapped(stack.reshape(-1, *stack.shape[2:]), x, y)
+        return out.reshape(size, -1, *out.shape[1:]), True
 
     return wrapped
 

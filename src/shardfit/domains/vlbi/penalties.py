@@ -13,9 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import register_dataclass
+from jaxtyping import Array, Float
 
 from shardfit.domains.vlbi.grid import Grid
-from shardfit.domains.vlbi.transforms import embed
+from shardfit.domains.vlbi.transforms import Pixels, embed
+
+Picture = Float[Array | np.ndarray, "ny nx"]
+Scalar = Float[Array, ""]
 
 L1W_SOFT = 1e-10
 MOMENTS = ("cm", "compact", "compact2")  # in rad² where not normalised
@@ -56,26 +60,26 @@ class Scales:
         return (x, y) if self.index is None else (jnp.asarray(x)[self.index], jnp.asarray(y)[self.index])
 
 
-def safe_sqrt(square: jax.Array) -> jax.Array:
+def safe_sqrt(square: Float[Array, "*any"]) -> Float[Array, "*any"]:
     """Square root with derivative zero at zero, so that flat maps have a gradient."""
     real = square > 0
     return jnp.where(real, jnp.sqrt(jnp.where(real, square, 1.0)), 0.0)
 
 
-def differences(image: jax.Array) -> tuple[jax.Array, jax.Array]:
+def differences(image: Picture) -> tuple[Picture, Picture]:
     """Differences to the next row and to the next column, each (ny, nx); beyond the edge the image is zero."""
     beyond = jnp.pad(image, ((0, 1), (0, 1)))
     return beyond[1:, :-1] - image, beyond[:-1, 1:] - image
 
 
-def squared_differences(image: jax.Array) -> jax.Array:
+def squared_differences(image: Picture) -> Picture:
     """Sum of squared differences to the next row and column, (ny, nx)."""
     below, right = differences(image)
     return below**2 + right**2
 
 
 @jax.custom_jvp
-def variation(image: jax.Array, epsilon: Any) -> jax.Array:
+def variation(image: Picture, epsilon: Any) -> Scalar:
     """Total variation of an image (ny, nx); its derivative is zero where the image is flat and epsilon zero."""
     return _variation(image, epsilon)[0]
 
@@ -98,92 +102,92 @@ def _variation_slope(primals, tangents):
     return value, jnp.sum(inverse * (below * down + right * across)) + 0.5 * epsilon * jnp.sum(inverse)
 
 
-def flux(image, s):
+def flux(image: Pixels, s: Scales) -> Scalar:
     """(Σ I - F)²."""
     return (jnp.sum(image) - s.flux) ** 2
 
 
-def simple(image, s):
+def simple(image: Pixels, s: Scales) -> Scalar:
     """Σ I ln(I/q), relative entropy."""
     return jnp.sum(_entropy(image, s.prior))
 
 
-def gs(image, s):
+def gs(image: Pixels, s: Scales) -> Scalar:
     """Σ (I ln(I/q) - I + q)."""
     return jnp.sum(_entropy(image, s.prior) - image + s.prior)
 
 
-def _entropy(image, prior):
+def _entropy(image: Pixels, prior: Pixels) -> Pixels:
     positive = image > 0
     return jnp.where(positive, image * jnp.log(jnp.where(positive, image, 1.0) / prior), 0.0)
 
 
-def l1(image, s):
+def l1(image: Pixels, s: Scales) -> Scalar:
     """Σ |I|."""
     return jnp.sum(jnp.abs(image))
 
 
-def l1w(image, s):
+def l1w(image: Pixels, s: Scales) -> Scalar:
     """Σ sqrt(I² + e) / (sqrt(q² + e) + e)."""
     return jnp.sum(jnp.sqrt(image**2 + L1W_SOFT) / (jnp.sqrt(s.prior**2 + L1W_SOFT) + L1W_SOFT))
 
 
-def l_a(image, s):
+def l_a(image: Pixels, s: Scales) -> Scalar:
     """Σ (2/π) ((1 + a)/a) atan((π a/2) |I|/F): area that carries flux."""
     a = s.alpha_a
     return jnp.sum(2 / jnp.pi * (1 + a) / a * jnp.arctan(jnp.pi * a / 2 * jnp.abs(image) / s.flux))
 
 
-def patch(image, s):
+def patch(image: Pixels, s: Scales) -> Scalar:
     """½ Σ (I - q)²."""
     return 0.5 * jnp.sum((image - s.prior) ** 2)
 
 
-def cm(image, s):
+def cm(image: Pixels, s: Scales) -> Scalar:
     """(Σ I X)² + (Σ I Y)² in pixel² Jy², about the pixel of index n // 2."""
     x, y = s.coordinates("index")
     return jnp.sum(image * x) ** 2 + jnp.sum(image * y) ** 2
 
 
-def tv(image, s):
+def tv(image: Pixels, s: Scales) -> Scalar:
     """Total variation."""
     return variation(embed(s.grid, image, s.index), s.epsilon_tv)
 
 
-def tv2(image, s):
+def tv2(image: Pixels, s: Scales) -> Scalar:
     """Sum of squared differences (TSV in the papers)."""
     return jnp.sum(squared_differences(embed(s.grid, image, s.index)))
 
 
-def _log_image(image, s):
+def _log_image(image: Pixels, s: Scales) -> Picture:
     # outside the mask the sky is as faint as the faintest pixel of the prior
     return embed(s.grid, jnp.log(image), s.index, 0.0 if s.index is None else jnp.log(jnp.min(s.prior)))
 
 
-def tvlog(image, s):
+def tvlog(image: Pixels, s: Scales) -> Scalar:
     """Total variation of ln I."""
     return variation(_log_image(image, s), s.epsilon_tv)
 
 
-def tv2log(image, s):
+def tv2log(image: Pixels, s: Scales) -> Scalar:
     """Squared differences of ln I."""
     return jnp.sum(squared_differences(_log_image(image, s)))
 
 
-def compact(image, s):
+def compact(image: Pixels, s: Scales) -> Scalar:
     """Σ I |X - X₀|² in pixel² Jy, with the centroid X₀ = Σ I X / F."""
     x, y = s.coordinates()
     x0, y0 = jnp.sum(image * x) / s.flux, jnp.sum(image * y) / s.flux
     return jnp.sum(image * ((x - x0) ** 2 + (y - y0) ** 2))
 
 
-def compact2(image, s):
+def compact2(image: Pixels, s: Scales) -> Scalar:
     """Σ I² |X|² in pixel² Jy²."""
     x, y = s.coordinates()
     return jnp.sum(image**2 * (x**2 + y**2))
 
 
-def rgauss(image, s):
+def rgauss(image: Pixels, s: Scales) -> Scalar:
     """Squared distance of the second moments from those of a Gaussian, over major² minor²."""
     x, y = s.coordinates()
     share = image / jnp.sum(image)
@@ -230,7 +234,7 @@ PENALTIES: dict[str, tuple[Callable, Callable]] = {
 }
 
 
-def evaluate(name: str, image: jax.Array, scales: Scales) -> jax.Array:
+def evaluate(name: str, image: Pixels, scales: Scales) -> Scalar:
     """Value of a Stokes I regulariser. image: (n,) Jy per pixel over the mask."""
     value, divisor = PENALTIES[name]
     if scales.norm:

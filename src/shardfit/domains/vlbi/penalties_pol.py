@@ -1,60 +1,59 @@
 """Regularisers of polarisation, of the physical maps I, m, phi, v (n,) over the pixels of the mask."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 
-from shardfit.domains.vlbi.penalties import Scales, safe_sqrt, squared_differences, variation
-from shardfit.domains.vlbi.transforms import embed, stokes
+from shardfit.domains.vlbi.penalties import Scalar, Scales, safe_sqrt, squared_differences, variation
+from shardfit.domains.vlbi.transforms import Maps, Pixels, embed, stokes
 
 
-def _positive_log(x):
+def _positive_log(x: Pixels) -> Pixels:
     return jnp.log(jnp.where(x > 0, x, 1.0))
 
 
-def msimple(maps, s):
+def msimple(maps: Maps, s: Scales) -> Scalar:
     """Σ I ln m; a negative weight discourages low fractions."""
     return jnp.sum(maps["I"] * _positive_log(maps["m"]))
 
 
-def hw(maps, s):
+def hw(maps: Maps, s: Scales) -> Scalar:
     """Σ I [(1+m)/2 ln((1+m)/2) + (1-m)/2 ln((1-m)/2)], Holdaway–Wardle entropy."""
     up, down = (1 + maps["m"]) / 2, (1 - maps["m"]) / 2
     return jnp.sum(maps["I"] * (up * _positive_log(up) + down * _positive_log(down)))
 
 
-def ptv(maps, s):
+def ptv(maps: Maps, s: Scales) -> Scalar:
     """Total variation of the complex image P."""
     q, u = (embed(s.grid, part, s.index) for part in stokes(maps, ("Q", "U")))
     return jnp.sum(safe_sqrt(squared_differences(q) + squared_differences(u) + s.epsilon_tv))
 
 
-def _circular(maps):
+def _circular(maps: Maps) -> Pixels:
     return maps["I"] * maps["v"]
 
 
-def vflux(maps, s):
+def vflux(maps: Maps, s: Scales) -> Scalar:
     """(Σ V - F_V)²."""
     return (jnp.sum(_circular(maps)) - s.vflux) ** 2
 
 
-def l1v(maps, s):
+def l1v(maps: Maps, s: Scales) -> Scalar:
     """Σ |V|."""
     return jnp.sum(jnp.abs(_circular(maps)))
 
 
-def l2v(maps, s):
+def l2v(maps: Maps, s: Scales) -> Scalar:
     """Σ V²."""
     return jnp.sum(_circular(maps) ** 2)
 
 
-def vtv(maps, s):
+def vtv(maps: Maps, s: Scales) -> Scalar:
     """Total variation of V."""
     return variation(embed(s.grid, _circular(maps), s.index), s.epsilon_tv)
 
 
-def vtv2(maps, s):
+def vtv2(maps: Maps, s: Scales) -> Scalar:
     """Squared differences of V."""
     return jnp.sum(squared_differences(embed(s.grid, _circular(maps), s.index)))
 
@@ -72,7 +71,7 @@ PENALTIES: dict[str, tuple[Callable, Callable]] = {
 }
 
 
-def evaluate(name: str, maps: Mapping[str, jax.Array], scales: Scales) -> jax.Array:
+def evaluate(name: str, maps: Maps, scales: Scales) -> Scalar:
     """Value of a polarimetric regulariser of the physical maps."""
     value, divisor = PENALTIES[name]
     return value(maps, scales) / divisor(scales) if scales.norm else value(maps, scales)

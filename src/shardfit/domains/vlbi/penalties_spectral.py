@@ -1,29 +1,28 @@
 """Regularisers of spectral maps: distance from their prior (l2_x), total variation (tv_x), flux per observation."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
-from shardfit.domains.vlbi.penalties import Scales, variation
-from shardfit.domains.vlbi.transforms import SPECTRAL, at_frequency, embed
+from shardfit.domains.vlbi.penalties import Scalar, Scales, variation
+from shardfit.domains.vlbi.transforms import SPECTRAL, Maps, at_frequency, embed
 
 NAMES = tuple(f"{kind}_{name}" for kind in ("l2", "tv") for name in SPECTRAL)
 
 
-def evaluate(name: str, maps: Mapping[str, jax.Array], priors: Mapping[str, jax.Array], scales: Scales) -> jax.Array:
+def evaluate(name: str, maps: Maps, priors: Maps, scales: Scales) -> Scalar:
     """Value of 'l2_<map>' or 'tv_<map>'; maps and priors hold the spectral maps (n,)."""
     kind, _, which = name.partition("_")
     values = maps[which]
     n = values.shape[-1] if scales.norm else 1.0
     if kind == "l2":
         return jnp.sum((values - priors[which]) ** 2) / n
-    found = variation(embed(scales.grid, values, scales.index), scales.epsilon_tv)
-    return found * scales.beam / n if scales.norm else found
+    rough = variation(embed(scales.grid, values, scales.index), scales.epsilon_tv)
+    return rough * scales.beam / n if scales.norm else rough
 
 
-def flux_mf(maps: Mapping[str, jax.Array], log_ratios: Any, targets: Any, scales: Scales) -> jax.Array:
+def flux_mf(maps: Maps, log_ratios: Sequence[Any], targets: Sequence[Any], scales: Scales) -> Scalar:
     """Σ over observations of (Σ I_ν - F_ν)² / F_ν². log_ratios: ln ν/ν_ref of each; targets: Jy of each."""
     total = jnp.zeros(())
     for ratio, target in zip(log_ratios, targets, strict=True):

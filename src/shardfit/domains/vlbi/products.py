@@ -12,11 +12,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Complex, Float, Inexact
 
 from shardfit.domains.vlbi import transforms
 from shardfit.domains.vlbi.forward import Nufft, visibilities
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.transforms import embed
+
+Model = Mapping[str, Inexact[Array, "*v"]]  # by Stokes parameter; amplitude, its logarithm, phase
+Row = Mapping[str, Inexact[Array | np.ndarray, "rows ..."]]
+Residuals = Inexact[Array, "rows ..."]
 
 FLOOR = 1e-36  # Jy²: below, a visibility counts as zero, whose phase and logarithm have no derivative
 NEEDS = {"pvis": "QU", "m": "IQU", "vvis": "V"}  # Stokes parameters; all other products need I
@@ -64,11 +70,11 @@ class DataModel:
         transform = partial(visibilities, self.operator)
         if image.ndim == 4:
             transform = jax.vmap(transform, in_axes=(1, 0), out_axes=1)
-        found = transform(image, flat).reshape(len(image), *places)
-        return dict(zip(stokes_needed(self.products), found, strict=True))
+        planes = transform(image, flat).reshape(len(image), *places)
+        return dict(zip(stokes_needed(self.products), planes, strict=True))
 
 
-def polar(vis: jax.Array, products: tuple[str, ...]) -> dict[str, jax.Array]:
+def polar(vis: Complex[Array, "*v"], products: tuple[str, ...]) -> dict[str, Float[Array, "*v"]]:
     """Amplitude, its logarithm and phase, as far as needed, with zero derivative at a visibility of zero."""
     square = vis.real**2 + vis.imag**2
     real = square > FLOOR
@@ -83,73 +89,73 @@ def polar(vis: jax.Array, products: tuple[str, ...]) -> dict[str, jax.Array]:
     return out
 
 
-def _closed(design: jax.Array, values: jax.Array) -> jax.Array:
+def _closed(design: Float[Array | np.ndarray, "*rows c v"], values: Float[Array, "*rows v"]) -> Float[Array, "*rows c"]:
     """(..., closures, visibilities) times (..., visibilities)."""
     return jnp.einsum("...cv,...v->...c", design, values)
 
 
-def vis(model, row):
+def vis(model: Model, row: Row) -> Residuals:
     """V - V_obs. (..., visibilities), complex."""
     return (model["I"] - row["value"]) * row["weight"]
 
 
-def amp(model, row):
+def amp(model: Model, row: Row) -> Residuals:
     """|V| - A_obs."""
     return (model["amp"] - row["value"]) * row["weight"]
 
 
-def logamp(model, row):
+def logamp(model: Model, row: Row) -> Residuals:
     """ln|V| - ln A_obs; the weight holds A_obs/σ."""
     return (model["log"] - row["value"]) * row["weight"]
 
 
-def bs(model, row):
+def bs(model: Model, row: Row) -> Residuals:
     """V₁₂ V₂₃ V₃₁ - B_obs. (..., triangles), complex."""
     size = jnp.exp(_closed(jnp.abs(row["design"]), model["log"]))
     phase = _closed(row["design"], model["phase"])
     return (jax.lax.complex(size * jnp.cos(phase), size * jnp.sin(phase)) - row["value"]) * row["weight"]
 
 
-def cphase(model, row):
+def cphase(model: Model, row: Row) -> Residuals:
     """2 sin(Δ/2), whose square is 2 (1 - cos Δ) and does not care about turns. (..., triangles)."""
     return 2 * jnp.sin(0.5 * (_closed(row["design"], model["phase"]) - row["value"])) * row["weight"]
 
 
-def camp(model, row):
+def camp(model: Model, row: Row) -> Residuals:
     """|V₁₂ V₃₄ / (V₁₄ V₂₃)| - C_obs. (..., quadrangles)."""
     # limited where a visibility is zero, so that the square stays a number in float32
     log = jnp.clip(_closed(row["design"], model["log"]), -30.0, 30.0)
     return (jnp.exp(log) - row["value"]) * row["weight"]
 
 
-def logcamp(model, row):
+def logcamp(model: Model, row: Row) -> Residuals:
     """Difference of ln C from ln C_obs. (..., quadrangles)."""
     return (_closed(row["design"], model["log"]) - row["value"]) * row["weight"]
 
 
-def cphase_cov(model, row):
+def cphase_cov(model: Model, row: Row) -> Residuals:
     """Closure phase differences wrapped to (-π, π], made independent by their covariance."""
     difference = _closed(row["design"], model["phase"]) - row["value"]
     wrapped = difference - 2 * jnp.pi * jax.lax.stop_gradient(jnp.round(difference / (2 * jnp.pi)))
     return jnp.einsum("...kc,...c->...k", row["whiten"], wrapped)
 
 
-def logcamp_cov(model, row):
+def logcamp_cov(model: Model, row: Row) -> Residuals:
     """Log closure amplitude differences, made independent by their covariance."""
     return jnp.einsum("...kc,...c->...k", row["whiten"], _closed(row["design"], model["log"]) - row["value"])
 
 
-def _both_ways(model):
+def _both_ways(model: Model) -> Complex[Array, "*v 2"]:
     """P(u) = Q + iU and P(-u) = Q* + iU*, last axis 2."""
     return jnp.stack([model["Q"] + 1j * model["U"], jnp.conj(model["Q"] - 1j * model["U"])], -1)
 
 
-def pvis(model, row):
+def pvis(model: Model, row: Row) -> Residuals:
     """P - P_obs for both orientations. (..., visibilities, 2), complex."""
     return (_both_ways(model) - row["value"]) * row["weight"]
 
 
-def m(model, row):
+def m(model: Model, row: Row) -> Residuals:
     """P/I - m_obs for both orientations; zero with zero derivative where I is zero."""
     total = jnp.stack([model["I"], jnp.conj(model["I"])], -1)
     real = total.real**2 + total.imag**2 > FLOOR
@@ -157,7 +163,7 @@ def m(model, row):
     return (ratio - row["value"]) * row["weight"]
 
 
-def vvis(model, row):
+def vvis(model: Model, row: Row) -> Residuals:
     """Stokes V visibility minus the observed one, complex."""
     return (model["V"] - row["value"]) * row["weight"]
 

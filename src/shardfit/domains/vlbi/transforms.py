@@ -18,10 +18,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from shardfit.core.errors import suggestion
 from shardfit.core.transforms import Identity, Log
 from shardfit.domains.vlbi.grid import Grid
+
+Pixels = Float[Array | np.ndarray, " n"]  # over the mask
+Maps = Mapping[str, Pixels]
 
 SOLVED = {
     "I": ("I",),
@@ -100,7 +104,7 @@ def transforms_of(mode: str, transform: str) -> dict[str, Any]:
     return {name: every[name] for name in SOLVED[mode]}
 
 
-def start_of(mode: str, maps: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
+def start_of(mode: str, maps: Mapping[str, Float[np.ndarray, " n"]]) -> tuple[dict, dict]:
     """Split physical maps I, m, phi, v (missing ones are zero) into solved parameters and what is kept."""
     full = {name: maps.get(name, np.zeros_like(maps["I"])) for name in ("I", "m", "phi", "v")}
     shares = {
@@ -116,7 +120,7 @@ def start_of(mode: str, maps: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
     return solved, kept
 
 
-def physical(params: Mapping[str, jax.Array], kept: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+def physical(params: Maps, kept: Maps) -> dict[str, Pixels]:
     """Maps at the reference frequency: I, and for polarised modes m, phi, v; spectral maps are passed on."""
     maps = {**kept, **params}
     if "rho" in maps:
@@ -129,7 +133,7 @@ def physical(params: Mapping[str, jax.Array], kept: Mapping[str, jax.Array]) -> 
     return maps
 
 
-def at_frequency(maps: Mapping[str, jax.Array], log_ratio: Any, fraction: str = "odds") -> dict[str, jax.Array]:
+def at_frequency(maps: Maps, log_ratio: Any, fraction: str = "odds") -> dict[str, Float[Array | np.ndarray, "... n"]]:
     """Maps at another frequency, log_ratio = l = ln(ν/ν_ref), a number, or (k, 1) for maps (k, n) at k frequencies.
 
     I grows by exp(alpha l + beta l²), phi by rm (e^{-2l} - 1). The odds rho/(1 - rho) of the total fraction grow by
@@ -156,7 +160,9 @@ def _polynomial(maps, first, second, log_ratio):
     return sum(maps[name] * log_ratio**k for k, name in ((1, first), (2, second)) if name in maps)
 
 
-def stokes(maps: Mapping[str, jax.Array], wanted: tuple[str, ...]) -> jax.Array:
+def stokes(
+    maps: Mapping[str, Float[Array | np.ndarray, "... n"]], wanted: tuple[str, ...]
+) -> Float[Array, "stokes ... n"]:
     """Stack of Stokes images (len(wanted), ..., n) Jy per pixel from physical maps; wanted: some of 'I', 'Q', 'U', 'V'.
 
     Each has the shape that I has.
@@ -180,7 +186,9 @@ def random_polarisation(n: int, seed: int = 0) -> dict[str, np.ndarray]:
     return {"m": rho * np.cos(psi), "phi": 0.01 * r_phi, "v": rho * np.sin(psi)}
 
 
-def embed(grid: Grid, values: jax.Array, index: jax.Array | None, outside: jax.Array | float = 0.0) -> jax.Array:
+def embed(
+    grid: Grid, values: Float[Array | np.ndarray, "*stack n"], index: Any, outside: Any = 0.0
+) -> Float[Array, "*stack ny nx"]:
     """Put masked pixel values (..., n) onto the grid → (..., ny, nx), with `outside` where the mask is not."""
     if index is not None:
         blank = jnp.full((*values.shape[:-1], grid.n_pixels), outside, values.dtype)
