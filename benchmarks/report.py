@@ -73,13 +73,18 @@ def write() -> None:
 def page() -> str:
     """Return the text of docs/measured.md; suites without results are not in it."""
     parts = [(PAGES / "head.md").read_text()]
-    for name in ORDER:
-        if (RESULTS / f"{name}.json").exists():
-            measured = kept(name)
-            text = fill((PAGES / f"{name}.md").read_text(), measured["cases"])
-            title, _, rest = text.partition("\n\n")
-            parts.append(f"{title}\n\n{provenance(measured['record'])}\n\n{rest}")
+    names = sorted(path.stem for path in RESULTS.glob("*.json"))
+    for name in sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
+        measured = kept(name)
+        title, _, rest = _text(name, measured["cases"]).partition("\n\n")
+        parts.append(f"{title}\n\n{provenance(measured['record'])}\n\n{rest}")
     return "\n".join(parts)
+
+
+def _text(name: str, cases: dict[str, dict]) -> str:
+    """Return a suite's text with its figures; without one in `pages/`, all columns that its cases share."""
+    path = PAGES / f"{name}.md"
+    return fill(path.read_text(), cases) if path.exists() else f"## {name}\n\n{table(cases)}\n"
 
 
 def fill(text: str, cases: dict[str, dict]) -> str:

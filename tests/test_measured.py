@@ -33,9 +33,26 @@ def test_page_is_what_the_results_give():
     assert report.TARGET.read_text() == report.page(), "run: python -m benchmarks report"
 
 
-def test_every_suite_has_a_text_and_a_place_on_the_page():
-    assert set(runner.known()) == set(report.ORDER) == {p.stem for p in report.PAGES.glob("*.md")} - {"head"}
-    assert set(RESULTS) <= set(report.ORDER)
+def test_texts_and_results_belong_to_suites():
+    assert set(report.ORDER) == {path.stem for path in report.PAGES.glob("*.md")} - {"head"}
+    assert {*report.ORDER, *RESULTS} <= set(runner.known())
+
+
+def test_a_suite_without_a_text_shows_all_its_columns(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    about = {
+        "date": "a day",
+        "commit": "c0ffee",
+        "cores": 2,
+        "cpu": "a CPU",
+        "load": 0.1,
+        "load_after": 0.2,
+        "seconds": 3,
+    }
+    record = {**about, "packages": {"jax": "1"}, "peers": {}, "settings": {"threads": "one"}}
+    report.keep("another", {"record": record, "cases": {"a": {"ours": 0.12345, "peer": None}}})
+    page = report.page()
+    assert "## another" in page and "| a    | 0.1235 | –    |" in page and "commit c0ffee" in page
 
 
 @pytest.mark.parametrize("name", RESULTS)
