@@ -15,7 +15,8 @@ from shardfit.domains.vlbi.recipes.surveys import WEIGHTS, imaging_survey
 from shardfit.domains.vlbi.uvfits import read_uvfits
 from shardfit.solve.base import evaluate
 from shardfit.solve.lbfgs import LBFGS
-from shardfit.surveys.engine import Engine, Point
+from shardfit.surveys.engine import Engine
+from shardfit.surveys.point import SurveyPoint
 from shardfit.surveys.variants import bind, variants
 
 ITERATIONS = 100
@@ -66,9 +67,9 @@ class Study:
         def run(points):
             engine = Engine(self.variants, solver, slots)
             values = np.full(len(points), np.nan)
-            for finished in engine.run(Point(i, point) for i, point in enumerate(points)):
+            for finished in engine.run(SurveyPoint(i, point) for i, point in enumerate(points)):
                 for one in finished:
-                    values[one.point] = one.value
+                    values[one.id] = one.value
             self.useful = engine.tally.efficiency
             return values
 

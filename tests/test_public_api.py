@@ -46,6 +46,7 @@ PUBLIC = {
     "Status",
     "StepSolver",
     "Survey",
+    "SurveyControl",
     "Swarm",
     "TanInterval",
     "Task",

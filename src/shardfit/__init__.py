@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Picture,
         Span,
         Survey,
+        SurveyControl,
         below,
         grid,
         latin,
@@ -97,6 +98,7 @@ __all__ = [
     "Status",
     "StepSolver",
     "Survey",
+    "SurveyControl",
     "Swarm",
     "TanInterval",
     "Task",
@@ -162,7 +164,7 @@ __getattr__, __dir__ = lazy_names(
         "solve.optimistix_adapter": "Optimistix",
         "solve.step": "StepSolver",
         "solve.swarm": "Swarm",
-        "surveys": "Axis Halving Picture Span Survey below grid latin marginals pareto seed_axis sobol start_axis "
-        "survey survey_parts weight_axis",
+        "surveys": "Axis Halving Picture Span Survey SurveyControl below grid latin marginals pareto seed_axis sobol "
+        "start_axis survey survey_parts weight_axis",
     },
 )

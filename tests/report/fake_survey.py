@@ -13,7 +13,8 @@ import numpy as np
 
 from shardfit.core.status import Status
 from shardfit.surveys.heading import Heading
-from shardfit.surveys.ledger import Ledger, Record
+from shardfit.surveys.ledger import Ledger
+from shardfit.surveys.point import SurveyPoint
 
 WEIGHTS = (0.0, 1.0, 10.0, 100.0, 1000.0)
 GRID = {
@@ -55,7 +56,7 @@ def crescent(side: int, radius: float, width: float, tilt: float, lumps: np.ndar
     return (image / image.sum()).astype(np.float32)
 
 
-def record(number: int, axes: dict, side: int, seed: int = 0) -> Record:
+def record(number: int, axes: dict, side: int, seed: int = 0) -> SurveyPoint:
     """Return a finished point: too little or too much regularisation fits worse; a few points fail."""
     draw = np.random.default_rng([seed, number])
     strength = {n: np.log10(1 + axes[n]) for n in ("simple", "tv", "tv2", "l1")}
@@ -77,7 +78,7 @@ def record(number: int, axes: dict, side: int, seed: int = 0) -> Record:
             [Status.CONVERGED_VALUE.name, Status.CONVERGED_GRADIENT.name, Status.MAX_STEPS.name], p=[0.7, 0.2, 0.1]
         )
     )
-    return Record(
+    return SurveyPoint(
         id=number,
         axes=axes,
         status=str(status),
@@ -92,7 +93,7 @@ def record(number: int, axes: dict, side: int, seed: int = 0) -> Record:
     )
 
 
-def records(numbers: Sequence[int], side: int, seed: int = 0) -> Iterator[Record]:
+def records(numbers: Sequence[int], side: int, seed: int = 0) -> Iterator[SurveyPoint]:
     points = design(max(numbers) + 1, seed)
     return (record(number, points[number], side, seed) for number in numbers)
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from shardfit.core.status import Status
 from shardfit.surveys.heading import Heading
-from shardfit.surveys.ledger import Ledger, Record
+from shardfit.surveys.ledger import Ledger
+from shardfit.surveys.point import SurveyPoint
 
 IMAGE = '"><img src=x onerror=alert(1)>'
 DROP = '"; DROP TABLE points; --'
@@ -24,7 +25,7 @@ def write_hostile(folder: Path, count: int = 12) -> Path:
             failed = i == count - 1
             ledger.write(
                 [
-                    Record(
+                    SurveyPoint(
                         id=i,
                         axes=values,
                         status=Status.FAILED.name if failed else Status.CONVERGED_VALUE.name,

@@ -7,6 +7,7 @@ import numpy as np
 
 from shardfit import Objective, Problem, fit, penalty, residual_term
 from shardfit.surveys.axes import Axis, Start, apply, seed_axis, start_axis, weight_axis
+from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.designs import table
 from shardfit.surveys.run import survey
 
@@ -79,8 +80,10 @@ POINTS = [point(soft=s, prior=p, boot=b) for s in (0.3, 1, 3) for p in PRIORS fo
 def run(run_dir, points=POINTS, slots=SLOTS, the_problem=None, **options):
     """Return the survey of the small problem at these points."""
     the_problem = problem() if the_problem is None else the_problem
-    asked: dict[str, Any] = {"maxiter": MAXITER, "design": table(AXES, points)} | options
-    return survey(the_problem, AXES, run_dir=run_dir, slots=slots, **asked)
+    names = ("limit", "retry", "progress", "on_points")
+    control = SurveyControl(slots, **{name: options.pop(name) for name in names if name in options})
+    chosen: dict[str, Any] = {"maxiter": MAXITER, "design": table(AXES, points)} | options
+    return survey(the_problem, AXES, run_dir=run_dir, control=control, **chosen)
 
 
 def alone(the_problem, values, solver="lbfgs", **options):

@@ -82,7 +82,7 @@ def test_points_of_a_range_run(tmp_path):
     axes = AXES | {"soft": weight_axis("reg.soft", Span(0.3, 3.0, log=True))}
     points = [POINTS[0] | {"soft": 0.3}, POINTS[0] | {"soft": 3.0}, POINTS[0] | {"soft": 1.0}]
     with (
-        survey(problem(), axes, run_dir=tmp_path / "a", design=table(axes, points), slots=4, maxiter=200) as found,
+        survey(problem(), axes, run_dir=tmp_path / "a", design=table(axes, points), maxiter=200) as found,
         run(tmp_path / "b", points) as lists,
     ):
         np.testing.assert_array_equal(found.column("value"), lists.column("value"))
@@ -131,7 +131,7 @@ HALVING = {"halving": Halving(2, 2.0, ("data",)), "maxiter": 8}  # rungs of 2, 2
 def test_what_halving_cannot_do(tmp_path):
     with pytest.raises(ValueError, match="score 'dta' is no part of the objective. Known: data, reg.soft, reg.steep"):
         run(tmp_path, halving=Halving(score=("dta",)))
-    with pytest.raises(ValueError, match="None with halving, which ranks all points"):
+    with pytest.raises(ValueError, match="does not go with halving, which ranks all points"):
         run(tmp_path, limit=3, **HALVING)
     assert not (tmp_path / "ledger.sqlite").exists()
 

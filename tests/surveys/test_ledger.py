@@ -20,8 +20,8 @@ from shardfit.io.files import from_json, to_json
 from shardfit.surveys import database
 from shardfit.surveys.heading import Heading
 from shardfit.surveys.ledger import LEDGER, PARTS, Ledger, gather_parts
+from shardfit.surveys.point import SurveyPoint
 from shardfit.surveys.reading import Survey
-from shardfit.surveys.record import Record
 from tests.damage import mutated
 
 ODD = 'a "quoted"; DROP TABLE points -- τ\'s'
@@ -33,7 +33,7 @@ def record(number, attempt=1, value=None, **more):
     status = "CONVERGED_VALUE" if np.isfinite(value) else "NONFINITE"
     params = np.full(3, number, float).tobytes()
     axes, parts = {"tv": 0.1 * number, ODD: "naïve 'text'"}, {"data": value, "µ": 2.0}
-    return Record(number, axes, status, value, parts, 5, 6, 0.1, attempt=attempt, params=params, **more)
+    return SurveyPoint(number, axes, status, value, parts, 5, 6, 0.1, attempt=attempt, params=params, **more)
 
 
 FAILED = {"value": float("nan"), "reason": "non-finite"}

@@ -14,6 +14,7 @@ import pytest
 
 from shardfit.core.errors import CheckpointError
 from shardfit.surveys import parts as module
+from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.designs import table
 from shardfit.surveys.halving import Halving
 from shardfit.surveys.ledger import Ledger
@@ -26,7 +27,7 @@ SICK = [*POINTS, point(**NEVER)]
 
 
 def make(points=SICK, **options):
-    usual = {"design": table(AXES, points), "slots": SLOTS, "maxiter": MAXITER}
+    usual = {"design": table(AXES, points), "control": SurveyControl(SLOTS), "maxiter": MAXITER}
     return problem(), AXES, usual | options
 
 
@@ -79,9 +80,9 @@ def test_points_of_parts_that_ended_early_are_kept(whole, pool, tmp_path, monkey
     """A part writes some points and ends with an error; its caller is gone; someone looks; another goes on."""
     written, once = [], module.run_points
 
-    def some(ready, ledger, numbers, slots, tried, listeners):
-        written.extend(numbers[:2])
-        once(ready, ledger, numbers[:2], slots, tried, listeners)
+    def some(prepared, ledger, points, slots):
+        written.extend(point.id for point in points[:2])
+        once(prepared, ledger, points[:2], slots)
         raise OSError("the network is gone")
 
     monkeypatch.setattr(module, "run_points", some)

@@ -8,6 +8,7 @@ from scipy.optimize import lsq_linear
 
 from shardfit import Interval, Objective, Problem, mesh, residual_penalty, residual_term, statistic_term
 from shardfit.surveys.axes import start_axis, weight_axis
+from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.run import survey
 from tests.surveys.small import (
     LATER,
@@ -191,10 +192,10 @@ def test_random_numbers_belong_to_the_point(tmp_path):
     term = statistic_term(noisy_distance, {"y": Y}, loss=lambda total, key: total, stochastic=True)
     noisy = Problem(Objective({"data": term}), {"m": np.zeros(P)})
     axes = {"data": weight_axis("data", (0.5, 1.0, 1.5, 2.0, 2.5, 3.0))}
-    options = {"solver": "adam", "maxiter": 20, "slots": SLOTS}
+    options = {"solver": "adam", "maxiter": 20, "control": SurveyControl(SLOTS)}
     with pytest.raises(ValueError, match="'data' draws new random numbers at every step; use 'adam', or freeze it"):
         survey(noisy, axes, run_dir=tmp_path)
-    survey(noisy, axes, run_dir=tmp_path / "broken", limit=3, **options).close()
+    survey(noisy, axes, run_dir=tmp_path / "broken", **{**options, "control": SurveyControl(SLOTS, limit=3)}).close()
     with (
         survey(noisy, axes, run_dir=tmp_path / "broken", **options) as broken,
         survey(noisy, axes, run_dir=tmp_path / "whole", **options) as whole,
@@ -215,7 +216,9 @@ def test_levenberg_marquardt_with_bounds(tmp_path):
     axes = {"reg": weight_axis("reg", (0.1, 1.0, 10.0, 100.0, 1000.0))}
     with pytest.raises(ValueError, match="'lbfgs' does not know bounds. Use 'lm', 'adam'"):
         survey(bounded, axes, run_dir=tmp_path / "refused")
-    with survey(bounded, axes, run_dir=tmp_path / "lm", solver="lm", slots=SLOTS, maxiter=MAXITER) as found:
+    with survey(
+        bounded, axes, run_dir=tmp_path / "lm", solver="lm", control=SurveyControl(SLOTS), maxiter=MAXITER
+    ) as found:
         assert found.complete
         for number, weight in enumerate(axes["reg"].values):
             stacked = np.vstack([A, np.sqrt(weight) * np.eye(P)])

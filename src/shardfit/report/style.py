@@ -46,9 +46,12 @@ def legend(axes: Any, **options: Any) -> None:
 
 
 def png_bytes(figure: Any) -> bytes:
-    """Return the figure as PNG; equal figures give equal bytes."""
+    """Return the figure as PNG, whoever made it; equal figures give equal bytes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
+    if not isinstance(figure.canvas, FigureCanvasAgg):
+        FigureCanvasAgg(figure)  # it becomes the figure's canvas
     figure.canvas.draw()  # savefig would draw everything once more, for the layout
     buffer = io.BytesIO()
     Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3]).save(buffer, "png")

@@ -1,6 +1,7 @@
 """Surveys: thousands of fits of one objective with different leaves, batched, crash-safe, ranked."""
 
 from shardfit.surveys.axes import Axis, Span, Start, seed_axis, start_axis, weight_axis
+from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.designs import Design, grid, latin, sobol, table
 from shardfit.surveys.halving import Halving
 from shardfit.surveys.parts import survey_parts
@@ -17,6 +18,7 @@ __all__ = [
     "Span",
     "Start",
     "Survey",
+    "SurveyControl",
     "below",
     "grid",
     "latin",

@@ -1,54 +1,29 @@
-"""The host's side of a survey: keeps slots filled from a queue and hands over what they find, as it is found.
+"""The host's side of a survey: keeps slots filled from a queue and hands over points as they end.
 
 While the device works on the next ticks the host writes what the last ones gave, so neither waits for the other.
 """
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, NamedTuple
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice, zip_longest
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.mesh import replicate
-from shardfit.core.precision import arithmetic, for_caller
+from shardfit.core.precision import PRECISIONS, arithmetic, for_caller
 from shardfit.core.status import Status
 from shardfit.solve.step import StepSolver
-from shardfit.surveys.slots import EMPTY, Kind, Load, Shared, Slots, Taken, advance, empty_slots, load, take
+from shardfit.surveys.picture import Picture
+from shardfit.surveys.point import SurveyPoint
+from shardfit.surveys.slots import EMPTY, Kind, Shared, Slots, advance, empty_slots, load, take
 from shardfit.surveys.variants import Variants
 
 DISPATCH_SECONDS = 0.5  # longest time the device is left alone: progress, writing and Ctrl-C wait this long
 SHARE = 16  # one slot in so many may wait, ended, for the host: more often costs dispatches, less often evaluations
-
-
-class Point(NamedTuple):
-    """A point to run: its number, value by axis, and start z (n,) if it is not the problem's own."""
-
-    number: int
-    values: Mapping[str, Any]
-    z: np.ndarray | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Finished:
-    """One point that has ended.
-
-    point: its number; z: coordinates; params: fitted parameters; parts: of the objective; seconds: its share of the
-    time, the elapsed time divided by the slots that shared it.
-    """
-
-    point: int
-    z: np.ndarray
-    params: Any
-    parts: dict[str, float]
-    value: float
-    status: Status
-    steps: int
-    evaluations: int
-    seconds: float
 
 
 @dataclass
@@ -69,7 +44,7 @@ class Tally:
 
 @dataclass(eq=False)
 class Engine:
-    """Runs points of one problem in slots.
+    """Runs points of one problem in slots. picture: drawn of every point, where it is not one of the parameters.
 
     Example: `for finished in Engine(variants(problem, axes), LBFGS(), 64).run(points): ...`.
     """
@@ -79,10 +54,11 @@ class Engine:
     slots: int
     mesh: Any = None
     seed: int = 0
+    picture: Picture | None = None
     tally: Tally = field(default_factory=Tally)
 
-    def run(self, points: Iterable[Point]) -> Generator[list[Finished], None, None]:
-        """Yield what has ended, list by list, in the order in which it ends. Close it if it is left early."""
+    def run(self, points: Iterable[SurveyPoint]) -> Generator[list[SurveyPoint], None, None]:
+        """Yield the points, filled in, list by list, in the order in which they end. Close it if it is left early."""
         queue = iter(points)
         work = self._run(iter(for_caller(lambda: next(queue, None)), None))
         try:
@@ -95,7 +71,7 @@ class Engine:
         finally:
             work.close()
 
-    def _run(self, queue: Iterator[Point]) -> Generator[list[Finished], None, None]:
+    def _run(self, queue: Iterator[SurveyPoint]) -> Generator[list[SurveyPoint], None, None]:
         began = time.perf_counter()
         work = _Work(self)
         slots = work.fill(queue)
@@ -140,10 +116,12 @@ class _Work:
         self.shared = Shared(placed, lower, upper, key)
         self.variants, self.slots = engine.variants, engine.slots
         self.size = max(1, engine.slots // SHARE)  # slots taken and loaded by one call
+        self.picture = engine.picture
         self.busy = 0
+        self.held: list[SurveyPoint | None] = [None] * engine.slots
         self.loaded_at = np.zeros(engine.slots)
 
-    def fill(self, queue: Iterator[Point]) -> Slots:
+    def fill(self, queue: Iterator[SurveyPoint]) -> Slots:
         slots = empty_slots(self.kind, self.shared, *self.blank, self.slots)
         self.busy = self.slots
         for some in self.blocks(np.arange(self.slots)):
@@ -157,47 +135,59 @@ class _Work:
         return advance(self.kind, self.shared, slots, ticks, self.size)
 
     def ended(self, slots: Slots) -> np.ndarray:
-        return np.flatnonzero(np.asarray(slots.ended) & (np.asarray(slots.point) != EMPTY))
+        return np.flatnonzero(np.asarray(slots.idle) & (np.asarray(slots.point) != EMPTY))
 
-    def load(self, slots: Slots, free: np.ndarray, queue: Iterator[Point]) -> Slots:
+    def load(self, slots: Slots, free: np.ndarray, queue: Iterator[SurveyPoint]) -> Slots:
         """Put the next points into free slots; those for which there is none are left empty."""
         points = list(islice(queue, len(free)))
         self.busy -= len(free) - len(points)
         self.loaded_at[free] = time.perf_counter()
-        starts = [self.variants.leaves_of(point.values) for point in points]
+        for each, point in zip_longest(free, points):
+            self.held[each] = point
+        starts = [self.variants.leaves_of(point.axes) for point in points]
         starts += [self.blank] * (self.size - len(points))
         leaves = tuple(np.stack(leaf) for leaf in zip(*(one[0] for one in starts), strict=True))
         z0 = np.stack([one[1] for one in starts])
         for i, point in enumerate(points):
             if point.z is not None:
                 z0[i] = point.z
-        numbers = [point.number for point in points] + [EMPTY] * (self.size - len(points))
+        numbers = [point.id for point in points] + [EMPTY] * (self.size - len(points))
         slot = np.full(self.size, self.slots, np.int32)
         slot[: len(free)] = free
-        return load(self.kind, self.shared, slots, Load(slot, np.array(numbers, np.int32), leaves, z0))
+        return load(self.kind, self.shared, slots, slot, np.array(numbers, np.int32), leaves, z0)
 
-    def take(self, slots: Slots, some: np.ndarray) -> list[Finished]:
-        """Return what these slots found."""
+    def take(self, slots: Slots, some: np.ndarray) -> list[SurveyPoint]:
+        """Return the points in these slots, which have ended."""
         now, slot = time.perf_counter(), np.zeros(self.size, np.int32)
         slot[: len(some)] = some
-        taken: Taken = jax.tree.map(np.asarray, take(self.kind, self.shared, slots, slot))
-        finished = []
-        for i, each in enumerate(some):
-            one: Taken = jax.tree.map(lambda leaf, i=i: leaf[i], taken)
-            finished.append(
-                Finished(
-                    point=int(one.point),
-                    z=np.asarray(one.found.z),
-                    params=one.params,
-                    parts={name: float(v) for name, v in one.parts.items()},
-                    value=float(one.value),
-                    status=Status.of(int(one.found.status)),
-                    steps=int(one.found.steps),
-                    evaluations=int(one.found.evaluations),
-                    seconds=float(now - self.loaded_at[each]) / self.slots,
-                )
+        taken = jax.tree.map(np.asarray, take(self.kind, self.shared, slots, slot))
+        return [
+            self._filled_in(
+                self.held[each], jax.tree.map(lambda leaf, i=i: leaf[i], taken), float(now - self.loaded_at[each])
             )
-        return finished
+            for i, each in enumerate(some)
+        ]
+
+    def _filled_in(self, point: SurveyPoint | None, taken: tuple, seconds: float) -> SurveyPoint:
+        """Return a point with how it ended; its seconds are its share of the time, which all slots have in common."""
+        assert point is not None  # a slot that has ended has a point
+        ended, params, parts, value = taken
+        status = Status.of(int(ended.status)) if np.isfinite(value) else Status.NONFINITE
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
+        draw = None if self.picture is None else self.picture.draw
+        return replace(
+            point,
+            status=status.name,
+            value=float(value),
+            parts={name: float(part) for name, part in parts.items()},
+            steps=int(ended.steps),
+            evaluations=int(ended.evaluations),
+            seconds=seconds / self.slots,
+            reason=f"{status.message}. {status.remedy}" if status is Status.NONFINITE else "",
+            params=flat.astype(PRECISIONS[self.variants.precision]).tobytes(),
+            picture=None if draw is None else np.asarray(for_caller(draw)(params), np.float32),
+            z=np.asarray(ended.z),
+        )
 
 
 def _next_ticks(ticks: int, seconds: float) -> int:

@@ -19,7 +19,7 @@ from shardfit.core.errors import CheckpointError
 from shardfit.surveys.database import connect, explained, is_blank, writing
 from shardfit.surveys.heading import Heading, axis_column, part_column, quoted
 from shardfit.surveys.integrity import checksum, heading_of, require_check, require_file, row_check, tables_of
-from shardfit.surveys.record import RUNG_FIELDS, Record, array_of, arrays_of, bytes_of, number_of, row_of
+from shardfit.surveys.point import RUNG_FIELDS, SurveyPoint, array_of, arrays_of, bytes_of, number_of, row_of
 
 LEDGER = "ledger.sqlite"
 PARTS = "parts"
@@ -99,7 +99,7 @@ class Ledger:
 
     # ---- writing ------------------------------------------------------------------------------------------------
 
-    def write(self, records: Sequence[Record]) -> None:
+    def write(self, records: Sequence[SurveyPoint]) -> None:
         """Add points, all or none. A later attempt takes a failed one's place; any other point twice is refused."""
         if not records:
             return
@@ -119,27 +119,28 @@ class Ledger:
                 [arrays_of(record, row) for record, row in zip(records, rows, strict=True)],
             )
 
-    def write_rung(self, rung: int, waiting: Sequence[tuple[Record, np.ndarray]]) -> None:
+    def write_rung(self, rung: int, waiting: Sequence[SurveyPoint]) -> None:
         """Keep points that wait at a rung of successive halving, with their coordinates z."""
         rows = []
-        for record, z in waiting:
-            plain = json.dumps({n: getattr(record, n) for n in RUNG_FIELDS})
-            content = (plain, record.params, bytes_of(record.picture), z.tobytes())
-            rows.append((record.id, rung, checksum(record.id, rung, *content), *content))
+        for point in waiting:
+            plain = json.dumps({n: getattr(point, n) for n in RUNG_FIELDS})
+            z = np.asarray(point.z, self.heading.dtype).tobytes()
+            content = (plain, point.params, bytes_of(point.picture), z)
+            rows.append((point.id, rung, checksum(point.id, rung, *content), *content))
         with explained(self.path), writing(self.connection):
             self.connection.executemany("INSERT OR REPLACE INTO rungs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def rung(self, rung: int) -> dict[int, tuple[Record, bytes]]:
-        """Return the points that reached the end of a rung, with the bytes of their coordinates."""
-        found = {}
+    def rung(self, rung: int) -> dict[int, SurveyPoint]:
+        """Return the points that reached the end of a rung, by number."""
+        points = {}
         rows = self.select("SELECT id, check_all, record, params, picture, z FROM rungs WHERE rung = ?", (rung,))
         for number, check, *content in rows:
             text, params, picture, z = content
             with explained(self.path):
                 require_check(check, checksum(number, rung, *content), f"point {number} at rung {rung}")
-            record = Record(params=params, picture=array_of(picture), **json.loads(text))
-            found[record.id] = (record, z)
-        return found
+            end = {"params": params, "picture": array_of(picture), "z": np.frombuffer(z, self.heading.dtype)}
+            points[number] = SurveyPoint(**json.loads(text), **end)
+        return points
 
     def note(self, key: str, text: str) -> None:
         """Keep a text by name: state of the run, throughput."""
@@ -243,12 +244,12 @@ class Ledger:
             raise CheckpointError(f"{self.path} is damaged (point {point} has no picture). Run its survey anew.")
         return image.reshape(self.heading.shape)
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[SurveyPoint]:
         """Yield all points in the order in which they were finished."""
         heading = self.heading
         for row in self.rows("ORDER BY finished, id"):
             params, picture = self._found(row["id"])
-            yield Record(
+            yield SurveyPoint(
                 axes={n: row[axis_column(n)] for n in heading.axes},
                 parts={n: number_of(row[part_column(n)]) for n in heading.parts},
                 value=number_of(row["value"]),

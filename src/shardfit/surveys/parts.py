@@ -17,6 +17,7 @@ from typing import Any
 
 from shardfit.distributed.executors import Outcome, run_tasks
 from shardfit.io.lock import only_writer
+from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.ledger import PARTS, Ledger
 from shardfit.surveys.progress import SurveyProgress
 from shardfit.surveys.reading import Survey
@@ -38,23 +39,36 @@ def survey_parts(
 ) -> Survey:
     """Run a survey in parts on an executor's workers, and return the table of all of them.
 
-    make(*arguments) returns (problem, axes, options), what `survey` takes; it is called by every worker, so it must be
-    importable there, and read its data itself. parts: at least one for each worker; more of them share the work more
-    evenly. executor: anything with concurrent.futures' `submit`; None makes a local pool of `workers` processes.
-    run_dir must be seen by all workers. The same call goes on where an earlier one stopped, with any number of parts,
-    as does `survey`.
+    The same call goes on where an earlier one stopped, with any number of parts, as does `survey`.
+
+    Parameters
+    ----------
+    make, arguments
+        make(*arguments) returns (problem, axes, options), what `survey` takes; it is called by every worker, so it must
+        be importable there, and read its data itself. Of a `control` among the options, workers use the slots.
+    run_dir
+        seen by all workers.
+    parts
+        at least one for each worker; more of them share the work more evenly.
+    executor, workers
+        anything with concurrent.futures' `submit`; None makes a local pool of so many processes.
+    retry
+        run failed points again.
+    progress
+        whether a line shows how far it is; None shows it on a terminal.
 
     Example: `survey_parts(make_m87, ("data/m87.uvfits",), run_dir="runs/m87", parts=8, workers=2)`.
+
     """
     if parts < 1:
         raise ValueError(f"survey_parts: parts={parts} must be at least 1.")
     problem, axes, options = make(*arguments)
-    ready, _ = _prepared(problem, axes, options)
-    with only_writer(run_dir), Ledger.create(run_dir, ready.heading) as ledger:
+    prepared, _ = _prepared(problem, axes, options)
+    with only_writer(run_dir), Ledger.create(run_dir, prepared.heading) as ledger:
         ledger.gather()
         ledger.drop_parts()
         tried = ledger.attempts() if retry else {}
-        numbers = ready.missing(ledger, tried)
+        numbers = prepared.missing(ledger, tried)
         # names that were never used before: a worker of a run that was killed may still be writing to its own
         run, local = secrets.token_hex(4), executor is None
         tasks = {}
@@ -80,23 +94,23 @@ def run_part(
     """Run some points of a survey into a ledger of their own; those that it holds already are left out."""
     if local:
         _end_with_parent()
-    ready, slots = _prepared(*make(*arguments))
+    prepared, slots = _prepared(*make(*arguments))
     folder = run_dir / PARTS
     with (
         only_writer(folder, f"{name}.lock"),
-        Ledger.create(folder, ready.heading, f"{name}.sqlite", shared=True) as part,
+        Ledger.create(folder, prepared.heading, f"{name}.sqlite", shared=True) as part,
     ):
         there = set(part.ids())
-        run_points(ready, part, [i for i in numbers if i not in there], slots, tried, [])
+        run_points(prepared, part, [prepared.point(i, tried) for i in numbers if i not in there], slots)
 
 
 def _prepared(problem: Any, axes: Any, options: Mapping[str, Any]) -> tuple[Prepared, Any]:
     """Return a survey that can run, and its slots."""
     options = dict(options)
-    slots = options.pop("slots", None)
+    control: SurveyControl = options.pop("control", None) or SurveyControl()
     if options.get("halving") is not None:
         raise ValueError("survey_parts: halving ranks all points together, which parts cannot do. Use `survey`.")
-    return Prepared.make(problem, axes, **options), slots
+    return Prepared.make(problem, axes, **options), control.slots
 
 
 def _run(tasks: Mapping, ledger: Ledger, show: SurveyProgress, executor: Any, workers: int | None) -> list[Outcome]:

@@ -5,7 +5,8 @@ import time
 from typing import Any
 
 from shardfit.io.progress import Line, duration
-from shardfit.surveys.ledger import Ledger, Record
+from shardfit.surveys.ledger import Ledger
+from shardfit.surveys.point import SurveyPoint
 
 
 class SurveyProgress:
@@ -25,7 +26,7 @@ class SurveyProgress:
         self.best = lowest[0]["value"] if lowest else float("inf")
         self.done, self.failed = len(ledger.ids()), len(ledger.ids(failed=True))
 
-    def __call__(self, records: list[Record]) -> None:
+    def __call__(self, records: list[SurveyPoint]) -> None:
         """Take note of new points; a later attempt at a failed one is not a new one."""
         again = sum(record.attempt > 1 for record in records)
         self.done += len(records) - again

@@ -1,4 +1,4 @@
-"""survey: run every point of a design once, keep what it finds, and go on after any crash."""
+"""survey: run every point of a design once, keep the answers, and go on after any crash."""
 
 import hashlib
 import json
@@ -25,15 +25,16 @@ from shardfit.solve.capabilities import require
 from shardfit.solve.registry import as_solver
 from shardfit.solve.step import StepSolver
 from shardfit.surveys.axes import Axis
+from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.designs import Design, grid
-from shardfit.surveys.engine import Engine, Finished, Point, Tally
+from shardfit.surveys.engine import Engine, Tally
 from shardfit.surveys.halving import Halving
 from shardfit.surveys.heading import Heading
 from shardfit.surveys.ledger import Ledger
 from shardfit.surveys.picture import Picture
+from shardfit.surveys.point import STOPPED, SurveyPoint
 from shardfit.surveys.progress import SurveyProgress
 from shardfit.surveys.reading import Survey
-from shardfit.surveys.record import STOPPED, Record
 from shardfit.surveys.sizing import choose_slots, measure_slots
 from shardfit.surveys.variants import Variants, variants
 
@@ -45,40 +46,55 @@ def survey(
     run_dir: str | Path,
     design: Design | None = None,
     solver: Any = "lbfgs",
-    slots: int | str | None = None,
     mesh: Any = None,
     seed: int = 0,
     picture: Picture | None = None,
     halving: Halving | None = None,
-    retry: bool = False,
-    limit: int | None = None,
-    progress: bool | None = None,
-    on_points: Callable[[list[Record]], Any] | None = None,
+    control: SurveyControl | None = None,
     **options: Any,
 ) -> Survey:
-    """Fit one problem at every point of a design, many at a time, and return the table of what was found.
+    """Fit one problem at every point of a design, many at a time, and return the table of all answers.
 
-    axes: what varies, by name; design: which points (default: every combination). solver, options: any solver of one
-    evaluation per step, 'lbfgs' unless said otherwise. slots: fits that share a batch (None: chosen by memory,
-    'measure': tried out). mesh: slots are split over its axis `runs`, rows over `rows`. run_dir: holds the ledger; the
-    same call goes on where an earlier one stopped, with any number of slots and devices. picture: what of the
-    parameters is an image. halving: give up hopeless points early. retry: run failed points again. limit: at most so
-    many points in this call. on_points(records) is called after every write.
+    Parameters
+    ----------
+    problem
+        what is fitted.
+    axes
+        what varies, by name.
+    run_dir
+        holds the ledger; the same call goes on where an earlier one stopped, with any number of slots and devices.
+    design
+        which points; None: every combination of the axes' values.
+    solver, options
+        any solver of one evaluation per step, and its options.
+    mesh
+        slots are split over its axis `runs`, rows over `rows`.
+    seed
+        of everything random.
+    picture
+        what of the parameters is an image.
+    halving
+        give up hopeless points early.
+    control
+        slots, limits and callbacks.
 
     Example: `survey(problem, {"tv": weight_axis("reg.tv", (0, 1, 10))}, run_dir="runs/tv", maxiter=100)`.
+
     """
     use_compile_cache()
-    check_slots(slots, mesh)
-    asked = {"design": design, "solver": solver, "seed": seed, "mesh": mesh, "picture": picture, "halving": halving}
-    ready = Prepared.make(problem, axes, **asked, **options)
-    if limit is not None and (limit < 1 or halving is not None):
-        raise ValueError(f"survey: limit={limit} must be at least 1, and None with halving, which ranks all points.")
-    with only_writer(run_dir), Ledger.create(run_dir, ready.heading) as ledger:
+    control = control or SurveyControl()
+    control.check(mesh)
+    choices = {"design": design, "solver": solver, "seed": seed, "mesh": mesh, "picture": picture, "halving": halving}
+    prepared = Prepared.make(problem, axes, **choices, **options)
+    if control.limit is not None and halving is not None:
+        raise ValueError(f"survey: limit={control.limit} does not go with halving, which ranks all points.")
+    with only_writer(run_dir), Ledger.create(run_dir, prepared.heading) as ledger:
         ledger.gather()
         ledger.drop_parts()
-        tried = ledger.attempts() if retry else {}
-        show = SurveyProgress(problem.name, ledger, progress)
-        run_points(ready, ledger, ready.missing(ledger, tried)[:limit], slots, tried, [show, on_points])
+        tried = ledger.attempts() if control.retry else {}
+        show = SurveyProgress(problem.name, ledger, control.progress)
+        points = [prepared.point(i, tried) for i in prepared.missing(ledger, tried)[: control.limit]]
+        run_points(prepared, ledger, points, control.slots, [show, control.on_points])
         show.close()
     return Survey(run_dir)
 
@@ -131,129 +147,91 @@ class Prepared:
         there = {i for i in ledger.ids() if i not in tried or failed.get(i, np.inf) > tried[i]}
         return [i for i in range(len(self.design)) if i not in there]
 
-    def point(self, number: int, z: np.ndarray | None = None) -> Point:
-        """Return a point to run."""
-        return Point(number, self.design[number], z)
-
-    def record(self, done: Finished, attempt: int) -> Record:
-        """Return a finished point as the ledger keeps it."""
-        dtype = PRECISIONS[self.variants.problem.precision]
-        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(done.params)]).astype(dtype)
-        drawn = None
-        if self.picture is not None and self.picture.draw is not None:
-            drawn = np.asarray(self.picture.draw(done.params), np.float32)
-        bad = done.status is Status.NONFINITE or not np.isfinite(done.value)
-        return Record(
-            id=done.point,
-            axes=self.design[done.point],
-            status=(Status.NONFINITE if bad else done.status).name,
-            value=done.value,
-            parts=done.parts,
-            steps=done.steps,
-            evaluations=done.evaluations,
-            seconds=done.seconds,
-            reason=f"{Status.NONFINITE.message}. {Status.NONFINITE.remedy}" if bad else "",
-            attempt=attempt,
-            params=flat.tobytes(),
-            picture=drawn,
-        )
+    def point(self, number: int, tried: Mapping[int, int]) -> SurveyPoint:
+        """Return a point to run; tried: how often some have failed before."""
+        return SurveyPoint(number, self.design[number], attempt=1 + tried.get(number, 0))
 
 
 def run_points(
-    ready: Prepared,
+    prepared: Prepared,
     ledger: Ledger,
-    numbers: list[int],
+    points: list[SurveyPoint],
     slots: int | str | None,
-    tried: Mapping[int, int],
-    listeners: Iterable[Callable | None],
+    listeners: Iterable[Callable | None] = (),
 ) -> Tally:
-    """Run these points into a ledger; tried: how often some of them have failed before."""
-    if not numbers:
+    """Run these points into a ledger; listeners are called with the points of every write."""
+    if not points:
         return Tally()
-    engine = Engine(ready.variants, ready.solver, 1, ready.mesh, ready.seed)
-    engine.slots, why = _slots(engine, slots, [ready.point(i) for i in numbers])
+    engine = Engine(prepared.variants, prepared.solver, 1, prepared.mesh, prepared.seed, prepared.picture)
+    engine.slots, why = _slots(engine, slots, points)
     ledger.note("slots", why)
     began = time.time()
 
-    def write(records: list[Record]) -> None:
-        ledger.write(records)
+    def write(ended: list[SurveyPoint]) -> None:
+        ledger.write(ended)
         for listener in listeners:
             if listener is not None:
-                listener(records)
+                listener(ended)
 
-    if ready.halving is not None:
-        _run_rungs(ready, ready.halving, engine, ledger, numbers, tried, write)
+    if prepared.halving is not None:
+        _run_rungs(prepared, prepared.halving, engine, ledger, points, write)
     else:
-        with closing(engine.run(ready.point(i) for i in numbers)) as batches:
-            for finished in batches:
-                write([ready.record(done, 1 + tried.get(done.point, 0)) for done in finished])
-    about = {"began": began, "seconds": engine.tally.seconds, "compile_seconds": engine.tally.compile_seconds}
-    about |= {"useful": engine.tally.useful, "total": engine.tally.total, "slots": engine.slots}
-    ledger.note("last run", json.dumps(about))
+        with closing(engine.run(points)) as batches:
+            for ended in batches:
+                write(ended)
+    counts = {"began": began, "seconds": engine.tally.seconds, "compile_seconds": engine.tally.compile_seconds}
+    counts |= {"useful": engine.tally.useful, "total": engine.tally.total, "slots": engine.slots}
+    ledger.note("last run", json.dumps(counts))
     return engine.tally
 
 
-def _run_rungs(ready: Prepared, halving: Halving, engine: Engine, ledger: Ledger, numbers, tried, write) -> None:
+def _run_rungs(prepared: Prepared, halving: Halving, engine: Engine, ledger: Ledger, points: list, write) -> None:
     """Run points rung by rung; those that wait at the end of one are kept with their coordinates.
 
     Every rung is decided among all points that ever reached its end, so that a survey that was interrupted decides as
     one that was not.
     """
-    rungs = halving.rungs(ready.solver.maxiter)
-    dtype = PRECISIONS[ready.variants.problem.precision]
-    alive = set(numbers)
+    rungs = halving.rungs(prepared.solver.maxiter)
+    tried = {point.id: point.attempt - 1 for point in points if point.attempt > 1}
+    alive = {point.id: point for point in points}
     for level, steps in enumerate(rungs):
         before = ledger.rung(level - 1) if level else {}
-        todo = sorted(alive - set(ledger.rung(level)))
-        points = (ready.point(i, np.frombuffer(before[i][1], dtype) if level else None) for i in todo)
-        engine.solver = replace(ready.solver, maxiter=steps)
-        with closing(engine.run(points)) as batches:
-            for finished in batches:
-                ended, go_on = [], []
-                for done in finished:
-                    record = replace(ready.record(done, 1 + tried.get(done.point, 0)), rung=level)
-                    if level:
-                        record = _summed(record, before[done.point][0])
-                    last = level == len(rungs) - 1 or done.status is not Status.MAX_STEPS
-                    ended.append(record) if last else go_on.append((record, done.z))
-                ledger.write_rung(level, go_on)
-                write(ended)
+        there = ledger.rung(level)
+        todo = [replace(point, rung=level) for i, point in sorted(alive.items()) if i not in there]
+        if level:
+            todo = [replace(point, z=before[point.id].z) for point in todo]
+        engine.solver = replace(prepared.solver, maxiter=steps)
+        with closing(engine.run(todo)) as batches:
+            for batch in batches:
+                batch = [_summed(point, before[point.id]) if level else point for point in batch]
+                goes_on = [level < len(rungs) - 1 and point.status == Status.MAX_STEPS.name for point in batch]
+                ledger.write_rung(level, [point for point, more in zip(batch, goes_on, strict=True) if more])
+                write([point for point, more in zip(batch, goes_on, strict=True) if not more])
         waiting = ledger.rung(level)
-        scores = {i: halving.score_of(record.value, record.parts) for i, (record, _) in waiting.items()}
+        scores = {i: halving.score_of(point.value, point.parts) for i, point in waiting.items()}
         rank = {i: n for n, i in enumerate(halving.ranked(scores), start=1)}
-        survivors, left = halving.survivors(scores), set(ready.missing(ledger, tried))
+        survivors, left = halving.survivors(scores), set(prepared.missing(ledger, tried))
         write(
             [
-                replace(record, status=STOPPED, reason=f"rank {rank[i]} of {len(scores)} after {record.steps} steps")
-                for i, (record, _) in waiting.items()
+                replace(point, status=STOPPED, reason=f"rank {rank[i]} of {len(scores)} after {point.steps} steps")
+                for i, point in waiting.items()
                 if i in left and i not in survivors
             ]
         )
-        alive = left & survivors
+        alive = {i: prepared.point(i, tried) for i in left & survivors}
 
 
-def _summed(record: Record, earlier: Record) -> Record:
-    sums = {name: getattr(record, name) + getattr(earlier, name) for name in ("steps", "evaluations", "seconds")}
-    return replace(record, **sums)
+def _summed(point: SurveyPoint, earlier: SurveyPoint) -> SurveyPoint:
+    sums = {name: getattr(point, name) + getattr(earlier, name) for name in ("steps", "evaluations", "seconds")}
+    return replace(point, **sums)
 
 
-def _slots(engine: Engine, asked: int | str | None, points: list[Point]) -> tuple[int, str]:
-    if asked == "measure":
+def _slots(engine: Engine, slots: int | str | None, points: list[SurveyPoint]) -> tuple[int, str]:
+    if slots == "measure":
         return measure_slots(engine, points)
-    if asked is None:
+    if slots is None:
         return choose_slots(engine, len(points))
-    return int(asked), f"{asked} slots: as asked"
-
-
-def check_slots(asked: int | str | None, mesh: Any) -> None:
-    """Raise for a number of slots that cannot be."""
-    if asked is None or asked == "measure":
-        return
-    if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
-        raise ValueError(f"survey: slots={asked!r} must be a number, at least 1, 'measure', or None to choose.")
-    runs = 1 if mesh is None else mesh.shape.get("runs", 1)
-    if asked % runs:
-        raise ValueError(f"survey: {asked} slots cannot be split over {runs} devices. Use a multiple of {runs}.")
+    return int(slots), f"{slots} slots: as given"
 
 
 @in_its_precision

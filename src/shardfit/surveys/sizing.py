@@ -15,7 +15,8 @@ from shardfit.planning.peak import Layout, footprint
 from shardfit.planning.prediction import state_bytes
 from shardfit.planning.shapes import working_devices
 from shardfit.planning.units import bytes_text
-from shardfit.surveys.engine import Engine, Point, Tally
+from shardfit.surveys.engine import Engine, Tally
+from shardfit.surveys.point import SurveyPoint
 
 USUAL = 64  # slots for each device: its matrix products are full
 FEW = 16  # slots from which on batches pay; beyond, every slot should have as many points: at the end some wait idle
@@ -50,7 +51,7 @@ def choose_slots(engine: Engine, points: int) -> tuple[int, str]:
     return slots, f"{slots} slots of {bytes_text(each)} each: {why}"
 
 
-def measure_slots(engine: Engine, points: Sequence[Point]) -> tuple[int, str]:
+def measure_slots(engine: Engine, points: Sequence[SurveyPoint]) -> tuple[int, str]:
     """Return the number of slots that evaluates most points per second, tried out, and a sentence with the rates.
 
     Every number is compiled and run for a second or two, so this pays for surveys of many minutes.
@@ -75,7 +76,7 @@ def _whole(slots: int, runs: int) -> int:
     return max(runs, slots // runs * runs)
 
 
-def _rate(engine: Engine, points: Sequence[Point]) -> float:
+def _rate(engine: Engine, points: Sequence[SurveyPoint]) -> float:
     began = None
     with closing(engine.run(cycle(points))) as batches:
         for _ in batches:

@@ -1,6 +1,6 @@
 """Slots: many fits that share every evaluation, each with its own line search, history and end.
 
-One tick evaluates all slots in one batch and lets each take its step. A slot that has ended keeps what it found until
+One tick evaluates all slots in one batch and lets each take its step. A slot that has ended keeps where it ended until
 the host takes it and loads the next point; meanwhile it ticks on without effect, which costs less than selecting
 between old and new states. No slot waits for another, and none can see another's numbers.
 """
@@ -43,8 +43,8 @@ class Shared(NamedTuple):
     key: jax.Array
 
 
-class Found(NamedTuple):
-    """What a slot found when it ended: coordinates, code of Status, steps, evaluations."""
+class Ended(NamedTuple):
+    """Where slots ended: coordinates, code of Status, steps, evaluations."""
 
     z: jax.Array
     status: jax.Array
@@ -53,32 +53,13 @@ class Found(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """All slots; every array has them as leading axis."""
+    """All slots; every array has them as leading axis. idle: a slot has ended, or never had a point."""
 
     point: jax.Array
     leaves: tuple[jax.Array, ...]
     run: Run
-    ended: jax.Array
-    found: Found
-
-
-class Load(NamedTuple):
-    """Points for some slots: (k,) slots and numbers, (k, ...) leaves and starts. Slots beyond the last are ignored."""
-
-    slot: np.ndarray
-    point: np.ndarray
-    leaves: tuple[np.ndarray, ...]
-    z0: np.ndarray
-
-
-class Taken(NamedTuple):
-    """What some slots found, (k, ...): with the parameters, the parts of the objective, and its value."""
-
-    point: jax.Array
-    found: Found
-    params: Any
-    parts: dict[str, jax.Array]
-    value: jax.Array
+    idle: jax.Array
+    ended: Ended
 
 
 def empty_slots(kind: Kind, shared: Shared, leaves: tuple, z0: np.ndarray, n: int) -> Slots:
@@ -92,8 +73,8 @@ def empty_slots(kind: Kind, shared: Shared, leaves: tuple, z0: np.ndarray, n: in
     run = _start(kind.solver, many(z0), shared.lower, shared.upper)
     if mesh is not None:
         run = jax.device_put(run, NamedSharding(mesh, P(RUNS)))
-    found = Found(many(z0), *(many(np.int32(0)) for _ in range(3)))
-    return Slots(many(np.int32(EMPTY)), tuple(map(many, leaves)), run, many(np.True_), found)
+    ended = Ended(many(z0), *(many(np.int32(0)) for _ in range(3)))
+    return Slots(many(np.int32(EMPTY)), tuple(map(many, leaves)), run, many(np.True_), ended)
 
 
 def _on_runs(slots: Slots, mesh: Mesh | None) -> Slots:
@@ -123,58 +104,64 @@ def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: An
         return tick_once(kind.solver, kind.space, objective, run, key)
 
     def go_on(carry):
-        i, _, ended, _ = carry
-        return (i < max_ticks) & (jnp.sum(ended & occupied) < enough)
+        i, _, idle, _ = carry
+        return (i < max_ticks) & (jnp.sum(idle & occupied) < enough)
 
     def tick(carry):
-        i, run, ended, found = carry
+        i, run, idle, ended = carry
         run = jax.vmap(one)(slots.point, slots.leaves, run)
         status = jnp.where(
             (run.state.status == Status.RUNNING.code) & (run.state.steps >= kind.solver.maxiter),
             jnp.int32(Status.MAX_STEPS.code),
             run.state.status,
         )
-        ends = ~ended & (status != Status.RUNNING.code)
+        ends = ~idle & (status != Status.RUNNING.code)
         z, _ = jax.vmap(partial(answer, noisy=noisy))(run)
-        now = Found(z, status, run.state.steps, run.ticks * kind.solver.points)
-        found = jax.tree.map(lambda new, old: jnp.where(_like(ends, new), new, old), now, found)
-        return i + 1, run, ended | ends, found
+        now = Ended(z, status, run.state.steps, run.ticks * kind.solver.points)
+        ended = jax.tree.map(lambda new, old: jnp.where(_like(ends, new), new, old), now, ended)
+        return i + 1, run, idle | ends, ended
 
-    begin = (jnp.zeros((), jnp.int32), slots.run, slots.ended, slots.found)
-    ticks, run, ended, found = jax.lax.while_loop(go_on, tick, begin)
-    return _on_runs(slots._replace(run=run, ended=ended, found=found), shared.objective.mesh), ticks
+    begin = (jnp.zeros((), jnp.int32), slots.run, slots.idle, slots.ended)
+    ticks, run, idle, ended = jax.lax.while_loop(go_on, tick, begin)
+    return _on_runs(slots._replace(run=run, idle=idle, ended=ended), shared.objective.mesh), ticks
 
 
 @partial(jax.jit, static_argnums=0)
-def take(kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray) -> Taken:
-    """Return what the named slots found."""
-    chosen = jax.tree.map(lambda leaf: leaf[slot], (slots.point, slots.leaves, slots.found))
+def take(kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray) -> tuple[Ended, Any, dict, jax.Array]:
+    """Return where the named slots ended, with the parameters, the parts of the objective, and its value there."""
+    chosen = jax.tree.map(lambda leaf: leaf[slot], (slots.point, slots.leaves, slots.ended))
 
-    def one(point, leaves, found):
+    def one(point, leaves, ended):
         objective = bind(shared.objective, kind.places, leaves)
         key = jax.random.fold_in(shared.key, point) if objective.stochastic else None
-        params = kind.space.unpack(found.z)
+        params = kind.space.unpack(ended.z)
         # gradient and all: the same arithmetic as the solver's, so that the value is the one that it saw
         value, _, parts = value_grad_losses(objective.mesh, objective.terms, params, key)
-        return Taken(point, found, params, named_parts(objective.names, parts), value)
+        return ended, params, named_parts(objective.names, parts), value
 
     return jax.vmap(one)(*chosen)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=2)
-def load(kind: Kind, shared: Shared, slots: Slots, new: Load) -> Slots:
-    """Return the slots with new points in some of them; a point EMPTY frees its slot."""
+def load(
+    kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray, point: np.ndarray, leaves: tuple, z0: np.ndarray
+) -> Slots:
+    """Return the slots with new points in some of them.
+
+    slot, point: (k,) numbers; leaves, z0: (k, ...) of each point. A point EMPTY frees its slot; a slot beyond the last
+    is ignored.
+    """
 
     def put(old, fresh):
-        return old.at[new.slot].set(fresh, mode="drop")
+        return old.at[slot].set(fresh, mode="drop")
 
-    run = _start(kind.solver, new.z0, shared.lower, shared.upper)
+    run = _start(kind.solver, z0, shared.lower, shared.upper)
     loaded = Slots(
-        put(slots.point, new.point),
-        tuple(map(put, slots.leaves, new.leaves)),
+        put(slots.point, point),
+        tuple(map(put, slots.leaves, leaves)),
         jax.tree.map(put, slots.run, run),
-        put(slots.ended, new.point == EMPTY),
-        slots.found,
+        put(slots.idle, point == EMPTY),
+        slots.ended,
     )
     return _on_runs(loaded, shared.objective.mesh)
 

@@ -11,6 +11,7 @@ from shardfit.domains.vlbi.recipes.prepare import prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe
 from shardfit.domains.vlbi.recipes.surveys import OBSERVED, PAPER_IV, imaging_survey, top_set, training_data
 from shardfit.surveys.axes import Start, apply
+from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.designs import grid
 from shardfit.surveys.run import survey
 
@@ -47,7 +48,15 @@ def one_by_one(made, tmp_path_factory):
     points = [first, *({**first, name: values[1]} for name, values in AXES.items())]
     where = tmp_path_factory.mktemp("survey")
     design = table(made.axes, points)
-    return survey(made.problem, made.axes, run_dir=where, design=design, slots=3, maxiter=40, picture=made.picture)
+    return survey(
+        made.problem,
+        made.axes,
+        run_dir=where,
+        design=design,
+        control=SurveyControl(3),
+        maxiter=40,
+        picture=made.picture,
+    )
 
 
 @pytest.mark.parametrize("name", AXES)
@@ -116,10 +125,17 @@ def test_training_finds_choices_that_bring_truths_back(obs, tmp_path):
     others = {name: seen for name, (seen, _) in data.items()}
     training = imaging_survey(obs, axes, others=others, **SMALL)
     trained = survey(
-        training.problem, training.axes, run_dir=tmp_path / "t", slots=4, maxiter=60, picture=training.picture
+        training.problem,
+        training.axes,
+        run_dir=tmp_path / "t",
+        control=SurveyControl(4),
+        maxiter=60,
+        picture=training.picture,
     )
     real = imaging_survey(obs, {"simple": (1, 1e4)}, **SMALL)
-    found = survey(real.problem, real.axes, run_dir=tmp_path / "r", slots=2, maxiter=60, picture=real.picture)
+    found = survey(
+        real.problem, real.axes, run_dir=tmp_path / "r", control=SurveyControl(2), maxiter=60, picture=real.picture
+    )
     truths = {name: truth for name, (_, truth) in data.items()}
     kept = top_set(trained, found, real, truths, {"data.cphase": 1e9})
     # with an overwhelming prior the image is the prior, which is none of the truths

@@ -74,15 +74,14 @@ def checked(content: Mapping[str, Any], path: str) -> Config:
 
 def make(text: str, path: str, slots: int | str | None = None) -> tuple[Any, Any, dict[str, Any]]:
     """Return problem, axes and options of `survey` from a configuration as JSON; workers call it too."""
-    from shardfit.surveys.axes import Span
-    from shardfit.surveys.halving import Halving
+    from shardfit.surveys import Halving, Span, SurveyControl
 
     config = checked(json.loads(text), path)
     axes = {name: Span(**v) if isinstance(v, Mapping) else tuple(v) for name, v in config.axes.items()}
     problem, axes, own = _maker(config)(dict(config.settings), axes)
     solver = {"name": "lbfgs", "maxiter": 100, **config.solver}
-    options: dict[str, Any] = {**own, "design": _design(axes, config.design), "seed": config.seed, "slots": slots}
-    options |= {"solver": solver.pop("name"), **solver}
+    options: dict[str, Any] = {**own, "design": _design(axes, config.design), "seed": config.seed}
+    options |= {"control": SurveyControl(slots), "solver": solver.pop("name"), **solver}
     if config.halving is not None:
         options["halving"] = Halving(**{**config.halving, "score": tuple(config.halving.get("score", ()))})
     return problem, axes, options

@@ -4,6 +4,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +62,18 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, r
         from shardfit.surveys.parts import survey_parts
 
         keep()
-        about = {"workers": workers, "parts": PARTS_EACH * workers}
-        found = survey_parts(make, (content, config.path, slots), run_dir=out, retry=retry, progress=True, **about)
+        shares = {"workers": workers, "parts": PARTS_EACH * workers}
+        done = survey_parts(make, (content, config.path, slots), run_dir=out, retry=retry, progress=True, **shares)
     else:
         from shardfit.surveys.run import survey
 
         problem, axes, options = make(content, config.path, slots)
-        more: dict[str, Any] = {"mesh": mesh, "retry": retry, "limit": place.get("limit")}
-        found = survey(problem, axes, run_dir=out, progress=True, on_points=keep, **more, **options)
+        how = {"limit": place.get("limit"), "retry": retry, "progress": True, "on_points": keep}
+        options["control"] = replace(options["control"], **how)
+        done = survey(problem, axes, run_dir=out, mesh=mesh, **options)
     save(out, text)
-    print(summary(found, time.perf_counter() - began))
-    return 0 if found.complete and not found.ledger.ids(failed=True) else 1
+    print(summary(done, time.perf_counter() - began))
+    return 0 if done.complete and not done.ledger.ids(failed=True) else 1
 
 
 def save(out: Path, text: str) -> None:

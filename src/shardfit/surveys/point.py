@@ -1,8 +1,8 @@
-"""One finished point of a survey, and how the ledger keeps it."""
+"""One point of a survey, and how the ledger keeps it."""
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,25 +17,29 @@ FAILURES = (Status.NONFINITE.name, Status.FAILED.name)
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
-    """One finished point: its place in the design, axes, how it ended, and what it found.
+class SurveyPoint:
+    """One point, from the design, where it has a number and a value by axis, to the ledger, where it has an answer.
 
-    params: bytes of the fitted parameters as the heading lays them out; picture: (ny, nx) where stored by itself.
+    status, value, parts, steps, evaluations: how it ended; seconds: its share of the time; reason: of a failure.
+    attempt: which one this is; rung: of successive halving. params: bytes of the fitted parameters as the heading lays
+    them out; picture: (ny, nx) where stored by itself. z: coordinates where it begins, None for the problem's own
+    start, or where it ended.
     """
 
     id: int
     axes: Mapping[str, Any]
-    status: str
-    value: float
-    parts: Mapping[str, float]
-    steps: int
-    evaluations: int
-    seconds: float
+    status: str = ""
+    value: float = float("nan")
+    parts: Mapping[str, float] = field(default_factory=dict)
+    steps: int = 0
+    evaluations: int = 0
+    seconds: float = 0.0
     reason: str = ""
     attempt: int = 1
     rung: int = 0
     params: bytes = b""
     picture: np.ndarray | None = None
+    z: np.ndarray | None = None
 
     @property
     def failed(self) -> bool:
@@ -53,7 +57,7 @@ def array_of(picture: bytes | None) -> np.ndarray | None:
     return None if picture is None else np.frombuffer(picture, "<f4")
 
 
-def row_of(record: Record, heading: Heading) -> dict[str, Any]:
+def row_of(record: SurveyPoint, heading: Heading) -> dict[str, Any]:
     """Return a point by column, as SQLite gives it back."""
     numbers = {part_column(n): _stored(v) for n, v in record.parts.items()} | {"value": _stored(record.value)}
     plain = ("id", "status", "failed", "steps", "evaluations", "seconds", "attempt", "rung", "reason")
@@ -67,7 +71,7 @@ def row_of(record: Record, heading: Heading) -> dict[str, Any]:
     return row
 
 
-def arrays_of(record: Record, row: Mapping[str, Any]) -> tuple:
+def arrays_of(record: SurveyPoint, row: Mapping[str, Any]) -> tuple:
     """Return number, checksums, parameters and picture of a point whose row is given."""
     content = record.params, bytes_of(record.picture)
     return record.id, row_check(row), checksum(record.id, *content), *content
