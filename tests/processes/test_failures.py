@@ -21,7 +21,7 @@ def alive(folder):
     return [file.stem for file in folder.glob("*.pid") if file.read_text() in running]
 
 
-@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("n", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4))])
 @pytest.mark.parametrize(
     ("how", "rank", "named"),
     [

@@ -101,8 +101,14 @@ def test_adam_is_the_same_on_three_devices(small):
     np.testing.assert_allclose(runs[1].history["value"], runs[0].history["value"], rtol=1e-9)
 
 
-@pytest.mark.parametrize("variant", ["A", "B"])
-@pytest.mark.parametrize("solver", ["lbfgsb", "lbfgs", "adam"])
+@pytest.mark.parametrize(
+    ("variant", "solver"),
+    [
+        *(("A", solver) for solver in ("lbfgsb", "lbfgs", "adam")),
+        ("B", "lbfgsb"),
+        *(pytest.param("B", solver, marks=pytest.mark.slow) for solver in ("lbfgs", "adam")),
+    ],
+)
 def test_fits_reach_the_truth_from_the_published_start(variant, solver):
     result = sf.fit(smf.problem(variant), solver, certify=False, progress=False)
     assert result.success
