@@ -63,13 +63,10 @@ def test_commands_are_understood(words):
     assert callable(commands.parse(parser, words).run)
 
 
-@pytest.mark.parametrize(
-    "words", [p for p in commands_of("shardfit") if "init" in p.values[0] or "data" in p.values[0]]
-)
-def test_commands_that_write_a_start_run(words, tmp_path, monkeypatch):
+@pytest.mark.parametrize("words", [p for p in commands_of("shardfit") if {"init", "data"} & set(p.values[0][:2])])
+def test_quick_commands_run(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(words) == 0
-    assert any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("words", commands_of("make"))
