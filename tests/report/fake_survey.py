@@ -7,6 +7,7 @@ import itertools
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -100,10 +101,11 @@ def records(numbers: Sequence[int], side: int, seed: int = 0) -> Iterator[Survey
 
 def write_survey(folder: Path, count: int, side: int = 32, total: int | None = None, rate: float = 20.0) -> Path:
     """Write a survey of `total` points of which `count` are finished, the last one now, `rate` per second."""
+    began = time.time() - count / rate
     with Ledger.create(folder, heading(total or count, side)) as ledger:
         for start in range(0, count, 1000):
-            ledger.write(list(records(range(start, min(count, start + 1000)), side)))
-        ledger.connection.execute("UPDATE points SET finished = ? + id / ?", (time.time() - count / rate, rate))
+            made = records(range(start, min(count, start + 1000)), side)
+            ledger.write([replace(r, finished=began + r.id / rate) for r in made])
     return folder
 
 

@@ -193,7 +193,7 @@ def test_random_numbers_belong_to_the_point(tmp_path):
     noisy = Problem(Objective({"data": term}), {"m": np.zeros(P)})
     axes = {"data": weight_axis("data", (0.5, 1.0, 1.5, 2.0, 2.5, 3.0))}
     options = {"solver": "adam", "maxiter": 20, "control": SurveyControl(SLOTS)}
-    with pytest.raises(ValueError, match="'data' draws new random numbers at every step; use 'adam', or freeze it"):
+    with pytest.raises(ValueError, match="'data' draws new random numbers at every step, which solver 'lbfgs'"):
         survey(noisy, axes, run_dir=tmp_path)
     survey(noisy, axes, run_dir=tmp_path / "broken", **{**options, "control": SurveyControl(SLOTS, limit=3)}).close()
     with (

@@ -19,7 +19,16 @@ from shardfit.core.errors import CheckpointError
 from shardfit.surveys.database import connect, explained, is_blank, writing
 from shardfit.surveys.heading import Heading, axis_column, part_column, quoted
 from shardfit.surveys.integrity import checksum, heading_of, require_check, require_file, row_check, tables_of
-from shardfit.surveys.point import RUNG_FIELDS, SurveyPoint, array_of, arrays_of, bytes_of, number_of, row_of
+from shardfit.surveys.point import (
+    OWN_COLUMNS,
+    RUNG_FIELDS,
+    SurveyPoint,
+    array_of,
+    arrays_of,
+    bytes_of,
+    number_of,
+    row_of,
+)
 
 LEDGER = "ledger.sqlite"
 PARTS = "parts"
@@ -255,7 +264,7 @@ class Ledger:
                 value=number_of(row["value"]),
                 params=params,
                 picture=array_of(picture),
-                **{n: row[n] for n in ("id", "status", "steps", "evaluations", "seconds", "reason", "attempt", "rung")},
+                **{n: row[n] for n in OWN_COLUMNS},
             )
 
     def _found(self, point: int) -> tuple[bytes, bytes | None]:

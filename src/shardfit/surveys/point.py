@@ -13,6 +13,7 @@ from shardfit.surveys.integrity import checksum, row_check
 
 STOPPED = "STOPPED_EARLY"  # a point that successive halving gave up
 RUNG_FIELDS = ("id", "axes", "status", "value", "parts", "steps", "evaluations", "seconds", "reason", "attempt", "rung")
+OWN_COLUMNS = ("id", "status", "steps", "evaluations", "seconds", "reason", "attempt", "rung", "finished")
 FAILURES = (Status.NONFINITE.name, Status.FAILED.name)
 
 
@@ -23,7 +24,7 @@ class SurveyPoint:
     status, value, parts, steps, evaluations: how it ended; seconds: its share of the time; reason: of a failure.
     attempt: which one this is; rung: of successive halving. params: bytes of the fitted parameters as the heading lays
     them out; picture: (ny, nx) where stored by itself. z: coordinates where it begins, None for the problem's own
-    start, or where it ended.
+    start, or where it ended. finished: seconds since the epoch, None for now.
     """
 
     id: int
@@ -40,6 +41,7 @@ class SurveyPoint:
     params: bytes = b""
     picture: np.ndarray | None = None
     z: np.ndarray | None = None
+    finished: float | None = None
 
     @property
     def failed(self) -> bool:
@@ -60,9 +62,9 @@ def array_of(picture: bytes | None) -> np.ndarray | None:
 def row_of(record: SurveyPoint, heading: Heading) -> dict[str, Any]:
     """Return a point by column, as SQLite gives it back."""
     numbers = {part_column(n): _stored(v) for n, v in record.parts.items()} | {"value": _stored(record.value)}
-    plain = ("id", "status", "failed", "steps", "evaluations", "seconds", "attempt", "rung", "reason")
     axes = {axis_column(n): int(v) if isinstance(v, bool) else v for n, v in record.axes.items()}
-    row = axes | numbers | {n: getattr(record, n) for n in plain} | {"finished": time.time()}
+    row = axes | numbers | {n: getattr(record, n) for n in ("failed", *OWN_COLUMNS)}
+    row["finished"] = record.finished or time.time()
     kinds = {"INTEGER": int, "REAL": float, "TEXT": str}
     for name, declared in heading.columns().items():
         kind = kinds.get(declared.partition(" ")[0])
