@@ -25,6 +25,7 @@ ORDER = (
     "processes",
     "marmousi",
     "cold",
+    "certificate",
 )
 FIRST = ("ours", "peer", "ratio", "cpu_ours", "cpu_peer", "cpu_ratio", "quality_ours", "quality_peer")
 UNITS = {"ms": 1e3, "s": 1.0, "MB": 1e-6, "GB": 1e-9, "%": 100.0}

@@ -59,9 +59,13 @@ class Comparison(NamedTuple):
 
     @property
     def derivative_error(self) -> float:
-        """Largest difference of a derivative from finite differences, undecided rows left out."""
+        """Difference of derivatives from finite differences that 99 of 100 rows keep to; the largest if any is wrong.
+
+        Along any direction a few rows hardly change, and of these a difference shows mostly its own error.
+        """
         settled = self.agreement[self.agreement <= WRONG]
-        return float(max(np.max(settled, initial=0.0), np.max(self.wrong), self.backward, self.loss))
+        most = np.quantile(settled, 0.99) if settled.size else 0.0
+        return float(max(most, np.max(self.wrong), self.backward, self.loss))
 
 
 def compare(term: Evaluations, setting: Setting, position: int, pull_back: Callable) -> Comparison:

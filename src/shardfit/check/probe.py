@@ -12,7 +12,8 @@ from shardfit.core.transforms import Identity
 
 PROBE_BYTES = 1 << 20
 PROBE_ROWS = 4096
-FEW_ROWS, FEW_BYTES = 1024, 1 << 15  # what is smaller than both is probed whole; of more, at most a quarter
+FEW_ROWS, FEW_BYTES = 1024, 1 << 15  # what is smaller than both is probed whole
+WIDE_ROW = 1 << 12  # bytes; of more rows a quarter at most is probed, of wide ones, which cost much each, an eighth
 RUN = 16  # neighbouring rows in a probe: what a function mixes is mostly next to each other
 SMALL_BLOCK = 64
 
@@ -65,7 +66,8 @@ def choose_rows(objective: Objective, shards: int, seed: int) -> Probe:
 def _probe_size(term: RowTerm, n: int) -> int:
     n_bytes = max(1, sum(leaf.nbytes for leaf in jax.tree.leaves(term.rows)))
     few = min(FEW_ROWS, FEW_BYTES * n // n_bytes)
-    most = min(PROBE_ROWS, PROBE_BYTES * n // n_bytes, max(few, n // 4))
+    share = n // (4 if n_bytes < WIDE_ROW * n else 8)
+    most = min(PROBE_ROWS, PROBE_BYTES * n // n_bytes, max(few, share))
     size = max(2, most)  # one row alone cannot be split
     return size if term.chunk is None else min(size, term.chunk)
 
