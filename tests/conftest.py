@@ -9,6 +9,7 @@ import pytest
 
 COMPILED = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiled"
 MOST_COMPILED = 2**30  # bytes
+ALONE = ("test_docs.py", "test_examples.py")  # tests that share nothing: workers take them one by one
 FLAGS = ["--xla_force_host_platform_device_count=8"]
 # most programs here run once, on a few numbers: compiling them is the whole cost
 USUAL_CODE = os.environ.get("SHARDFIT_TEST_CODE") == "usual"
@@ -58,6 +59,8 @@ def pytest_collection_modifyitems(config, items):
     if config.pluginmanager.hasplugin("xdist"):
         for item in items:
             group = "processes" if item.get_closest_marker("processes") else str(item.path)
+            if item.path.name in ALONE:
+                group = item.nodeid
             item.add_marker(pytest.mark.xdist_group(group))
 
 
