@@ -116,7 +116,7 @@ def _half_table(u, x, pulse, axis):
     return {f"cos_{axis}": share * np.cos(phase), f"sin_{axis}": share * np.sin(phase)}
 
 
-def _fold(image: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
+def _fold(image: Float[Array | np.ndarray, "..."], axis: int) -> tuple[jax.Array, jax.Array]:
     """Sum and difference of the two halves of an axis, mirrored onto each other."""
     n = image.shape[axis]
     half = (n + 1) // 2
