@@ -267,3 +267,27 @@ def test_equal_in_other_processes_with_other_hashes_and_devices(tmp_path):
         done = subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True, check=True)
         made.append(json.loads(done.stdout))
     assert made[0] == made[1]
+
+
+def test_equal_problems_are_traced_once():
+    """A series of fits that differ in their start, rows or args is identified from one trace."""
+    traced = []
+
+    def model(p, rows, scale):
+        traced.append(1)
+        return rows["y"] - scale * p["a"] * rows["x"]
+
+    def problem(start, scale):
+        rows = {"x": np.arange(4.0), "y": np.ones(4)}
+        return sf.Problem(sf.Objective({"d": sf.residual_term(model, rows, np.float64(scale))}), {"a": start})
+
+    solver = sf.LBFGS()
+    first = identity(problem(1.0, 2.0), solver, 0)
+    count = len(traced)
+    given = problem(3.0, 2.5)
+    before = len(traced)
+    second = identity(given, solver, 0)
+    assert len(traced) == before
+    assert count > 0
+    differing = {name for name in first.facts if first.facts[name] != second.facts[name]}
+    assert differing == {"start", "args of term 'd'"}

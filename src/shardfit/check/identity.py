@@ -7,8 +7,9 @@ name and a digest, so that a refusal can say what differs.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -66,13 +67,13 @@ def settings(problem: Problem, solver: Any, seed: int) -> Identity:
         "seed": reader.text(seed),
     }
     for name, term in problem.objective.items():
-        facts |= _term_facts(reader, name, term, problem.x0)
+        facts |= _term_facts(reader, name, term, problem.x0, problem.precision)
     for label, transform, shape in zip(space.labels, space.transforms, space.shapes, strict=True):
         if not isinstance(transform, Untransformed):
             where, outer = f"transform of {label}", jax.ShapeDtypeStruct(shape, dtype)
             inner = jax.eval_shape(transform.inverse, outer)
             facts[where] = reader.program(where, transform.forward, inner)
-    facts |= _solver_facts(reader, solver, space.size, dtype, problem.box)
+    facts |= _known(reader, _solver_facts, solver, space.size, dtype, problem.box is not None)
     return Identity(facts, tuple(dict.fromkeys(reader.unidentified)))
 
 
@@ -92,27 +93,54 @@ def probe_digest(problem: Problem) -> str:
     return digest(rows)
 
 
-def _term_facts(reader: Reader, name: str, term: Any, params: Any) -> dict[str, str]:
+def _known(reader: Reader, make: Callable, *about: Any) -> dict[str, str]:
+    """Return make(reader, *about), remembered: a program is traced once for equal facts, as it is compiled once."""
+    try:
+        # the text tells 0 from 0.0 and from False, which are equal but not the same program
+        facts, unidentified = _remembered(repr(about), make, *about)
+    except TypeError:  # something cannot be hashed
+        return make(reader, *about)
+    reader.unidentified += unidentified
+    return dict(facts)
+
+
+@lru_cache(maxsize=256)
+def _remembered(text: str, make: Callable, *about: Any) -> tuple[dict[str, str], tuple[str, ...]]:
+    reader = Reader()
+    return make(reader, *about), tuple(reader.unidentified)
+
+
+def _term_facts(reader: Reader, name: str, term: Any, params: Any, precision: str) -> dict[str, str]:
     facts = {f"weight of term {name!r}": digest(term.weight), f"args of term {name!r}": digest(term.args)}
     # a model whose trace depends on the machine (threads, free memory) says what it is without that
     portable = getattr(term.fn, "portable", None)
     plain = term if portable is None else replace(term, fn=portable())
-    model = f"model of term {name!r}"
+    if isinstance(term, RowTerm):
+        n = term.n_rows
+        rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((n, *leaf.shape[1:]), leaf.dtype), term.rows)
+        plain = replace(plain, rows=rows, counts=None)
+        if term.key is not None:
+            facts[f"random key of term {name!r}"] = digest(term.key)
+    leaves, tree = jax.tree.flatten((_abstract(plain), _abstract(params)))
+    return facts | _known(reader, _program_facts, name, tree, tuple(leaves), precision)
+
+
+def _program_facts(reader: Reader, name: str, tree: Any, leaves: tuple, precision: str) -> dict[str, str]:
+    """Return the programs of a term, given with its parameters as a pytree of shapes; precision: in which it runs."""
+    term, params = jax.tree.unflatten(tree, leaves)
+    model, loss = f"model of term {name!r}", f"loss of term {name!r}"
     if not isinstance(term, RowTerm):
-        return facts | {model: reader.program(model, lambda p, t: t.losses(p), params, _abstract(plain))}
-    n, key = term.n_rows, jax.eval_shape(lambda: jax.random.key(0))
-    rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((n, *leaf.shape[1:]), leaf.dtype), term.rows)
-    plain = replace(_abstract(replace(plain, rows=None, counts=None)), rows=rows)
+        return {model: reader.program(model, lambda p, t: t.losses(p), params, term)}
+    key = jax.eval_shape(lambda: jax.random.key(0))
 
     def sums(params, term, key):
         return term.statistics(params, term.rows, None, key)
 
-    loss, totals = f"loss of term {name!r}", jax.eval_shape(sums, params, plain, key)
-    facts[model] = reader.program(model, sums, params, plain, key)
-    facts[loss] = reader.program(loss, lambda s, t, k: t.losses(s, k), totals, plain, key)
-    if term.key is not None:
-        facts[f"random key of term {name!r}"] = digest(term.key)
-    return facts
+    totals = jax.eval_shape(sums, params, term, key)
+    return {
+        model: reader.program(model, sums, params, term, key),
+        loss: reader.program(loss, lambda s, t, k: t.losses(s, k), totals, term, key),
+    }
 
 
 def _abstract(tree: Any) -> Any:
@@ -126,7 +154,7 @@ def _abstract(tree: Any) -> Any:
     return jax.tree.map(one, tree)
 
 
-def _solver_facts(reader: Reader, solver: Any, size: int, dtype: Any, box: Any) -> dict[str, str]:
+def _solver_facts(reader: Reader, solver: Any, size: int, dtype: Any, bounded: bool) -> dict[str, str]:
     """Return a solver's class and options; a step solver is traced, on a sum of squares with as many coordinates."""
     reader.where = "the solver"
     facts = {"solver": reader.text(type(solver))}
@@ -140,7 +168,7 @@ def _solver_facts(reader: Reader, solver: Any, size: int, dtype: Any, box: Any) 
         return facts
     z = jax.ShapeDtypeStruct((size,), dtype)
     space, toy = make_space(np.zeros(size, dtype)), Objective({"toy": residual_penalty(lambda x: x)})
-    bounds = (None, None) if box is None else (z, z)
+    bounds = (z, z) if bounded else (None, None)
     key = jax.eval_shape(lambda: jax.random.key(0))
 
     def step(state, key):

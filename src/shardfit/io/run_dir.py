@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -267,12 +268,18 @@ def write_environment(folder: Path) -> None:
 
 def environment() -> dict:
     """Return versions and devices."""
-    packages = {}
+    devices = [f"{d.platform}:{d.id} {d.device_kind}" for d in jax.devices()]
+    return {"python": platform.python_version(), "packages": dict(_packages()), "devices": devices}
+
+
+@cache
+def _packages() -> tuple[tuple[str, str], ...]:
+    """Return names and versions; reading them takes as long as a small fit."""
+    versions = []
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            packages[name] = metadata.version(name)
-    devices = [f"{d.platform}:{d.id} {d.device_kind}" for d in jax.devices()]
-    return {"python": platform.python_version(), "packages": packages, "devices": devices}
+            versions.append((name, metadata.version(name)))
+    return tuple(versions)
 
 
 def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
