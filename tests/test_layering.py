@@ -51,6 +51,7 @@ OWNERS = {
 }
 ROOT = {"fitting", "run_options", "sciences"}  # modules beside __init__.py
 COLLECTIVES = {"shard_map", "psum", "pcast"}
+SWITCHES = {"enable_x64", "jax_enable_x64"}
 PICKLES = {"pickle", "cPickle", "cloudpickle", "dill"}
 
 
@@ -151,6 +152,10 @@ def forbidden_names(file: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     for line, text in names(tree):
         if text in COLLECTIVES and file != "core/reduce.py":
             yield line, f"only core/reduce.py names {text}"
+        if text in SWITCHES and file != "core/precision.py":
+            yield line, f"only core/precision.py names {text}"
+        if text == "clear_caches":
+            yield line, "JAX's caches are the whole program's: never cleared"
         if text in PICKLES:
             yield line, "nothing is pickled"
     for node in ast.walk(tree):
@@ -200,6 +205,8 @@ def test_package_holds_its_layers():
         ("core/objective.py", "import jax\njax.shard_map", "only core/reduce.py names shard_map"),
         ("solve/swarm.py", "from jax.lax import psum", "only core/reduce.py names psum"),
         ("stats/kde.py", "import jax\ndef f(x): return jax.lax.pcast(x)", "only core/reduce.py names pcast"),
+        ("stats/kde.py", "import jax\nwith jax.enable_x64(True): pass", "only core/precision.py names enable_x64"),
+        ("core/precision.py", "import jax\njax.clear_caches()", "never cleared"),
         ("io/results.py", "def f():\n    import pickle", "nothing is pickled"),
         ("io/results.py", "import numpy as np\nnp.load('a', allow_pickle=True)", "nothing is pickled"),
         ("core/params.py", "import optax", "import optax inside"),
@@ -217,6 +224,7 @@ def test_checker_flags(file, source, complaint):
         ("__init__.py", "from .core import terms\nfrom .fitting import fit\nfrom shardfit.io import results"),
         ("fitting.py", "from shardfit.core import problem\nfrom .solve import base\nfrom . import planning"),
         ("core/reduce.py", "import jax\nfrom jax import shard_map\njax.lax.psum\njax.lax.pcast"),
+        ("core/precision.py", "import jax\njax.enable_x64(jax.config.jax_enable_x64)"),
         ("core/objective.py", "from . import reduce\nfrom .terms import Term"),
         ("core/objective.py", '"""Sums rows; psum and pickle may be spoken of."""'),
         ("solve/base.py", "def f():\n    import optax"),

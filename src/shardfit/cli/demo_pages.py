@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from shardfit.cli.demo_study import SIGMAS, Study, distance, pulls_of
-from shardfit.core.precision import arithmetic
-from shardfit.demo.ringdown import MODES, N_DETECTORS, residual, strain
+from shardfit.demo.ringdown import MODES, N_DETECTORS, exact_strain
 from shardfit.report import figures
 from shardfit.report.run import report_run, save_extra, save_figure
 from shardfit.report.values import coordinates, pair
@@ -35,9 +34,8 @@ def write_pages(out: Path, study: Study) -> Path:
 
 def _figures(out, study):
     data, result = study.data, study.fit
-    with arithmetic("float64"):
-        residuals = np.asarray(residual(result.params, data.rows))
-        model = np.asarray(strain(result.params, data.rows))
+    model = exact_strain(result.params, data.rows)
+    residuals = (data.rows["strain"] - model) / data.rows["sigma"]
     strongest = int(np.argmax(np.hypot(data.rows["plus"], data.rows["cross"])[:N_DETECTORS]))
     own = data.detector == strongest
     rows = {name: column[own] for name, column in data.rows.items()}

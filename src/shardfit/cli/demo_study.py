@@ -86,11 +86,11 @@ def pulls_of(result: Result, reference: Any) -> np.ndarray:
     return np.array([(c.value - known.value) / (c.error or np.nan) for c, known in pairs])
 
 
+@arithmetic("float64")
 def propagate(result: Result) -> list[Remnant]:
     """Return mass and spin of the black hole as each mode tells them, errors carried to first order."""
-    with arithmetic("float64"):
-        value = black_hole(result.params)
-        slopes = jax.jacfwd(black_hole)(result.params)
+    value = black_hole(result.params)
+    slopes = jax.jacfwd(black_hole)(result.params)
 
     def measured(name):
         slope = np.array([float(leaf) for leaf in jax.tree.leaves(slopes[name])])

@@ -57,13 +57,18 @@ class Engine:
     picture: Picture | None = None
     tally: Tally = field(default_factory=Tally)
 
+    @property
+    def precision(self) -> str:
+        """The problem's."""
+        return self.variants.precision
+
     def run(self, points: Iterable[SurveyPoint]) -> Generator[list[SurveyPoint], None, None]:
         """Yield the points, filled in, list by list, in the order in which they end. Close it if it is left early."""
         queue = iter(points)
         work = self._run(iter(for_caller(lambda: next(queue, None)), None))
         try:
             while True:
-                with arithmetic(self.variants.precision):  # not held while the caller has what has ended
+                with arithmetic(self.precision):  # not held while the caller has what has ended
                     finished = next(work, None)
                 if finished is None:
                     return

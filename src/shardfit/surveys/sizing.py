@@ -10,7 +10,7 @@ import numpy as np
 
 from shardfit.core.free_memory import available_bytes
 from shardfit.core.mesh import RUNS
-from shardfit.core.precision import arithmetic
+from shardfit.core.precision import in_its_precision
 from shardfit.planning.peak import Layout, footprint
 from shardfit.planning.prediction import state_bytes
 from shardfit.planning.shapes import working_devices
@@ -26,13 +26,13 @@ GAIN = 1.05  # a larger number must be this much faster to be worth its memory
 MEASURED_SECONDS = 1.5
 
 
+@in_its_precision
 def slot_bytes(engine: Engine) -> int:
     """Return the memory of one slot: its solver's state, its own leaves, and what one evaluation needs."""
     problem = engine.variants.problem
-    with arithmetic(problem.precision):
-        kept = state_bytes(problem, engine.solver)
-        layout = Layout(problem.objective, problem.space, problem.precision, engine.mesh, engine.solver.needs, kept)
-        one = footprint(layout)
+    kept = state_bytes(problem, engine.solver)
+    layout = Layout(problem.objective, problem.space, problem.precision, engine.mesh, engine.solver.needs, kept)
+    one = footprint(layout)
     leaves, z0 = engine.variants.leaves_of({})
     own = sum(leaf.nbytes for leaf in leaves) + 3 * z0.nbytes  # start, best and found coordinates
     return one.state + one.temporaries + one.outputs + own

@@ -104,7 +104,6 @@ def _strips(sim: Simulation, axis: int, place: int, dtype: Any) -> tuple[Strip, 
     for width, cells in ((low, slice(0, low)), (high, slice(n - 1 - high, n))):
         if width:
             shape = (-1, 1) if axis == Z else (-1,)
-            # arrays of JAX: a loop must not close over NumPy arrays, see core.precision.jit
             a, b = (jnp.asarray(c[cells].reshape(shape), dtype) for c in coefficients)
             found.append(Strip((cells,) if axis == Z else (slice(None), cells), a, b))
     return tuple(found)

@@ -96,7 +96,6 @@ def _edges(sim: Simulation, dtype: Any) -> tuple[Edge, ...]:
             if width:
                 begin = sim.padded[axis] - width - 2 * m if far else 0
                 a, b, slope = (np.pad(p, m)[begin:][: width + 4 * m].reshape(shape) for p in profile)
-                # arrays of JAX: a loop must not close over NumPy arrays, see core.precision.jit
                 found.append(Edge(axis, begin, *(jnp.asarray(c, dtype) for c in (a, b, slope / sim.dh[axis]))))
     return tuple(found)
 
