@@ -73,7 +73,7 @@ def settings(problem: Problem, solver: Any, seed: int) -> Identity:
             where, outer = f"transform of {label}", jax.ShapeDtypeStruct(shape, dtype)
             inner = jax.eval_shape(transform.inverse, outer)
             facts[where] = reader.program(where, transform.forward, inner)
-    facts |= _known(reader, _solver_facts, solver, space.size, dtype, problem.box is not None)
+    facts |= _solver_facts(reader, solver, space.size, dtype, problem.box is not None)
     return Identity(facts, tuple(dict.fromkeys(reader.unidentified)))
 
 
@@ -155,7 +155,7 @@ def _abstract(tree: Any) -> Any:
 
 
 def _solver_facts(reader: Reader, solver: Any, size: int, dtype: Any, bounded: bool) -> dict[str, str]:
-    """Return a solver's class and options; a step solver is traced, on a sum of squares with as many coordinates."""
+    """Return a solver's class and options; a step solver is traced."""
     reader.where = "the solver"
     facts = {"solver": reader.text(type(solver))}
     steps = hasattr(solver, "step")
@@ -164,8 +164,13 @@ def _solver_facts(reader: Reader, solver: Any, size: int, dtype: Any, bounded: b
         traced = steps and hasattr(value, "init") and hasattr(value, "update")
         if option.init and option.name not in OUTSIDE and not traced:
             facts[f"solver's {option.name}"] = reader.text(value)
-    if not steps or not size:
-        return facts
+    # options are read anew: a minimiser of the user's may read what has changed since
+    return facts | (_known(reader, _step_facts, solver, size, dtype, bounded) if steps and size else {})
+
+
+def _step_facts(reader: Reader, solver: Any, size: int, dtype: Any, bounded: bool) -> dict[str, str]:
+    """Return the programs of a step solver, on a sum of squares with as many coordinates."""
+    reader.where = "the solver"
     z = jax.ShapeDtypeStruct((size,), dtype)
     space, toy = make_space(np.zeros(size, dtype)), Objective({"toy": residual_penalty(lambda x: x)})
     bounds = (z, z) if bounded else (None, None)
@@ -174,6 +179,7 @@ def _solver_facts(reader: Reader, solver: Any, size: int, dtype: Any, bounded: b
     def step(state, key):
         return solver.step(lambda x: solver.evaluate(space, toy, x, key), state)
 
-    facts["solver's first state"] = reader.text(jax.make_jaxpr(solver.init)(z, *bounds))
-    facts["solver's step"] = reader.text(jax.make_jaxpr(step)(jax.eval_shape(solver.init, z, *bounds), key))
-    return facts
+    return {
+        "solver's first state": reader.text(jax.make_jaxpr(solver.init)(z, *bounds)),
+        "solver's step": reader.text(jax.make_jaxpr(step)(jax.eval_shape(solver.init, z, *bounds), key)),
+    }
