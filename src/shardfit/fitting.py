@@ -11,10 +11,10 @@ import jax
 import numpy as np
 
 from shardfit.check.agreement import require_same_value
+from shardfit.check.certificate import Certificate, certify_answer
 from shardfit.check.certificate import certify as certify_start
-from shardfit.check.certificate import certify_answer
 from shardfit.check.identity import identity, probe_digest, settings
-from shardfit.core.errors import NonFiniteError
+from shardfit.core.errors import NonFiniteError, ParityError
 from shardfit.core.mesh import layout, leads, spans_processes
 from shardfit.core.objective import Objective, named_parts
 from shardfit.core.params import label_of
@@ -94,12 +94,11 @@ def fit(
         finally:
             if shown is not None:
                 shown.close()
-        solved = time.perf_counter()
-        if certificate is not None and finish.status is not Status.INTERRUPTED:
-            certificate = certify_answer(problem, certificate, finish.z, mesh=mesh, seed=seed)
-        answered = time.perf_counter()
         result = _result(task, solver, finish)
-        timings = {"certificate": certified - began + answered - solved, "compile": finish.compile_seconds}
+        solved = time.perf_counter()
+        certificate = _judged(task, finish, result, certificate)
+        judged = time.perf_counter() - solved
+        timings = {"certificate": certified - began + judged, "compile": finish.compile_seconds}
         timings["total"] = time.perf_counter() - began
         timings["solve"] = timings["total"] - timings["certificate"] - timings["compile"]
         result = replace(result, timings=timings)
@@ -207,17 +206,11 @@ def _result(task: Task, solver: Solver, finish: Finish) -> Result:
     problem, space, monitor = task.problem, task.space, task.monitor
     params = space.host_params(finish.z)
     parts = _parts(task, solver, params) if finish.parts is None else finish.parts
-    shares = {name: _weight(problem.objective, name) * part for name, part in parts.items()}
-    if finish.value is not None:
-        values = np.abs(monitor.trace.arrays()["value"])
-        require_same_value(
-            finish.value, shares, problem.precision, np.max(values, initial=0.0, where=np.isfinite(values))
-        )
     fields, note = solver.extras(task, params, finish.z)
     note = " ".join(text for text in (finish.note, monitor.stopped_by, note) if text)
     return Result(
         params=params,
-        value=float(sum(shares.values())),
+        value=float(sum(_shares(problem.objective, parts).values())),
         parts=parts,
         status=finish.status,
         solver=solver.describe(),
@@ -234,6 +227,28 @@ def _result(task: Task, solver: Solver, finish: Finish) -> Result:
         state=finish.leaves or {},
         **fields,
     )
+
+
+def _judged(task: Task, finish: Finish, result: Result, certificate: Certificate | None) -> Certificate | None:
+    """Compare the solver's value with the objective's, and certify the answer; an error keeps what was reached."""
+    try:
+        if finish.value is not None:
+            values = np.abs(result.history["value"])
+            largest = np.max(values, initial=0.0, where=np.isfinite(values))
+            require_same_value(
+                finish.value, _shares(task.problem.objective, result.parts), result.precision, float(largest)
+            )
+        if certificate is None or finish.status is Status.INTERRUPTED:
+            return certificate
+        return certify_answer(task.problem, certificate, finish.z, mesh=task.mesh, seed=task.seed)
+    except ParityError as error:
+        error.result = replace(result, status=Status.FAILED, note=str(error))
+        error.add_note("What the fit had reached is kept in the error: `except ParityError as error: error.result`.")
+        raise
+
+
+def _shares(objective: Objective, parts: dict[str, float]) -> dict[str, float]:
+    return {name: _weight(objective, name) * part for name, part in parts.items()}
 
 
 def _weight(objective, name):

@@ -78,5 +78,8 @@ def test_a_value_that_is_not_the_objectives_is_an_error():
         def solve(self, task):
             return sf.Finish(task.z0, 1.0, sf.Status.CONVERGED_VALUE, 1, 1)
 
-    with pytest.raises(sf.ParityError, match="ended with the value 1, but the objective is"):
+    with pytest.raises(sf.ParityError, match="ended with the value 1, but the objective is") as raised:
         sf.fit(penalty_problem(), Wrong(), progress=False)
+    kept = raised.value.result  # nothing that was computed is lost
+    assert kept.status is sf.Status.FAILED and not kept.success
+    np.testing.assert_array_equal(kept.params, penalty_problem().x0)

@@ -2,10 +2,16 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class ParityError(ValueError):
-    """The sharded and the unsharded objective, or its gradient and a finite difference, disagree."""
+    """Two ways to compute the same thing disagree: rows in blocks or whole, a gradient and a finite difference.
+
+    result: what a fit had reached when the answer was found wanting, None before a fit.
+    """
+
+    result: Any = None
 
 
 class NonFiniteError(ValueError):
