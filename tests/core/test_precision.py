@@ -10,7 +10,7 @@ import pytest
 
 from shardfit.core.mesh import mesh
 from shardfit.core.objective import Objective
-from shardfit.core.precision import PRECISIONS, arithmetic, cast, for_caller, precision_of
+from shardfit.core.precision import PRECISIONS, arithmetic, cast, for_caller, in_its_precision, precision_of
 from shardfit.core.problem import Problem
 from shardfit.core.terms import penalty, residual_term, statistic_term
 from shardfit.fitting import fit
@@ -214,6 +214,16 @@ def test_cast_leaves_integers_flags_and_keys_alone():
     key = jax.random.key(0)
     assert cast({"k": key}, "float64")["k"] is key
     assert cast(tree, "float64")["f"] is tree["f"], "no copy where the type is right"
+
+
+def test_a_function_runs_in_the_precision_of_its_first_argument():
+    @in_its_precision
+    def dtype(problem, more=None):
+        return jnp.ones(1).dtype
+
+    problem = Problem(line(np.float64), {"a": 0.5})
+    assert dtype(problem) == dtype(problem=problem, more=1) == np.float64
+    assert dtype(None) == np.float32, "what is no problem is for the function to refuse"
 
 
 def test_precision_follows_the_arrays():

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
+from inspect import signature
 from typing import Any
 
 import jax
@@ -48,11 +49,13 @@ def arithmetic(precision: str | None) -> Iterator[None]:
 
 def in_its_precision(fn: Callable) -> Callable:
     """Decorate a function, or a method, so that it runs in the precision of its first argument, such as a Problem."""
+    first = next(iter(signature(fn).parameters))
 
     @wraps(fn)
-    def run(owner, *args, **options):
+    def run(*args, **options):
+        owner = args[0] if args else options.get(first)
         with arithmetic(getattr(owner, "precision", None)):
-            return fn(owner, *args, **options)
+            return fn(*args, **options)
 
     return run
 
