@@ -291,3 +291,21 @@ def test_equal_problems_are_traced_once():
     assert count > 0
     differing = {name for name in first.facts if first.facts[name] != second.facts[name]}
     assert differing == {"start", "args of term 'd'"}
+
+
+POWER = [2.0]
+
+
+def test_what_is_remembered_does_not_hide_a_change(monkeypatch):
+    """A traced program is remembered; what host code and options refer to may change under the same object."""
+
+    def model(p, rows):
+        shape = jax.ShapeDtypeStruct(rows["t"].shape, rows["t"].dtype)
+        return rows["y"] - p["a"] - p["tau"] * jax.pure_callback(lambda t: t ** POWER[0], shape, rows["t"])
+
+    boxed = problem_of(model, bounds={"a": (0, 3), "tau": (0.1, 3)})
+    first = facts(boxed)
+    monkeypatch.setitem(globals(), "POWER", [3.0])
+    assert differing(first, facts(boxed)) == ["model of term 'decay'"]
+    one, other = (facts(boxed, sf.Swarm(constraint=lambda p, low=low: p["a"] > low)) for low in (0.1, 0.2))
+    assert differing(one, other) == ["solver's constraint"]

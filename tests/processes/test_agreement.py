@@ -8,7 +8,7 @@ EXPECTED = {
     "seed": "fit: rank 1 differs from rank 0 in seed.",
     "start": "fit: rank 1 differs from rank 0 in start.",
     "rows": "fit: rank 1 differs from rank 0 in rows.",
-    "number of rows": "fit: rank 1 differs from rank 0 in number of rows, rows.",
+    "number of rows": "fit: rank 1 differs from rank 0 in number of rows, model of term 'mean', rows.",
     "no mesh": "2 processes run this fit, but it has no mesh",
     "idle": "would leave rank 1 without work",
     "moved": "spread over several processes",

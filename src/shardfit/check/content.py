@@ -47,6 +47,7 @@ class Reader:
 
     def __init__(self, where: str = ""):
         self.where, self.unidentified = where, []
+        self.host = False  # whether code or objects of the user's own were read, which may change after a trace
         self.done: dict[int, tuple[Any, bytes]] = {}  # with the object, so that its address is not used again
         self.open: list[int] = []
         self.ways: tuple[tuple[Any, Callable[[Any], bytes]], ...] = (
@@ -131,6 +132,7 @@ class Reader:
         if package is not None:
             inner = cells if "<locals>" in fn.__qualname__ else []
             return _joined("function", package, fn.__module__, fn.__qualname__, *map(self.read, inner))
+        self.host = True
         own = map(self.read, (fn.__code__, fn.__defaults__, fn.__kwdefaults__, cells))
         used = (self.read([name, *_named(fn, name)]) for name in sorted(_names(fn.__code__)))
         return _joined("code", *own, *used)
@@ -164,7 +166,7 @@ class Reader:
             return _joined("built-in", _package(module) or "", module, value.__qualname__)
         if hasattr(value, "__array__") and hasattr(value, "dtype"):
             return self.read(np.asarray(value))
-        content = _content(value)
+        content, self.host = _content(value), True
         if content is None and (_package(kind.__module__) or "").startswith("jax"):
             return _joined(kind.__qualname__, ADDRESS.sub("", repr(value)))
         if content is None:

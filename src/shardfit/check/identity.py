@@ -59,6 +59,7 @@ def settings(problem: Problem, solver: Any, seed: int) -> Identity:
     reader, space, dtype = Reader(), problem.space, PRECISIONS[problem.precision]
     facts = {
         "terms": reader.text(list(problem.objective.names)),
+        "number of rows": reader.text(dict(problem.objective.n_rows)),
         "parameters": reader.text([list(space.labels), [list(s) for s in space.shapes]]),
         "start": digest(problem.x0),
         "bounds": digest(problem.box),
@@ -73,7 +74,9 @@ def settings(problem: Problem, solver: Any, seed: int) -> Identity:
             where, outer = f"transform of {label}", jax.ShapeDtypeStruct(shape, dtype)
             inner = jax.eval_shape(transform.inverse, outer)
             facts[where] = reader.program(where, transform.forward, inner)
-    facts |= _solver_facts(reader, solver, space.size, dtype, problem.box is not None)
+    facts |= _solver_facts(reader, solver)
+    if hasattr(solver, "step") and space.size:
+        facts |= _known(reader, _step_facts, solver, space.size, dtype, problem.box is not None)
     return Identity(facts, tuple(dict.fromkeys(reader.unidentified)))
 
 
@@ -94,24 +97,27 @@ def probe_digest(problem: Problem) -> str:
 
 
 def _known(reader: Reader, make: Callable, *about: Any) -> dict[str, str]:
-    """Return make(reader, *about), remembered: a program is traced once for equal facts, as it is compiled once."""
+    """Return make(reader, *about), remembered: a program is traced once for equal facts, as it is compiled once.
+
+    Host code that a program calls is read anew each time: what it refers to may have changed since.
+    """
     try:
         # the text tells 0 from 0.0 and from False, which are equal but not the same program
-        facts, unidentified = _remembered(repr(about), make, *about)
+        facts, calls_host = _remembered(repr(about), make, *about)
     except TypeError:  # something cannot be hashed
-        return make(reader, *about)
-    reader.unidentified += unidentified
-    return dict(facts)
+        calls_host = True
+    return make(reader, *about) if calls_host else dict(facts)
 
 
 @lru_cache(maxsize=256)
-def _remembered(text: str, make: Callable, *about: Any) -> tuple[dict[str, str], tuple[str, ...]]:
+def _remembered(text: str, make: Callable, *about: Any) -> tuple[dict[str, str], bool]:
     reader = Reader()
-    return make(reader, *about), tuple(reader.unidentified)
+    return make(reader, *about), reader.host
 
 
 def _term_facts(reader: Reader, name: str, term: Any, params: Any, precision: str) -> dict[str, str]:
-    facts = {f"weight of term {name!r}": digest(term.weight), f"args of term {name!r}": digest(term.args)}
+    weight = term.weight, getattr(term, "scale", 1.0)
+    facts = {f"weight of term {name!r}": digest(weight), f"args of term {name!r}": digest(term.args)}
     # a model whose trace depends on the machine (threads, free memory) says what it is without that
     portable = getattr(term.fn, "portable", None)
     plain = term if portable is None else replace(term, fn=portable())
@@ -139,7 +145,7 @@ def _program_facts(reader: Reader, name: str, tree: Any, leaves: tuple, precisio
     totals = jax.eval_shape(sums, params, term, key)
     return {
         model: reader.program(model, sums, params, term, key),
-        loss: reader.program(loss, lambda s, t, k: t.losses(s, k), totals, term, key),
+        loss: reader.program(loss, lambda s, t, k: t.losses(s, k), totals, replace(term, rows=None), key),
     }
 
 
@@ -154,22 +160,20 @@ def _abstract(tree: Any) -> Any:
     return jax.tree.map(one, tree)
 
 
-def _solver_facts(reader: Reader, solver: Any, size: int, dtype: Any, bounded: bool) -> dict[str, str]:
-    """Return a solver's class and options; a step solver is traced."""
+def _solver_facts(reader: Reader, solver: Any) -> dict[str, str]:
+    """Return a solver's class and options; a transformation of a step solver is in its traced step."""
     reader.where = "the solver"
     facts = {"solver": reader.text(type(solver))}
-    steps = hasattr(solver, "step")
     for option in fields(solver):
         value = getattr(solver, option.name)
-        traced = steps and hasattr(value, "init") and hasattr(value, "update")
+        traced = hasattr(solver, "step") and hasattr(value, "init") and hasattr(value, "update")
         if option.init and option.name not in OUTSIDE and not traced:
             facts[f"solver's {option.name}"] = reader.text(value)
-    # options are read anew: a minimiser of the user's may read what has changed since
-    return facts | (_known(reader, _step_facts, solver, size, dtype, bounded) if steps and size else {})
+    return facts
 
 
 def _step_facts(reader: Reader, solver: Any, size: int, dtype: Any, bounded: bool) -> dict[str, str]:
-    """Return the programs of a step solver, on a sum of squares with as many coordinates."""
+    """Return the program of a step solver, traced on a sum of squares with as many coordinates."""
     reader.where = "the solver"
     z = jax.ShapeDtypeStruct((size,), dtype)
     space, toy = make_space(np.zeros(size, dtype)), Objective({"toy": residual_penalty(lambda x: x)})
@@ -179,7 +183,8 @@ def _step_facts(reader: Reader, solver: Any, size: int, dtype: Any, bounded: boo
     def step(state, key):
         return solver.step(lambda x: solver.evaluate(space, toy, x, key), state)
 
+    state = jax.eval_shape(solver.init, z, *bounds)
     return {
         "solver's first state": reader.text(jax.make_jaxpr(solver.init)(z, *bounds)),
-        "solver's step": reader.text(jax.make_jaxpr(step)(jax.eval_shape(solver.init, z, *bounds), key)),
+        "solver's step": reader.text(jax.make_jaxpr(step)(state, key)),
     }
