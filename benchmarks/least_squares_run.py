@@ -43,8 +43,10 @@ def main() -> None:
 
 
 def _rounded(value):
-    """Return a float with six digits: more is noise, and the records are kept."""
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    """Return a float with six digits: more is noise, and the records are kept. What is not finite becomes None."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.6g}") if np.isfinite(value) else None
 
 
 def _record(run: Run, solve: Callable[[Run], Found]) -> dict:
