@@ -52,7 +52,7 @@ def test_reverse_derivatives_give_the_same_normal_equations(shards, chunk):
         np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("shards", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_least_squares_on_reverse_derivatives(shards):
     one, other = (
         fit(Problem(objective(*models, chunk=7), PARAMS), "lm", mesh=mesh(rows=shards), gtol=1e-10, certify=False)

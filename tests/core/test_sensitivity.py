@@ -52,7 +52,10 @@ def derivatives(fn):
     return jax.tree.leaves(jax.jit(lambda *at: [d(*at) for d in (jax.grad(fn, FIRST), *second)])(*AT))
 
 
-@pytest.mark.parametrize(("shards", "chunk"), [(1, None), (1, 2), (4, None), (4, 2)])
+@pytest.mark.parametrize(
+    ("shards", "chunk"),
+    [(1, None), (4, 2), *(pytest.param(*layout, marks=pytest.mark.slow) for layout in ((1, 2), (4, None)))],
+)
 def test_weights_and_args_are_differentiated_on_every_layout(shards, chunk):
     settings = {"f": 1.0, "g": np.zeros(2)}
     terms = {
