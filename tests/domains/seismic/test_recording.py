@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from shardfit.check.probe import choose_rows
 from shardfit.core.precision import arithmetic
 from shardfit.domains.seismic import filtered, low_pass, recording
 from shardfit.domains.seismic.recording import read_once
@@ -46,6 +47,13 @@ def test_a_problem_reads_every_sample_once(mapped):
     assert Counted.read == data.size
     problem.objective.take(lambda *_: np.array([1, 4]))
     assert Counted.read == data.size + 2 * data[0].size  # the shots of a step, and nothing else
+
+
+def test_a_certificate_reads_some_shots_only(mapped):
+    sim, start, _, wavelet, shots, data = survey(6)
+    problem = problem_of(sim, start, wavelet, shots, mapped)
+    choose_rows(problem.objective, 1, seed=0)
+    assert Counted.read == data.size + 2 * data[0].size
 
 
 def test_a_band_reads_and_filters_every_sample_once(mapped, monkeypatch):

@@ -5,18 +5,17 @@ and observed traces alike. By linearity that is the same as filtering wavelet an
 filtered wavelet would emit before time zero.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.domains.seismic.arrays import Response, Series
 from shardfit.domains.seismic.simulation import Simulation
 
 ORDERS = (3, 4, 5, 6)
 
 
-def low_pass(sim: Simulation, corner: float, order: int = 4) -> np.ndarray:
+def low_pass(sim: Simulation, corner: float, order: int = 4) -> Response:
     """Return the response (nt + 1,) of the filter; at the corner frequency, Hz, it is one half.
 
     Example: `filtered(traces, low_pass(sim, 5.0))`.
@@ -29,7 +28,7 @@ def low_pass(sim: Simulation, corner: float, order: int = 4) -> np.ndarray:
         return np.append(1 / (1 + ratio ** (2 * order)), 0.0)
 
 
-def filtered(traces: Any, response: Any) -> Any:
+def filtered(traces: Series, response: Response | None) -> Series:
     """Return traces (..., nt) filtered along time, NumPy or JAX as given; silence is assumed beyond both ends."""
     if response is None:
         return traces

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.signal import convolve
 
 from shardfit.core.errors import suggestion
+from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.geometry import Points, Shots
 from shardfit.domains.seismic.simulation import Simulation
 
@@ -79,7 +79,7 @@ def weights(sim: Simulation, how: Conditioning, energy: Any = None) -> np.ndarra
     return factors / (energy / energy.max() + how.floor) ** how.illumination
 
 
-def condition(gradient: jax.Array, mask: Any, weights: Any, how: Conditioning) -> jax.Array:
+def condition(gradient: Velocity, mask: Velocity, weights: Velocity, how: Conditioning) -> Velocity:
     """Return the gradient (nz, nx), conditioned."""
     gradient = gradient * weights * mask
     if how.smoothing:
@@ -90,7 +90,7 @@ def condition(gradient: jax.Array, mask: Any, weights: Any, how: Conditioning) -
     return gradient
 
 
-def smooth(field: jax.Array, sigma: float) -> jax.Array:
+def smooth(field: Velocity, sigma: float) -> Velocity:
     """Return a field (nz, nx) convolved with a Gaussian; edges are mirrored."""
     radius = max(1, round(4 * sigma))
     kernel = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)

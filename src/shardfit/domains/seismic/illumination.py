@@ -13,6 +13,7 @@ import numpy as np
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective
 from shardfit.core.terms import statistic_term
+from shardfit.domains.seismic.arrays import Series, Velocity
 from shardfit.domains.seismic.geometry import Points, Shots
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.options import WaveOptions
@@ -38,8 +39,8 @@ class EnergyModel:
 
 def illumination(
     sim: Simulation,
-    velocity: Any,
-    wavelet: Any,
+    velocity: Velocity,
+    wavelet: Series,
     shots: Shots,
     *,
     every: int = 2,

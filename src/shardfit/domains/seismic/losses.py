@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.errors import suggestion
+from shardfit.domains.seismic.arrays import PerShot, PerTrace, Series, Traces
 
-Sums = tuple[jax.Array, jax.Array]
+Sums = tuple[PerShot, PerShot]
 DENSITIES = ("square", "abs", "shift")
 QUIET = 1e-6  # share of a reference amplitude below which a trace counts as silent
 SILENT = 1e-18  # amplitude whose square float32 can still hold
@@ -40,11 +41,11 @@ def _require_positive(loss: Any) -> None:
 class SampleLoss:
     """A loss that is a sum over samples of a function of the residual."""
 
-    def of_residual(self, residual: jax.Array) -> jax.Array:
+    def of_residual(self, residual: Traces) -> Traces:
         """Return the contribution of every sample."""
         raise NotImplementedError
 
-    def __call__(self, modelled: jax.Array, observed: jax.Array, weights: Any = None) -> Sums:
+    def __call__(self, modelled: Traces, observed: Traces, weights: Any = None) -> Sums:
         """Return weighted sums over the samples of every shot, and the sums of the weights."""
         found = self.of_residual(modelled - observed)
         weights = jnp.ones_like(found) if weights is None else jnp.broadcast_to(weights, found.shape)
@@ -55,7 +56,7 @@ class SampleLoss:
 class L2(SampleLoss):
     """Squared residuals."""
 
-    def of_residual(self, residual):
+    def of_residual(self, residual: Traces) -> Traces:
         """Return r²."""
         return residual**2
 
@@ -64,7 +65,7 @@ class L2(SampleLoss):
 class L1(SampleLoss):
     """Absolute residuals."""
 
-    def of_residual(self, residual):
+    def of_residual(self, residual: Traces) -> Traces:
         """Return |r|."""
         return _size(residual)
 
@@ -78,7 +79,7 @@ class Huber(SampleLoss):
     def __post_init__(self):
         _require_positive(self)
 
-    def of_residual(self, residual):
+    def of_residual(self, residual: Traces) -> Traces:
         """Return r² where |r| < delta, else delta (2 |r| - delta)."""
         size = _size(residual)
         return jnp.where(size < self.delta, residual**2, self.delta * (2 * size - self.delta))
@@ -94,7 +95,7 @@ class StudentT(SampleLoss):
     def __post_init__(self):
         _require_positive(self)
 
-    def of_residual(self, residual):
+    def of_residual(self, residual: Traces) -> Traces:
         """Return (ν + 1) / 2 · log(1 + (r / scale)² / ν)."""
         return 0.5 * (self.nu + 1) * jnp.log1p((residual / self.scale) ** 2 / self.nu)
 
@@ -103,11 +104,11 @@ class StudentT(SampleLoss):
 class TraceLoss:
     """A loss that is a sum over whole traces."""
 
-    def of_traces(self, modelled: jax.Array, observed: jax.Array) -> jax.Array:
+    def of_traces(self, modelled: Traces, observed: Traces) -> PerTrace:
         """Return the contribution of every trace, (shots, receivers)."""
         raise NotImplementedError
 
-    def __call__(self, modelled: jax.Array, observed: jax.Array, weights: Any = None) -> Sums:
+    def __call__(self, modelled: Traces, observed: Traces, weights: Any = None) -> Sums:
         """Return weighted sums over the traces of every shot, and the sums of the weights."""
         whole = jnp.ones(modelled.shape[:2], modelled.dtype)
         if weights is not None:
@@ -124,7 +125,7 @@ class TraceLoss:
 class Correlation(TraceLoss):
     """1 - <d, o> / (|d| |o|): amplitudes do not matter."""
 
-    def of_traces(self, modelled, observed):
+    def of_traces(self, modelled: Traces, observed: Traces) -> PerTrace:
         """Return one minus the normalised correlation."""
         modelled, observed = units(modelled, observed)
         return 1 - jnp.sum(modelled * observed, -1)
@@ -142,7 +143,7 @@ class Envelope(TraceLoss):
             raise ValueError(f"Envelope: power={self.power!r} must be 1 or 2.")
         _require_positive(self)
 
-    def of_traces(self, modelled, observed):
+    def of_traces(self, modelled: Traces, observed: Traces) -> PerTrace:
         """Return the mean over time of (E_d^p - E_o^p)²."""
         return jnp.mean((self._powered(modelled) - self._powered(observed)) ** 2, -1)
 
@@ -163,7 +164,7 @@ class NIM(TraceLoss):
     def __post_init__(self):
         _check_density(self)
 
-    def of_traces(self, modelled, observed):
+    def of_traces(self, modelled: Traces, observed: Traces) -> PerTrace:
         """Return the mean over time of the squared difference of cumulative curves."""
         first, second = (_cumulative(d) for d in densities(self.density, modelled, observed))
         return jnp.mean((first - second) ** 2, -1)
@@ -183,7 +184,7 @@ class W2(TraceLoss):
         _check_density(self)
         _require_positive(self)
 
-    def of_traces(self, modelled, observed):
+    def of_traces(self, modelled: Traces, observed: Traces) -> PerTrace:
         """Return the mean squared distance of the inverse cumulative curves."""
         nt = modelled.shape[-1]
         times = jnp.linspace(0, 1, nt + 1, dtype=modelled.dtype)
@@ -220,7 +221,7 @@ def as_loss(loss: str | Loss) -> Loss:
     return NAMED[loss]
 
 
-def units(modelled: jax.Array, observed: jax.Array) -> tuple[jax.Array, jax.Array]:
+def units(modelled: Traces, observed: Traces) -> tuple[Traces, Traces]:
     """Return both divided by the norms of their traces; a silent trace stays silent, with a finite slope."""
 
     def unit(traces):
@@ -231,14 +232,14 @@ def units(modelled: jax.Array, observed: jax.Array) -> tuple[jax.Array, jax.Arra
     return unit(modelled), unit(observed)
 
 
-def _scaled(modelled: jax.Array, observed: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _scaled(modelled: Traces, observed: Traces) -> tuple[Traces, Traces]:
     """Return both with largest amplitudes about 1, for what is normalised next: squares of weak traces underflow."""
     loud, own = (jax.lax.stop_gradient(jnp.max(jnp.abs(t), -1, keepdims=True)) for t in (observed, modelled))
     own = jnp.maximum(own, QUIET * loud)
     return modelled / jnp.where(own > SILENT, own, 1), observed / jnp.where(loud > SILENT, loud, 1)
 
 
-def envelope_squared(traces: jax.Array) -> jax.Array:
+def envelope_squared(traces: Series) -> Series:
     """Return the squared modulus of the analytic signal along the last axis."""
     nt = traces.shape[-1]
     gain = np.zeros(nt)
@@ -249,7 +250,7 @@ def envelope_squared(traces: jax.Array) -> jax.Array:
     return analytic.real**2 + analytic.imag**2
 
 
-def densities(name: str, modelled: jax.Array, observed: jax.Array) -> tuple[jax.Array, jax.Array]:
+def densities(name: str, modelled: Traces, observed: Traces) -> tuple[Traces, Traces]:
     """Return both traces made non-negative, up to a factor."""
     if name != "shift":
         modelled, observed = _scaled(modelled, observed)
@@ -258,14 +259,14 @@ def densities(name: str, modelled: jax.Array, observed: jax.Array) -> tuple[jax.
     return modelled + lift, observed + lift
 
 
-def _size(x: jax.Array) -> jax.Array:
+def _size(x: Series) -> Series:
     return x * jnp.sign(x)  # unlike abs, without slope at 0
 
 
-def _cumulative(density: jax.Array) -> jax.Array:
+def _cumulative(density: Series) -> Series:
     return jnp.cumsum(_shares(density), -1)
 
 
-def _shares(density: jax.Array) -> jax.Array:
+def _shares(density: Series) -> Series:
     total = jnp.sum(density, -1, keepdims=True)
     return density / jnp.where(total > QUIET**2, total, 1)

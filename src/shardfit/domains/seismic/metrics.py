@@ -1,18 +1,18 @@
 """How far a model is from the truth: rms error and structural similarity."""
 
-from typing import Any
-
 import numpy as np
+
+from shardfit.domains.seismic.arrays import Velocity
 
 WINDOW, TRUNCATE = 1.5, 3.5  # standard deviation in cells, and where the window ends: 11 x 11 cells
 
 
-def model_error(velocity: Any, truth: Any) -> float:
+def model_error(velocity: Velocity, truth: Velocity) -> float:
     """Return the rms difference, m/s."""
     return float(np.sqrt(np.mean((np.asarray(velocity, float) - np.asarray(truth, float)) ** 2)))
 
 
-def structural_similarity(velocity: Any, truth: Any) -> float:
+def structural_similarity(velocity: Velocity, truth: Velocity) -> float:
     """Return the mean structural similarity index of two models, 1 where they are equal.
 
     Wang, Bovik, Sheikh and Simoncelli (2004): a Gaussian window of 11 x 11 cells, K1 = 0.01, K2 = 0.03, and the range

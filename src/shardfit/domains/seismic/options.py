@@ -6,6 +6,7 @@ from typing import Any
 
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import PRECISIONS
+from shardfit.domains.seismic.arrays import Response
 from shardfit.domains.seismic.losses import Loss, as_loss
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.parametrisation import PARAMETERS
@@ -40,7 +41,7 @@ class MisfitOptions:
     loss: str | Loss = "l2"
     normalise: str = "rms"
     reduction: str = "mean"
-    response: Any = None
+    response: Response | None = None
     match: str | None = None
 
     def __post_init__(self):

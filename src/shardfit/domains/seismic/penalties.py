@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from shardfit.core.terms import Penalty, penalty
+from shardfit.domains.seismic.arrays import Velocity
 
 
 def tikhonov(weight: float, order: int = 1, axes: tuple[float, ...] = ()) -> Penalty:
@@ -35,7 +36,7 @@ def _rough_2(params: Any, axes: tuple[float, ...]) -> Any:
     return _rough(params["velocity"], 2, axes)
 
 
-def _rough(v: jax.Array, order: int, axes: tuple[float, ...]) -> Any:
+def _rough(v: Velocity, order: int, axes: tuple[float, ...]) -> Any:
     return sum(w * jnp.mean(jnp.diff(v, order, axis=i) ** 2) for i, w in enumerate(axes or (1.0,) * v.ndim))
 
 

@@ -15,6 +15,7 @@ from shardfit.core.objective import Objective
 from shardfit.core.precision import refuse_memory_map
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty, statistic_term
+from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.bands import filtered
 from shardfit.domains.seismic.elastic import ElasticSimulation, check_medium
 from shardfit.domains.seismic.engines import choose_engine
@@ -82,7 +83,7 @@ def sum_loss(totals: Mapping, *_: Any) -> Any:
 
 def inversion_problem(
     sim: Simulation,
-    start: Any,
+    start: Velocity | Mapping[str, Velocity],
     recording: Recording,
     misfit: MisfitOptions | None = None,
     model: ModelOptions | None = None,

@@ -8,6 +8,7 @@
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.domains.seismic import elastic, native, wave
+from shardfit.domains.seismic.arrays import Series, Traces, Velocity
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.loops import record
@@ -27,25 +29,26 @@ CACHE = 1 << 21  # bytes of fields of the shots that share a loop: more fall out
 
 def propagate(
     sim: Simulation,
-    velocity: Any,
-    wavelet: Any,
+    velocity: Velocity | Mapping[str, Velocity],
+    wavelet: Series,
     shots: Shots,
     engine: str | Native = "auto",
     memory: str | Strategy = "auto",
-) -> jax.Array:
+) -> Traces:
     """Return traces (shots, receivers, nt); sample n is the pressure at time n dt.
 
     velocity: (nz, nx) or (nz, ny, nx) m/s, for elastic waves {"vp", "vs", "rho"}; its type (float32, float64) is the
     type of everything. wavelet: (nt,) for all, (shots, nt) or (shots, sources, nt). shots: from `acquisition`. engine:
-    'auto', 'native', 'jax' or Native(...). memory: strategy of the JAX engine, see memory.py; the native one keeps
+    'auto', 'native', 'jax' or Native(...). memory: strategy of the JAX engine, see strategies.py; the native one keeps
     states by its own rule, and forward mode (jax.jvp) needs engine='jax'. Propagators that inject into u[n+1] and
     record it give this with raw scaling, one sample earlier.
 
     Example: `propagate(sim, jnp.full(sim.shape, 2000.0), ricker(10.0, sim.dt, sim.nt), shots)`.
     """
     if isinstance(sim, elastic.ElasticSimulation):
+        medium: Any = velocity
         signature = _signatures(sim, jnp.asarray(wavelet), *shots.sources.cells.shape[:2])
-        return elastic.traces(sim, velocity, signature, shots, engine, memory)
+        return elastic.traces(sim, medium, signature, shots, engine, memory)
     velocity = jnp.asarray(velocity)
     check_velocity(sim, velocity)
     n_shots, n_sources = shots.sources.cells.shape[:2]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.domains.seismic.arrays import HostSeries, HostTraces, Response
 from shardfit.domains.seismic.bands import filtered
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.simulation import Simulation
@@ -38,8 +39,8 @@ class Recording:
     """
 
     shots: Shots
-    wavelet: Any
-    observed: Any
+    wavelet: HostSeries
+    observed: HostTraces
     weights: Any = None
 
     def __post_init__(self):
@@ -70,7 +71,7 @@ class Recording:
                     f"nt={sim.nt} samples."
                 )
 
-    def wavelet_rows(self) -> np.ndarray:
+    def wavelet_rows(self) -> HostSeries:
         """Return the wavelet of every shot, (shots, nt) or (shots, sources, nt)."""
         if self.wavelet.ndim > 1:
             return self.wavelet
@@ -108,7 +109,7 @@ class Recording:
         object.__setattr__(self, "weights", weights)
 
 
-def read_once(observed: np.ndarray, dtype: Any, response: Any = None) -> tuple[np.ndarray, float]:
+def read_once(observed: HostTraces, dtype: Any, response: Response | None = None) -> tuple[HostTraces, float]:
     """Return the traces, filtered where a response is given, and their root mean square; raise for NaN or silence.
 
     Filtered traces are of this dtype; those of a memory map go to a file without a name in the temporary folder (TMPDIR

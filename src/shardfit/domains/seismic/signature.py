@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.precision import arithmetic, cast
+from shardfit.domains.seismic.arrays import Series, Traces, Velocity
 from shardfit.domains.seismic.geometry import select
 from shardfit.domains.seismic.illumination import blocks
 from shardfit.domains.seismic.options import DAMPING, SOURCE_FITS, SourceOptions, WaveOptions, require_known
@@ -19,7 +20,7 @@ from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.simulation import Simulation
 
 
-def products(kind: str, modelled: Any, observed: Any, weights: Any = None) -> tuple[Any, Any]:
+def products(kind: str, modelled: Traces, observed: Traces, weights: Any = None) -> tuple[Any, Any]:
     """Return numerator and denominator of every shot, (shots,) or (shots, nt + 1); they may be summed over shots."""
     require_known("source estimate", kind, SOURCE_FITS)
     if weights is not None:
@@ -40,23 +41,23 @@ def solution(kind: str, numerator: Any, denominator: Any, damping: float = DAMPI
     return jnp.where(denominator > 0, numerator / jnp.where(denominator > 0, denominator, 1), 1)
 
 
-def apply(kind: str, found: Any, traces: Any) -> Any:
-    """Return traces (..., nt) multiplied by, or filtered with, what was found; it broadcasts over the leading axes."""
+def apply(kind: str, source: Any, traces: Series) -> Series:
+    """Return traces (..., nt) multiplied by, or filtered with, a source estimate, which broadcasts over them."""
     if kind == "scalar":
-        return found[..., None] * traces
+        return source[..., None] * traces
     nt = traces.shape[-1]
-    return jnp.fft.irfft(jnp.fft.rfft(traces, 2 * nt) * found, 2 * nt)[..., :nt].astype(traces.dtype)
+    return jnp.fft.irfft(jnp.fft.rfft(traces, 2 * nt) * source, 2 * nt)[..., :nt].astype(traces.dtype)
 
 
-def matched(kind: str, modelled: Any, observed: Any, weights: Any = None) -> Any:
+def matched(kind: str, modelled: Traces, observed: Traces, weights: Any = None) -> Traces:
     """Return modelled traces with the source that fits each shot best."""
-    found = solution(kind, *products(kind, modelled, observed, weights))
-    return apply(kind, found[:, None], modelled)
+    source = solution(kind, *products(kind, modelled, observed, weights))
+    return apply(kind, source[:, None], modelled)
 
 
 def estimate_source(
     sim: Simulation,
-    velocity: Any,
+    velocity: Velocity,
     recording: Recording,
     source: SourceOptions | None = None,
     *,

@@ -12,6 +12,7 @@ from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.domains.seismic import conditioning, penalties
+from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.bands import low_pass
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.illumination import illumination
@@ -82,12 +83,12 @@ class Display:
 
 def invert(
     sim: Simulation,
-    start: Any,
+    start: Velocity,
     recording: Recording,
     options: InversionOptions | None = None,
     run: RunOptions | None = None,
     *,
-    truth: Any = None,
+    truth: Velocity | None = None,
     display: Display | None = None,
 ) -> Inversion:
     """Fit a velocity model to recorded shots.

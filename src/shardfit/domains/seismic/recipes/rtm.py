@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.mesh import n_shards
+from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.illumination import blocks, illumination
 from shardfit.domains.seismic.options import MisfitOptions, WaveOptions
 from shardfit.domains.seismic.problem import inversion_problem
@@ -44,7 +45,7 @@ class MigrationOptions:
 
 def rtm(
     sim: Simulation,
-    velocity: Any,
+    velocity: Velocity,
     recording: Recording,
     options: MigrationOptions | None = None,
     *,
