@@ -6,7 +6,9 @@ mass to those at the highest. A halo gives two weighted points, one of each popu
 halos it stands for.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,9 @@ from shardfit.domains.population.halos import even, triangular, upweights
 from shardfit.stats.bank import BankOptions, make_bank
 from shardfit.stats.compare import CHUNK, density_residuals, row_normals, sample_counts
 from shardfit.stats.histogram import window
+
+if TYPE_CHECKING:  # fits run without jaxtyping
+    from jaxtyping import Array, Float
 
 LIGHTEST, HEAVIEST = 11.0, 14.0  # log10 halo masses between which quantities run
 BINS = ((9.0, 9.5), (10.25, 10.75), (11.5, 12.0))  # of log10 stellar mass
@@ -52,12 +57,14 @@ _GUESS = _end((0.0, 0.0), (1.0, 1.0), 0.0, 0.5, 0.0, 1.0, 1.0)
 START = {"stellar": {"intercept": -3.0, "slope": 1.1}, "light": _GUESS, "heavy": _GUESS}
 
 
-def stellar_mass(params: dict, logm: Any) -> Any:
+def stellar_mass(params: dict, logm: Float[Array | np.ndarray, " n"]) -> Float[Array | np.ndarray, " n"]:
     """Return log10 stellar mass of halos of log10 mass logm."""
     return params["stellar"]["intercept"] + params["stellar"]["slope"] * logm
 
 
-def galaxies(params: dict, logm: jax.Array, normals: jax.Array) -> tuple[jax.Array, jax.Array]:
+def galaxies(
+    params: dict, logm: Float[Array | np.ndarray, " n"], normals: Float[Array | np.ndarray, "n 2 2"]
+) -> tuple[Float[Array, "n 2 2"], Float[Array, "n 2"]]:
     """Return colours (n, 2, 2) and shares (n, 2) of each halo's star-forming and quenched point; normals (n, 2, 2)."""
     t = ((logm - LIGHTEST) / (HEAVIEST - LIGHTEST))[:, None]
     light, heavy = params["light"], params["heavy"]
@@ -87,12 +94,12 @@ def bin_sums(params: dict, rows: dict, banks: tuple, key: Any) -> tuple[dict, ..
     mass = stellar_mass(params, rows["logm"])
     out = []
     for i, ((low, high), bank) in enumerate(zip(BINS, banks, strict=True)):
-        inside = shares * (rows["upweight"] * window(mass, low, high))[:, None]
+        inside = shares * (rows["upweight"] * window(jnp.asarray(mass), low, high))[:, None]
         out.append(sample_counts(bank.draw(jax.random.fold_in(places_key, i)), colours, inside))
     return tuple(out)
 
 
-def misfit(totals: tuple, banks: tuple, key: Any) -> jax.Array:
+def misfit(totals: tuple, banks: tuple, key: Any) -> Float[Array, ""]:
     """Return the mean of all squared differences: densities and Fourier values in each bin, and one number count."""
     places_key = jax.random.split(key)[0]
     squares = []
@@ -103,7 +110,7 @@ def misfit(totals: tuple, banks: tuple, key: Any) -> jax.Array:
     return jnp.mean(jnp.concatenate([*squares, number[None] ** 2]))
 
 
-def training(n: int = 5000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def training(n: int = 5000, seed: int = 0) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n 2"]]:
     """Return log10 stellar mass (m,) and colours (m, 2) of a survey of halos most common at 12.5.
 
     Each point of a halo is kept with the probability of its share.
@@ -116,7 +123,7 @@ def training(n: int = 5000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return mass[kept], np.asarray(colours, float)[kept]
 
 
-def make_banks(mass: np.ndarray, colours: np.ndarray, seed: int = 0) -> tuple:
+def make_banks(mass: Float[np.ndarray, " n"], colours: Float[np.ndarray, "n 2"], seed: int = 0) -> tuple:
     """Return one bank for each bin of stellar mass, of the training points inside it."""
     chosen = [(mass >= low) & (mass < high) for low, high in BINS]
     return tuple(make_bank(colours[inside], options=OPTIONS, seed=seed + i) for i, inside in enumerate(chosen))

@@ -1,9 +1,16 @@
 """Halo catalogues that any process can make its own part of: row i depends on i and the catalogue's length only."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+if TYPE_CHECKING:  # fits run without jaxtyping
+    from jaxtyping import Float
 
-def log_masses(n: int, part: slice = slice(None), top: float = 0.9) -> np.ndarray:
+
+def log_masses(n: int, part: slice = slice(None), top: float = 0.9) -> Float[np.ndarray, " n"]:
     """Return log10 mass of a part of n halos that follow a power law from 1e10 to 1e10 / (1 - top).
 
     Ranks run evenly from 0 to top, M = 1e10 / (1 - rank), ascending.
@@ -27,17 +34,19 @@ def blocks(n: int, size: int = 1 << 20):
         yield slice(start, min(n, start + size))
 
 
-def triangular(n: int, mode: float, rng: np.random.Generator) -> np.ndarray:
+def triangular(n: int, mode: float, rng: np.random.Generator) -> Float[np.ndarray, " n"]:
     """Return log10 masses (n,) with a triangular density on [11, 14]."""
     return rng.triangular(11.0, mode, 14.0, n) if 11.0 < mode < 14.0 else 11.0 + 3.0 * (1 - np.sqrt(rng.random(n)))
 
 
-def even(n: int) -> np.ndarray:
+def even(n: int) -> Float[np.ndarray, " n"]:
     """Return log10 masses (n,) spaced evenly over [11, 14]."""
     return np.linspace(11.0, 14.0, n)
 
 
-def upweights(few: np.ndarray, many: np.ndarray, bins: int = 49) -> np.ndarray:
+def upweights(
+    few: Float[np.ndarray, " few"], many: Float[np.ndarray, " many"], bins: int = 49
+) -> Float[np.ndarray, " few"]:
     """Return for each of few halos how many of the many it stands for: the ratio of their histograms at its mass."""
     edges = np.linspace(10.999, 14.001, bins + 1)
     own, theirs = (np.histogram(masses, edges)[0] for masses in (few, many))

@@ -4,11 +4,12 @@ log10 of a galaxy's mass is normal around log10 of its halo's mass plus an effic
 the number of galaxies above each edge; the loss compares logarithms of the counts per bin.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -20,6 +21,9 @@ from shardfit.core.rows import my_rows
 from shardfit.core.terms import statistic_term
 from shardfit.domains.population.halos import blocks, log_masses
 from shardfit.stats.histogram import above, bin_counts
+
+if TYPE_CHECKING:  # fits run without jaxtyping
+    from jaxtyping import Array, Float
 
 CHUNK = 8192  # (chunk, edges) in float64 stays in a core's own cache
 EDGES = tuple(np.linspace(9.0, 10.0, 11).tolist())
@@ -74,17 +78,17 @@ def scatter_of(params: dict) -> Any:
     return 10.0 ** params["log_scatter"] if "log_scatter" in params else jnp.abs(params["scatter"])
 
 
-def galaxies_above(params: dict, rows: dict, survey: dict) -> jax.Array:
+def galaxies_above(params: dict, rows: dict, survey: dict) -> Float[Array, "n edges"]:
     """Return each halo's probability of a galaxy above every edge: rows logm (n,) → (n, edges)."""
     return above(rows["logm"] + params["efficiency"], scatter_of(params), survey["edges"])
 
 
-def mass_function(totals: Any, survey: dict) -> jax.Array:
+def mass_function(totals: Float[Array | np.ndarray, " edges"], survey: dict) -> Float[Array, " bins"]:
     """Return counts per volume and dex from the totals above the edges."""
-    return bin_counts(totals) / (survey["volume"] * jnp.diff(survey["edges"]))
+    return bin_counts(jnp.asarray(totals)) / (survey["volume"] * jnp.diff(survey["edges"]))
 
 
-def log_misfit(totals: jax.Array, survey: dict) -> jax.Array:
+def log_misfit(totals: Float[Array, " edges"], survey: dict) -> Float[Array, ""]:
     """Return the mean squared difference of log10 counts."""
     found, floor = mass_function(totals, survey), survey["floor"]
     return jnp.mean((jnp.log10(found + floor) - jnp.log10(survey["target"] + floor)) ** 2)
@@ -103,7 +107,9 @@ def survey_of(variant: Variant, n: int) -> dict[str, Any]:
         return {**survey, "target": np.array(TARGET_B)}
     truth = variant.params(variant.truth)
     # in blocks made on the fly: 1e8 halos never exist at once
-    totals = sum(_block_totals(truth, log_masses(n, part, variant.top), survey) for part in blocks(n))
+    totals = np.zeros(len(EDGES))
+    for part in blocks(n):
+        totals += _block_totals(truth, log_masses(n, part, variant.top), survey)
     return {**survey, "target": np.asarray(mass_function(totals, survey))}
 
 
