@@ -126,21 +126,21 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
     examined = _examine(problem, probe, z, where, seed, gram)
     if examined is None:
         return None
-    setting, found = examined
-    verdict.judge(found, probe.index, where)
+    setting, comparisons = examined
+    verdict.judge(comparisons, probe.index, where)
     # layout and precision do not depend on the point; at an answer little is left of a value but its rounding
-    layouts = _layouts(problem, probe, setting, found, mesh, seed) if where == "x0" else (None, None)
+    layouts = _layouts(problem, probe, setting, comparisons, mesh, seed) if where == "x0" else (None, None)
     certificate = Certificate(
         shards=shards,
         probe_rows={name: len(index) for name, index in probe.index.items()},
-        blocks={n: max(c.block_rows, c.block_gradient) for n, c in found.items() if n in probe.index},
-        finite_difference={name: c.derivative_error for name, c in found.items()},
+        blocks={n: max(c.block_rows, c.block_gradient) for n, c in comparisons.items() if n in probe.index},
+        finite_difference={name: c.derivative_error for name, c in comparisons.items()},
         sharded=layouts[0],
         precision=layouts[1],
-        gram={name: c.gram for name, c in found.items()} if gram else None,
-        undecided={name: n for name, c in found.items() if (n := int(c.undecided.sum()))},
+        gram={name: c.gram for name, c in comparisons.items()} if gram else None,
+        undecided={name: n for name, c in comparisons.items() if (n := int(c.undecided.sum()))},
         points=(where,),
-        flat=where == "x0" and not any(np.any(c.gradients) for c in found.values()),
+        flat=where == "x0" and not any(np.any(c.gradients) for c in comparisons.values()),
     )
     verdict.judge_layouts(certificate, problem.precision)
     log.debug("parity certificate: %s", certificate)
@@ -148,7 +148,7 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
 
 
 def _examine(problem, probe: Probe, z, where, seed, gram) -> tuple[Setting, dict[str, Comparison]] | None:
-    """Return what was found near z, None where the objective is not finite around an answer.
+    """Return the comparisons near z, None where the objective is not finite around an answer.
 
     A row that is wrong or undecided is looked at again in other directions.
     """
@@ -159,19 +159,19 @@ def _examine(problem, probe: Probe, z, where, seed, gram) -> tuple[Setting, dict
         return setting, _comparisons(problem, probe, setting, seed, gram, first=int(where != "x0"))
 
     for given, nudge in _candidates(problem, z, where):
-        setting, found = look(given, (nudge, STEPS))
+        setting, comparisons = look(given, (nudge, STEPS))
         if where == "x0":
-            _require_finite("at x0", found, 0)
-        if all(c.finite for c in found.values()):
+            _require_finite("at x0", comparisons, 0)
+        if all(c.finite for c in comparisons.values()):
             break
     else:
         if where == "x0":
-            _require_finite("near x0", found, 1)
+            _require_finite("near x0", comparisons, 1)
         return None
-    looks = [found]
+    looks = [comparisons]
     while _doubtful(looks):
         looks.append(look(given, (nudge, OTHER_STEPS))[1])
-    return setting, {name: combine([one[name] for one in looks if one[name].finite]) for name in found}
+    return setting, {name: combine([one[name] for one in looks if one[name].finite]) for name in comparisons}
 
 
 def _doubtful(looks: list[dict[str, Comparison]]) -> bool:
@@ -207,14 +207,14 @@ def _key(objective, seed):
     return jax.random.key(seed) if objective.stochastic else None
 
 
-def _layouts(problem, probe: Probe, setting: Setting, found, mesh, seed):
+def _layouts(problem, probe: Probe, setting: Setting, comparisons, mesh, seed):
     """Return the differences between shards and one device, and between float32 and float64, by term."""
     precision, scale = problem.precision, setting.scale
     if mesh is None and precision == "float64":
         return None, None
     near = setting.points[1]
     if probe.shared is probe.objective:
-        exact = {n: f.values[1] for n, f in found.items()}, {n: f.gradients[1] for n, f in found.items()}
+        exact = {n: f.values[1] for n, f in comparisons.items()}, {n: f.gradients[1] for n, f in comparisons.items()}
     else:
         with arithmetic("float64"):
             exact = _gradients(
@@ -255,8 +255,8 @@ def _apart(one, other, scale) -> dict[str, float]:
     return result
 
 
-def _require_finite(where: str, found: dict[str, Comparison], point: int) -> None:
-    for name, comparison in found.items():
+def _require_finite(where: str, comparisons: dict[str, Comparison], point: int) -> None:
+    for name, comparison in comparisons.items():
         value = float(comparison.values[point])
         if not np.isfinite(value):
             raise NonFiniteError(

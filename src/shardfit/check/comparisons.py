@@ -30,7 +30,7 @@ class Differences(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What was found of one term; rows (n,) in the order of the probe."""
+    """How well one term agrees with itself; rows (n,) in the order of the probe."""
 
     values: np.ndarray  # (2,) at the given point and near it
     gradients: np.ndarray  # (2, n_parameters)
@@ -74,19 +74,19 @@ def compare(term: Evaluations, setting: Setting, position: int, pull_back: Calla
     back = slice(None) if order is None else np.argsort(order)
     with np.errstate(all="ignore"):  # a step may lead to where the model is not defined
         rates = None if term.rates is None else term.rates[back]
-        found = differences(term.steps, setting.steps, rates)
-        known = found.best if rates is None else rates
+        central = differences(term.steps, setting.steps, rates)
+        known = central.best if rates is None else rates
         slope, parts = np.vdot(term.gradients[1], setting.direction), np.sum(term.weights * known, axis=1)
-        agreement, wrong, backward = found.agreement, np.zeros(len(known)), 0.0
+        agreement, wrong, backward = central.agreement, np.zeros(len(known)), 0.0
         if rates is not None:
-            wrong = _wrong_rows(rates, found)
+            wrong = _wrong_rows(rates, central)
             # a slope far below value is rounding: a term may not depend on its parameters at all
             value = np.sum(_norms(term.weights) * _norms(term.outputs))
             block_gradient = abs(slope - parts.sum()) / _positive(max(np.abs(parts).sum(), 1e-8 * value))
         else:
-            errors = [_backward_error(slope, parts, term.weights, found)]
+            errors = [_backward_error(slope, parts, term.weights, central)]
             if len(known) >= MANY and order is not None:
-                errors.append(_signed_error(setting, position, found, pull_back))
+                errors.append(_signed_error(setting, position, central, pull_back))
             decided = [error for error in errors if error is not None]
             backward, agreement = max(decided, default=0.0), agreement if decided else np.full(len(known), np.inf)
             block_gradient = _apart(term.block_gradient, term.gradients[1], setting.scale, term.values[1])
@@ -143,27 +143,27 @@ def _block_rows(term, known, back) -> float:
     return float(np.max(_norms(term.blocks[back] - term.outputs) / _positive(scale)))
 
 
-def _wrong_rows(rates, found: Differences) -> np.ndarray:
-    apart = _norms(found.best - rates)
-    wrong = (found.agreement > WRONG) & (apart > DOUBT * found.change)
-    return np.where(wrong, apart / _positive(np.maximum(_norms(rates), _norms(found.best))), 0.0)
+def _wrong_rows(rates, central: Differences) -> np.ndarray:
+    apart = _norms(central.best - rates)
+    wrong = (central.agreement > WRONG) & (apart > DOUBT * central.change)
+    return np.where(wrong, apart / _positive(np.maximum(_norms(rates), _norms(central.best))), 0.0)
 
 
-def _backward_error(slope, parts, weights, found: Differences) -> float | None:
+def _backward_error(slope, parts, weights, central: Differences) -> float | None:
     """Return how far the gradient along the direction is from the rows' differences, beyond their own errors."""
-    doubt = DOUBT * np.sum(_norms(weights) * np.where(np.any(weights, axis=1), found.change, 0.0))
+    doubt = DOUBT * np.sum(_norms(weights) * np.where(np.any(weights, axis=1), central.change, 0.0))
     # where rows cancel, a small share of them still counts
     size = max(abs(parts.sum()), 1e-2 * np.abs(parts).sum())
     return _beyond(doubt, abs(slope - parts.sum()), size)
 
 
-def _signed_error(setting, position, found: Differences, pull_back) -> float | None:
+def _signed_error(setting, position, central: Differences, pull_back) -> float | None:
     """Return the same with every row at equal weight and random sign: rows' errors stand out, common ones cancel."""
-    sizes = _norms(found.best)
-    usable = found.change <= 1e-5 * sizes
+    sizes = _norms(central.best)
+    usable = central.change <= 1e-5 * sizes
     signs = np.where(usable, setting.signs[position], 0.0)
-    slope = np.vdot(pull_back((signs / _positive(sizes) ** 2)[:, None] * found.best), setting.direction)
-    doubt = DOUBT * np.sum(found.change[usable] / sizes[usable])
+    slope = np.vdot(pull_back((signs / _positive(sizes) ** 2)[:, None] * central.best), setting.direction)
+    doubt = DOUBT * np.sum(central.change[usable] / sizes[usable])
     return _beyond(doubt, abs(slope - signs.sum()), 3 * np.sqrt(max(1, usable.sum())))
 
 

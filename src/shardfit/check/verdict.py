@@ -1,4 +1,4 @@
-"""What a certificate makes of its found: which rows and terms are wrong, and in which words to say so."""
+"""What a certificate makes of its comparisons: which rows and terms are wrong, and in which words to say so."""
 
 from typing import Any
 
@@ -15,19 +15,20 @@ PRECISION = 3e-2
 
 def judge(terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str) -> None:
     """Raise for the first term that is wrong; index: which rows were probed; where: 'x0' or 'answer'."""
-    for name, found in terms.items():
-        if not found.block_rows <= BLOCKS:
-            raise ParityError(_mixes(name, f"the same row differs by {found.block_rows:.1e}"))
-    for name, found in terms.items():
-        if found.suspicion.any():
-            raise ParityError(_wrong_derivative(name, found, index.get(name), where))
-        if not found.block_gradient <= BLOCKS:
-            how = f"its gradient differs by {found.block_gradient:.1e} although its values agree"
+    for name, comparison in terms.items():
+        if not comparison.block_rows <= BLOCKS:
+            raise ParityError(_mixes(name, f"the same row differs by {comparison.block_rows:.1e}"))
+    for name, comparison in terms.items():
+        if comparison.suspicion.any():
+            raise ParityError(_wrong_derivative(name, comparison, index.get(name), where))
+        if not comparison.block_gradient <= BLOCKS:
+            how = f"its gradient differs by {comparison.block_gradient:.1e} although its values agree"
             raise ParityError(_mixes(name, how))
-        if not found.gram <= GRAM:
+        if not comparison.gram <= GRAM:
             raise ParityError(
-                f"term {name!r}: the normal equations differ from value and gradient by {found.gram:.1e} (relative). "
-                "Check custom_jvp and custom_vjp rules in the model, or use a solver that needs the gradient only."
+                f"term {name!r}: the normal equations differ from value and gradient by {comparison.gram:.1e} "
+                "(relative). Check custom_jvp and custom_vjp rules in the model, or use a solver that needs the "
+                "gradient only."
             )
 
 
@@ -42,14 +43,15 @@ def _mixes(name: str, how: str) -> str:
     )
 
 
-def _wrong_derivative(name: str, found: Comparison, index: np.ndarray | None, where: str) -> str:
-    what, error, wrong = f"term {name!r}: the gradient", max(found.backward, found.loss), found.suspicion[:-1]
+def _wrong_derivative(name: str, comparison: Comparison, index: np.ndarray | None, where: str) -> str:
+    what, error = f"term {name!r}: the gradient", max(comparison.backward, comparison.loss)
+    wrong = comparison.suspicion[:-1]
     if wrong.any():
-        error = float(np.max(found.wrong))
+        error = float(np.max(comparison.wrong))
         if index is not None and not wrong.all():
             first = index[np.flatnonzero(wrong)[0]]
             what += f" of {wrong.sum()} of {len(wrong)} rows probed (row {first} is one)"
-    elif found.loss > WRONG:
+    elif comparison.loss > WRONG:
         what = f"term {name!r}: the gradient of the loss of its totals"
     return (
         f"{what} differs from a finite difference by {error:.1e} (relative) near "
