@@ -36,4 +36,4 @@ def run(quick: bool) -> dict[str, dict]:
             rows = list(csv.DictReader(file))
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     ends = {f"{name}_{when}": float(rows[i][name]) for name in SHOWN for when, i in (("first", 0), ("last", -1))}
-    return {"inversion": {"ours": wall, "cpu_ours": cpu, "steps": len(rows), **ends}}
+    return {"inversion": {"ours": wall, "cpu_ours": cpu, "steps": len(rows) - 1, **ends}}
