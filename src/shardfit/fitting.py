@@ -232,7 +232,7 @@ def _result(task: Task, solver: Solver, finish: Finish) -> Result:
 def _judged(task: Task, finish: Finish, result: Result, certificate: Certificate | None) -> Certificate | None:
     """Compare the solver's value with the objective's, and certify the answer; an error keeps what was reached."""
     try:
-        if finish.value is not None:
+        if finish.value is not None and np.isfinite(finish.value):  # a solver that met no finite value has none
             values = np.abs(result.history["value"])
             largest = np.max(values, initial=0.0, where=np.isfinite(values))
             require_same_value(
