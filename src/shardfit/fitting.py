@@ -233,11 +233,8 @@ def _judged(task: Task, finish: Finish, result: Result, certificate: Certificate
     """Compare the solver's value with the objective's, and certify the answer; an error keeps what was reached."""
     try:
         if finish.value is not None and np.isfinite(finish.value):  # a solver that met no finite value has none
-            values = np.abs(result.history["value"])
-            largest = np.max(values, initial=0.0, where=np.isfinite(values))
-            require_same_value(
-                finish.value, _shares(task.problem.objective, result.parts), result.precision, float(largest)
-            )
+            shares = _shares(task.problem.objective, result.parts)
+            require_same_value(finish.value, shares, result.precision, partial(_values_nearby, task, finish.z))
         if certificate is None or finish.status is Status.INTERRUPTED:
             return certificate
         return certify_answer(task.problem, certificate, finish.z, mesh=task.mesh, seed=task.seed)
@@ -245,6 +242,13 @@ def _judged(task: Task, finish: Finish, result: Result, certificate: Certificate
         error.result = replace(result, status=Status.FAILED, note=str(error))
         error.add_note("What the fit had reached is kept in the error: `except ParityError as error: error.result`.")
         raise
+
+
+def _values_nearby(task: Task, z: np.ndarray) -> list[float]:
+    """Return the value at coordinates that differ from z by rounding."""
+    rng, eps = np.random.default_rng(task.seed), np.finfo(z.dtype).eps
+    shifted = [z * (1 + 4 * eps * rng.uniform(-1, 1, z.shape)).astype(z.dtype) for _ in range(4)]
+    return [float(task.objective.value(task.space.host_params(near))) for near in shifted]
 
 
 def _shares(objective: Objective, parts: dict[str, float]) -> dict[str, float]:

@@ -1,21 +1,27 @@
 """The value a solver ends with must be the objective's own at the answer."""
 
-import numpy as np
+from collections.abc import Callable, Iterable
 
 from shardfit.core.errors import ParityError
 
 LIMITS = {"float64": 1e-8, "float32": 1e-3}  # relative to the sizes of the terms: sums may be taken in another order
+SPREADS = 10  # how many times what rounding of the parameters does to the value counts as rounding
 
 
-def require_same_value(own: float, shares: dict[str, float], precision: str, largest: float) -> None:
+def require_same_value(
+    own: float, shares: dict[str, float], precision: str, nearby: Callable[[], Iterable[float]]
+) -> None:
     """Raise if the value a solver saw at its answer is not the sum of the terms' weighted shares there.
 
-    largest: value on the way. A perfect fit leaves differences of numbers as large as those that gave it, so that their
-    rounding, not the small value, bounds what can be told.
+    nearby: gives values at parameters that differ by rounding. It is called only where the two differ: a perfect fit
+    leaves nothing but rounding, of which no two programs make the same.
     """
     value, size = sum(shares.values()), sum(map(abs, shares.values()))
-    size, rounding = max(size, abs(own)), 100 * np.finfo(precision).eps * largest**0.5
-    if abs(own - value) <= LIMITS[precision] * size + rounding * (size**0.5 + rounding):
+    difference = abs(own - value)
+    if difference <= LIMITS[precision] * max(size, abs(own)):
+        return
+    values = [value, *nearby()]
+    if difference <= SPREADS * (max(values) - min(values)):
         return
     raise ParityError(
         f"the solver ended with the value {own:.8g}, but the objective is {value:.8g} there. A term's function gives "
