@@ -116,7 +116,7 @@ def test_workers_go_with_no_limit(capsys, config):
 
 
 def test_init_writes_what_run_reads(capsys, tmp_path):
-    from shardfit.cli.survey.config import read_config
+    from shardfit.cli.surveys.config import read_config
 
     file = tmp_path / "survey.toml"
     assert run(capsys, "init", "survey", file)[0] == 0

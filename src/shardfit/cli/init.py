@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file."""
-    from shardfit.cli.survey.template import survey_template
+    from shardfit.cli.surveys.template import survey_template
     from shardfit.io.files import write_atomic
 
     if args.kind not in KINDS:

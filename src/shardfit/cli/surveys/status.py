@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from shardfit.cli.survey.run import summary
+from shardfit.cli.surveys.run import summary
 
 SHOWN = 10
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli.processes import request_devices
-from shardfit.cli.survey.config import SAVED, Config, make, read_config
+from shardfit.cli.surveys.config import SAVED, Config, make, read_config
 
 PARTS_EACH = 4  # parts of a worker: it compiles once, and the last part is short
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from shardfit.cli.survey.resume import add_arguments, go_on
+from shardfit.cli.surveys.resume import add_arguments, go_on
 
 __all__ = ["add_arguments", "run"]
 

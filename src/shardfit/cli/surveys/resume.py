@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from shardfit.cli.survey.config import SAVED, read_config
-from shardfit.cli.survey.run import add_places, run_config
+from shardfit.cli.surveys.config import SAVED, read_config
+from shardfit.cli.surveys.run import add_places, run_config
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:

@@ -1,0 +1,12 @@
+"""`shardfit survey`: run many fits at once, look at them while they run, go on after a crash."""
+
+from shardfit.cli.commands import Command
+
+COMMANDS = (
+    Command("run", "run a survey as a configuration file says", "shardfit.cli.surveys.run"),
+    Command("resume", "go on with a survey that was stopped", "shardfit.cli.surveys.resume"),
+    Command("retry", "run the failed points of a survey again", "shardfit.cli.surveys.retry"),
+    Command("status", "print how far a survey is, and what failed", "shardfit.cli.surveys.status"),
+    Command("top", "print the best points, or those below limits", "shardfit.cli.surveys.top"),
+    Command("export", "write the table as CSV, Parquet or netCDF", "shardfit.cli.surveys.export"),
+)
