@@ -18,7 +18,7 @@ SUBTITLE = (
 Rows = list[tuple[str, str]]
 
 
-def write_run(out: Path, found: Any, setup: Setup, config: Config) -> tuple[Path, Rows]:
+def write_run(out: Path, inversion: Any, setup: Setup, config: Config) -> tuple[Path, Rows]:
     """Write everything; return the path of the report and the table of what was reached."""
     from shardfit.io.files import write_atomic
     from shardfit.io.results import save_result
@@ -26,16 +26,16 @@ def write_run(out: Path, found: Any, setup: Setup, config: Config) -> tuple[Path
     from shardfit.report.run import report_run, save_extra
 
     buffer = io.BytesIO()
-    np.save(buffer, np.asarray(found.velocity, np.float32), allow_pickle=False)
+    np.save(buffer, np.asarray(inversion.velocity, np.float32), allow_pickle=False)
     write_atomic(out / "model.npy", lambda file: file.write(buffer.getvalue()))
-    write_atomic(out / "metrics.csv", lambda file: file.write(metrics_csv(found.metrics).encode()))
-    table = reached(found, setup)
-    save_result(_summary(found, setup), out)
+    write_atomic(out / "metrics.csv", lambda file: file.write(metrics_csv(inversion.metrics).encode()))
+    table = reached(inversion, setup)
+    save_result(_summary(inversion, setup), out)
     write_environment(out)
     save_survey(out, setup, setup.observed)
-    pictures = _figures(out, found, setup)
+    pictures = _figures(out, inversion, setup)
     if config.film:
-        save_film(out, setup, found.velocity, config.simulation.engine)
+        save_film(out, setup, inversion.velocity, config.simulation.engine)
         pictures["wavefield"] = _copied(out, "wavefield", "The wave of the middle shot in the inverted model.")
     shown = [name for name in ("data", "wavefield") if name in pictures]  # wide: each in a section of its own
     blocks = [
@@ -43,7 +43,10 @@ def write_run(out: Path, found: Any, setup: Setup, config: Config) -> tuple[Path
         {"title": "Fit", "blocks": [pictures["convergence"], pictures["profiles"]]},
         *({"title": name.capitalize(), "blocks": [pictures[name]]} for name in shown),
         {"title": "Survey", "blocks": [pictures["observed_data"], pictures["ricker"]]},
-        {"title": "Settings", "blocks": [{"header": ["setting", "value"], "rows": _settings(found, setup, config)}]},
+        {
+            "title": "Settings",
+            "blocks": [{"header": ["setting", "value"], "rows": _settings(inversion, setup, config)}],
+        },
     ]
     save_extra(out, f"Waveform inversion of {_origin(config)}", SUBTITLE, blocks)
     return report_run(out), table
@@ -56,44 +59,46 @@ def metrics_csv(metrics: Mapping[str, np.ndarray]) -> str:
     return "\n".join([",".join(metrics), *lines, ""])
 
 
-def reached(found: Any, setup: Setup) -> Rows:
+def reached(inversion: Any, setup: Setup) -> Rows:
     """Return loss, and error and similarity of the model where the truth is known, before and after."""
     from shardfit.domains.seismic.metrics import model_error, structural_similarity
     from shardfit.report.values import seconds
 
-    losses = found.metrics["loss"]
+    losses = inversion.metrics["loss"]
     rows = [("loss, first and last epoch", f"{losses[0]:.4g} → {losses[-1]:.4g}")]
     if setup.truth is not None:
-        error = [model_error(model, setup.truth) for model in (setup.start, found.velocity)]
+        error = [model_error(model, setup.truth) for model in (setup.start, inversion.velocity)]
         size = model_error(np.zeros_like(setup.truth), setup.truth)
         rows.append(("model error (rms)", f"{error[0]:.1f} → {error[1]:.1f} m/s"))
         rows.append(("relative model error", f"{100 * error[0] / size:.2f} → {100 * error[1] / size:.2f} %"))
-        alike = [structural_similarity(model, setup.truth) for model in (setup.start, found.velocity)]
+        alike = [structural_similarity(model, setup.truth) for model in (setup.start, inversion.velocity)]
         rows.append(("structural similarity (SSIM)", f"{alike[0]:.3f} → {alike[1]:.3f}"))
-    rows.append(("time of the inversion", seconds(sum(result.timings.get("total", 0.0) for result in found.results))))
+    rows.append(
+        ("time of the inversion", seconds(sum(result.timings.get("total", 0.0) for result in inversion.results)))
+    )
     return rows
 
 
-def _summary(found: Any, setup: Setup) -> Any:
+def _summary(inversion: Any, setup: Setup) -> Any:
     """Return one result for all bands, with the numbers that were reached."""
     from shardfit import Status
     from shardfit.domains.seismic.metrics import model_error, structural_similarity
 
-    last = found.results[-1]
-    names = dict.fromkeys(name for result in found.results for name in result.timings)
-    timings = {name: sum(result.timings.get(name, 0.0) for result in found.results) for name in names}
+    last = inversion.results[-1]
+    names = dict.fromkeys(name for result in inversion.results for name in result.timings)
+    timings = {name: sum(result.timings.get(name, 0.0) for result in inversion.results) for name in names}
     derived = {}
     if setup.truth is not None:
-        derived["model error, rms (m/s)"] = model_error(found.velocity, setup.truth)
-        derived["structural similarity"] = structural_similarity(found.velocity, setup.truth)
+        derived["model error, rms (m/s)"] = model_error(inversion.velocity, setup.truth)
+        derived["structural similarity"] = structural_similarity(inversion.velocity, setup.truth)
     # the number of steps is the plan of an inversion, not a limit that it failed to stay below
     status = Status.COMPLETED if last.status is Status.MAX_STEPS else last.status
-    steps, evaluations = (sum(getattr(r, n) for r in found.results) for n in ("steps", "evaluations"))
+    steps, evaluations = (sum(getattr(r, n) for r in inversion.results) for n in ("steps", "evaluations"))
     changes = {"status": status, "steps": steps, "evaluations": evaluations, "timings": timings, "derived": derived}
-    return replace(last, history={"value": found.metrics["loss"]}, **changes)
+    return replace(last, history={"value": inversion.metrics["loss"]}, **changes)
 
 
-def _figures(out: Path, found: Any, setup: Setup) -> dict[str, dict[str, str]]:
+def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, dict[str, str]]:
     import jax.numpy as jnp
 
     from shardfit.cli.seismic.invert import band_marks
@@ -102,14 +107,16 @@ def _figures(out: Path, found: Any, setup: Setup) -> dict[str, dict[str, str]]:
     from shardfit.report.run import save_figure
 
     sim, dh = setup.sim, setup.sim.dh
-    sections = {"start": setup.start, "inverted": found.velocity}
+    sections = {"start": setup.start, "inverted": inversion.velocity}
     if setup.truth is not None:
         sections = {"true": setup.truth, **sections}
     shot = setup.n_shots // 2
-    wavelet = found.wavelet if found.wavelet.ndim == 1 else found.wavelet[shot : shot + 1]
-    velocity = jnp.asarray(found.velocity, jnp.float32)
+    wavelet = inversion.wavelet if inversion.wavelet.ndim == 1 else inversion.wavelet[shot : shot + 1]
+    velocity = jnp.asarray(inversion.velocity, jnp.float32)
     modelled = np.asarray(propagate(sim, velocity, wavelet, select(setup.shots, slice(shot, shot + 1))))[0]
-    loss = plots.loss(found.metrics["loss"], bands=band_marks(found.options), error=found.metrics.get("model_error"))
+    loss = plots.loss(
+        inversion.metrics["loss"], bands=band_marks(inversion.options), error=inversion.metrics.get("model_error")
+    )
     save(out, "loss", loss)
     made = {
         "models": ("The models, all with the colours of the first.", plots.panels(sections, dh)),
@@ -142,7 +149,7 @@ def _origin(config: Config) -> str:
     return f"the model {config.model.name!r}" if config.model.name else Path(config.model.file or "").name
 
 
-def _settings(found: Any, setup: Setup, config: Config) -> Rows:
+def _settings(inversion: Any, setup: Setup, config: Config) -> Rows:
     sim = setup.sim
     rows = [
         ("grid", f"{sim.shape[0]} × {sim.shape[1]} cells of {sim.dh[0]:g} × {sim.dh[1]:g} m, order {sim.order}"),
@@ -151,11 +158,11 @@ def _settings(found: Any, setup: Setup, config: Config) -> Rows:
         ("survey", f"{setup.n_shots} shots, {setup.receivers.shape[1]} receivers each, wavelet {sim.f_peak:g} Hz"),
         ("start", _start(config)),
         ("noise", f"{config.data.noise:g} of the rms" if config.data.file is None else "as recorded"),
-        ("engine", found.engine),
+        ("engine", inversion.engine),
         ("seed", str(config.seed)),
     ]
-    shown = [f for f in fields(found.options) if getattr(found.options, f.name) != f.default or f.name in SHOWN]
-    return rows + [(f.name, str(getattr(found.options, f.name))) for f in shown if f.name != "engine"]
+    shown = [f for f in fields(inversion.options) if getattr(inversion.options, f.name) != f.default or f.name in SHOWN]
+    return rows + [(f.name, str(getattr(inversion.options, f.name))) for f in shown if f.name != "engine"]
 
 
 SHOWN = ("loss", "solver", "learning_rate", "epochs", "batchsize")

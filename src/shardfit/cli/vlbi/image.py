@@ -103,13 +103,15 @@ def _spectral(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Pa
     from shardfit import Status
     from shardfit.cli.vlbi.spectral import fit_spectrum, write_spectrum
 
-    found = fit_spectrum(args.file, args.fluxes, how, options)
-    if found.result.status is Status.INTERRUPTED:
+    spectrum = fit_spectrum(args.file, args.fluxes, how, options)
+    if spectrum.result.status is Status.INTERRUPTED:
         return _interrupted("the spectral fit")
     if args.fluxes is None:
-        print(f"  compact fluxes estimated as {', '.join(f'{f:.3f}' for f in found.fluxes)} Jy; give --fluxes if known")
-    print(f"  spectral index {found.mean_alpha:.3f}, mean over the brightness")
-    return write_spectrum(out, found, args.file) if writes_files() else out
+        print(
+            f"  compact fluxes estimated as {', '.join(f'{f:.3f}' for f in spectrum.fluxes)} Jy; give --fluxes if known"
+        )
+    print(f"  spectral index {spectrum.mean_alpha:.3f}, mean over the brightness")
+    return write_spectrum(out, spectrum, args.file) if writes_files() else out
 
 
 def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path | None:
@@ -126,24 +128,24 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path 
     print(f"{name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities", flush=True)
     if args.pol:
         require_stokes(obs)
-    found = image(obs, preset=args.preset, run=how, on_fit=_progress(), **options)
-    if found.result.status is Status.INTERRUPTED:
-        return _interrupted(f"fit {len(found.fits)}")
-    estimated = found.options.flux is None
+    imaging = image(obs, preset=args.preset, run=how, on_fit=_progress(), **options)
+    if imaging.result.status is Status.INTERRUPTED:
+        return _interrupted(f"fit {len(imaging.fits)}")
+    estimated = imaging.options.flux is None
     if estimated:
-        print(f"  compact flux estimated as {found.flux:.3f} Jy; give --flux if it is known")
-    errors = _errors(found, how) if args.errors else None
+        print(f"  compact flux estimated as {imaging.flux:.3f} Jy; give --flux if it is known")
+    errors = _errors(imaging, how) if args.errors else None
     polarised = None
     if args.pol:
         short = {field: options[field] for field in ("restarts", "maxiter", "stop", "operator") if field in options}
         # the first stage may be older than this one, which then has nothing to resume
         how = replace(how, resume="never" if args.resume == "never" else "auto")
-        polarised = fit_polarisation(found, how, short)
+        polarised = fit_polarisation(imaging, how, short)
         if polarised.result.status is Status.INTERRUPTED:
             return _interrupted("the fit of polarisation")
     if not writes_files():
         return out
-    report, table = write_run(out, found, name, estimated, errors, polarised)
+    report, table = write_run(out, imaging, name, estimated, errors, polarised)
     for product, (count, *values) in table.items():
         print(f"  χ² {product:<8} {count:>5} measurements  " + "  ".join(f"{kind} {v}" for kind, v in values))
     return report
@@ -153,11 +155,11 @@ def _interrupted(where: str) -> None:
     print(f"interrupted in {where}; the same command goes on from there")
 
 
-def _errors(found: Any, how: Any) -> Any:
+def _errors(imaging: Any, how: Any) -> Any:
     from shardfit.domains.vlbi.recipes import error_map
 
     print("  error bars: fitting on to the minimum, then its curvature", flush=True)
-    errors = error_map(found, seed=how.seed, mesh=how.mesh)
+    errors = error_map(imaging, seed=how.seed, mesh=how.mesh)
     flux_sd = errors.laplace.sd_of(lambda params: params["I"].sum())
     print(f"  flux {errors.image.flux:.4f} ± {flux_sd:.4f} Jy; deviations known to {100 * errors.uncertainty:.1f} %")
     return errors

@@ -13,7 +13,7 @@ Cells = dict[str, tuple[Any, ...]]
 
 
 def write_run(
-    out: Path, found: Any, file: str, estimated: bool, errors: Any = None, polarised: Any = None
+    out: Path, imaging: Any, file: str, estimated: bool, errors: Any = None, polarised: Any = None
 ) -> tuple[Path, Cells]:
     """Write everything, error map and polarisation too if there are any.
 
@@ -27,42 +27,42 @@ def write_run(
     from shardfit.report.run import report_run, save_extra
 
     out.mkdir(parents=True, exist_ok=True)
-    write_image(found.image, out / "image.fits", overwrite=True)
+    write_image(imaging.image, out / "image.fits", overwrite=True)
     if errors is not None:
         write_image(errors.sd, out / "sd.fits", overwrite=True)
-    if found.calibrated is not None:
-        write_uvfits(found.calibrated, out / "calibrated.uvfits", overwrite=True)
-    table = chi2_table(found)
-    derived = {f"χ² of {name}": value for name, value in found.chi2.items()}
-    derived |= {"flux of the image (Jy)": found.image.flux, "compact flux of the data (Jy)": found.flux}
-    save_result(replace(found.result, derived=derived), out)
+    if imaging.calibrated is not None:
+        write_uvfits(imaging.calibrated, out / "calibrated.uvfits", overwrite=True)
+    table = chi2_table(imaging)
+    derived = {f"χ² of {name}": value for name, value in imaging.chi2.items()}
+    derived |= {"flux of the image (Jy)": imaging.image.flux, "compact flux of the data (Jy)": imaging.flux}
+    save_result(replace(imaging.result, derived=derived), out)
     write_environment(out)
-    pictures = _figures(out, found)
+    pictures = _figures(out, imaging)
     blocks = [
         {"title": "Image", "blocks": [*pictures[:1], _chi2_block(table)]},
         *([] if polarised is None else [write_polarisation(out, polarised)]),
         *([] if errors is None else [{"title": "Error bars", "blocks": [_errors_figure(out, errors)]}]),
         {"title": "Data and image", "blocks": pictures[1:]},
-        {"title": "Fits", "blocks": [_fits_block(found)]},
-        {"title": "Options", "blocks": [_options_block(found, file, estimated)]},
+        {"title": "Fits", "blocks": [_fits_block(imaging)]},
+        {"title": "Options", "blocks": [_options_block(imaging, file, estimated)]},
     ]
-    save_extra(out, f"{found.data.source or 'Image'} from {file}", SUBTITLE, blocks)
+    save_extra(out, f"{imaging.data.source or 'Image'} from {file}", SUBTITLE, blocks)
     return report_run(out), table
 
 
-def chi2_table(found: Any) -> Cells:
+def chi2_table(imaging: Any) -> Cells:
     """Return χ² per measurement by product: as fitted, and of the final image on data before and after calibration."""
     from shardfit.domains.vlbi.recipes import chi2, measurements
 
-    options = found.options
-    products = measurements(found.data, options).products
+    options = imaging.options
+    products = measurements(imaging.data, options).products
     settings = {"count": options.count, "cp_uv_min": options.cp_uv_min}
-    plain = chi2(found.data, found.image, ("amp", "cphase", "logcamp"), **settings)
-    after = {} if found.calibrated is None else chi2(found.calibrated, found.image, ("vis", "amp"), **settings)
+    plain = chi2(imaging.data, imaging.image, ("amp", "cphase", "logcamp"), **settings)
+    after = {} if imaging.calibrated is None else chi2(imaging.calibrated, imaging.image, ("vis", "amp"), **settings)
     table: Cells = {}
-    for name in dict.fromkeys([*found.chi2, *plain, *after]):
-        columns = {"fit": found.chi2, "prepared data": plain, "self-calibrated": after}
-        count = products[name].n if name in products else len(found.data) if name in ("amp", "vis") else "–"
+    for name in dict.fromkeys([*imaging.chi2, *plain, *after]):
+        columns = {"fit": imaging.chi2, "prepared data": plain, "self-calibrated": after}
+        count = products[name].n if name in products else len(imaging.data) if name in ("amp", "vis") else "–"
         table[name] = (count, *((kind, f"{v[name]:.3f}") for kind, v in columns.items() if name in v))
     return table
 
@@ -80,14 +80,14 @@ def _chi2_block(table: Cells) -> dict[str, Any]:
     return {"header": ["data product", "measurements", *kinds], "rows": rows, "caption": caption}
 
 
-def _figures(out: Path, found: Any) -> list[dict[str, str]]:
+def _figures(out: Path, imaging: Any) -> list[dict[str, str]]:
     from shardfit.domains.vlbi import plots
     from shardfit.domains.vlbi.constants import UAS
     from shardfit.report.run import save_figure
 
-    options, image = found.options, found.image
-    data = found.data if found.calibrated is None else found.calibrated
-    what = "prepared" if found.calibrated is None else "self-calibrated"
+    options, image = imaging.options, imaging.image
+    data = imaging.data if imaging.calibrated is None else imaging.calibrated
+    what = "prepared" if imaging.calibrated is None else "self-calibrated"
     beam = data.nominal_resolution
     made = {
         "image": (
@@ -106,12 +106,12 @@ def _figures(out: Path, found: Any) -> list[dict[str, str]]:
         "uv_coverage": ("Baselines of the prepared data, both orientations.", lambda: plots.uv_coverage(data)),
         "convergence": (
             "Objective of every fit above its lowest; each starts from a blurred image, so it begins high.",
-            lambda: plots.convergence({f.label: f.history for f in found.fits}),
+            lambda: plots.convergence({f.label: f.history for f in imaging.fits}),
         ),
     }
-    if found.gains is not None:
+    if imaging.gains is not None:
         caption = "Station gains of the last self-calibration; the data were divided by them."
-        made["gains"] = (caption, lambda: plots.gains(found.gains))
+        made["gains"] = (caption, lambda: plots.gains(imaging.gains))
     for name, (_, draw) in made.items():
         save_figure(draw(), out, name)
     return [{"picture": name, "caption": caption} for name, (caption, _) in made.items()]
@@ -129,25 +129,25 @@ def _errors_figure(out: Path, errors: Any) -> dict[str, str]:
     return {"picture": "errors", "caption": caption}
 
 
-def _fits_block(found: Any) -> dict[str, Any]:
+def _fits_block(imaging: Any) -> dict[str, Any]:
     from shardfit.report.values import seconds
 
-    names = list(dict.fromkeys(name for one in found.fits for name in one.chi2))
+    names = list(dict.fromkeys(name for one in imaging.fits for name in one.chi2))
     rows = []
-    for one in found.fits:
+    for one in imaging.fits:
         values = [f"{one.chi2[name]:.3f}" if name in one.chi2 else "–" for name in names]
         end = one.message.partition(":")[0]
         rows.append((one.label, f"{one.value:.4f}", str(one.steps), end, seconds(one.seconds), *values))
     header = ["fit", "objective", "steps", "end", "time", *(f"χ² {name}" for name in names)]
     caption = "Objectives of different rounds have different weights and cannot be compared."
-    return {"header": header, "rows": rows, "caption": caption if found.fits[-1].round else ""}
+    return {"header": header, "rows": rows, "caption": caption if imaging.fits[-1].round else ""}
 
 
-def _options_block(found: Any, file: str, estimated: bool) -> dict[str, Any]:
-    rows = [("file", file), ("compact flux", f"{found.flux:.4f} Jy" + ", estimated from the data" * estimated)]
-    names = [f.name for f in fields(found.options) if f.name not in ("flux", "rounds")]
-    rows += [(name, _text(getattr(found.options, name))) for name in names]
-    for k, one in enumerate(found.options.schedule(), start=1):
+def _options_block(imaging: Any, file: str, estimated: bool) -> dict[str, Any]:
+    rows = [("file", file), ("compact flux", f"{imaging.flux:.4f} Jy" + ", estimated from the data" * estimated)]
+    names = [f.name for f in fields(imaging.options) if f.name not in ("flux", "rounds")]
+    rows += [(name, _text(getattr(imaging.options, name))) for name in names]
+    for k, one in enumerate(imaging.options.schedule(), start=1):
         rows += [(f"round {k}, {f.name}", _text(getattr(one, f.name))) for f in fields(one)]
     return {"header": ["option", "value"], "rows": rows}
 

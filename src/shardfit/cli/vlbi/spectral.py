@@ -28,7 +28,7 @@ def _numbers(text: str | None) -> list[float] | None:
         raise ValueError(f"--fluxes {text}: give numbers in Jy with commas between, one for each file.") from None
 
 
-def write_spectrum(out: Path, found: Any, files: Sequence[str]) -> Path:
+def write_spectrum(out: Path, spectrum: Any, files: Sequence[str]) -> Path:
     """Write image.fits, alpha.fits, result, figures and report; return the path of the report."""
     from shardfit.domains.vlbi import plots
     from shardfit.domains.vlbi.fits_image import write_image
@@ -36,34 +36,37 @@ def write_spectrum(out: Path, found: Any, files: Sequence[str]) -> Path:
     from shardfit.io.run_dir import write_environment
     from shardfit.report.run import report_run, save_extra, save_figure
 
-    write_image(found.image, out / "image.fits", overwrite=True)
-    write_image(found.image.replace(values={"I": found.alpha}), out / "alpha.fits", overwrite=True, unit="")
-    derived = {"spectral index, mean over brightness": found.mean_alpha, "flux of the image (Jy)": found.image.flux}
-    save_result(replace(found.result, derived=derived), out)
+    write_image(spectrum.image, out / "image.fits", overwrite=True)
+    write_image(spectrum.image.replace(values={"I": spectrum.alpha}), out / "alpha.fits", overwrite=True, unit="")
+    derived = {
+        "spectral index, mean over brightness": spectrum.mean_alpha,
+        "flux of the image (Jy)": spectrum.image.flux,
+    }
+    save_result(replace(spectrum.result, derived=derived), out)
     write_environment(out)
-    beam = min(one.nominal_resolution for one in found.data)
-    save_figure(plots.sky(found.image, beam_rad=beam), out, "image")
-    save_figure(plots.spectral_index(found.image, found.alpha), out, "spectral_index")
+    beam = min(one.nominal_resolution for one in spectrum.data)
+    save_figure(plots.sky(spectrum.image, beam_rad=beam), out, "image")
+    save_figure(plots.spectral_index(spectrum.image, spectrum.alpha), out, "spectral_index")
     pictures = [
-        {"picture": "image", "caption": f"The image at {found.image.freq_hz / 1e9:.6g} GHz."},
+        {"picture": "image", "caption": f"The image at {spectrum.image.freq_hz / 1e9:.6g} GHz."},
         {
             "picture": "spectral_index",
             "caption": "Spectral index α, I ~ ν^α, where the image exceeds 5 % of its peak. Its mean over the "
-            f"brightness, {found.mean_alpha:.3f}, rests on the fluxes of the files, its structure on the data.",
+            f"brightness, {spectrum.mean_alpha:.3f}, rests on the fluxes of the files, its structure on the data.",
         },
     ]
     sections = [
         {"title": "Image", "blocks": pictures},
-        {"title": "Files", "blocks": [_channels(found, files)]},
+        {"title": "Files", "blocks": [_channels(spectrum, files)]},
     ]
-    save_extra(out, f"{found.image.source or 'Image'} at {len(files)} frequencies", SUBTITLE, sections)
+    save_extra(out, f"{spectrum.image.source or 'Image'} at {len(files)} frequencies", SUBTITLE, sections)
     return report_run(out)
 
 
-def _channels(found: Any, files: Sequence[str]) -> dict[str, Any]:
+def _channels(spectrum: Any, files: Sequence[str]) -> dict[str, Any]:
     rows = []
-    for k, (file, one) in enumerate(zip(files, found.data, strict=True)):
-        values = [f"{value[k]:.3f}" for value in found.chi2.values()]
-        rows.append((Path(file).name, f"{one.freq_hz / 1e9:.6g}", f"{found.fluxes[k]:.4f}", *values))
-    header = ["file", "GHz", "compact flux (Jy)", *(f"χ² {name}" for name in found.chi2)]
+    for k, (file, one) in enumerate(zip(files, spectrum.data, strict=True)):
+        values = [f"{value[k]:.3f}" for value in spectrum.chi2.values()]
+        rows.append((Path(file).name, f"{one.freq_hz / 1e9:.6g}", f"{spectrum.fluxes[k]:.4f}", *values))
+    header = ["file", "GHz", "compact flux (Jy)", *(f"χ² {name}" for name in spectrum.chi2)]
     return {"header": header, "rows": rows, "caption": "χ² per measurement, station tolerances included."}
