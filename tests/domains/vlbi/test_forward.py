@@ -205,7 +205,7 @@ def test_choice_of_operator(monkeypatch):
     # a transform for every image: many images of few visibilities do not pay
     assert choose("auto", Grid(128, 128, 1.0), 20_000, images=64)[0] == "separable"
     assert choose("dense", Grid(8, 8, 1.0), 1) == ("dense", "dense: as given")
-    assert choose(Nufft(1e-6), Grid(8, 8, 1.0), 1) == (Nufft(1e-6), "nufft: as asked")
+    assert choose(Nufft(1e-6), Grid(8, 8, 1.0), 1) == (Nufft(1e-6), "nufft: as given")
     for wrong in (lambda: choose("dens", Grid(8, 8, 1.0), 1), lambda: as_operator("dens")):
         with pytest.raises(ValueError, match="Did you mean 'dense'"):
             wrong()
