@@ -15,11 +15,23 @@ if TYPE_CHECKING:
     from shardfit.core.gram import Gram
     from shardfit.core.mesh import mesh
     from shardfit.core.objective import Objective
+    from shardfit.core.priors import (
+        Beta,
+        Exponential,
+        Flat,
+        Gamma,
+        HalfCauchy,
+        HalfNormal,
+        LogNormal,
+        Normal,
+        TruncatedNormal,
+        Uniform,
+    )
     from shardfit.core.problem import Problem
     from shardfit.core.result import Result
     from shardfit.core.rows import my_rows
     from shardfit.core.status import Status
-    from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term, total
+    from shardfit.core.terms import penalty, prior, residual_penalty, residual_term, statistic_term, total
     from shardfit.core.transforms import Above, Below, Identity, Interval, Log, Simplex, Softplus, TanInterval, within
     from shardfit.distributed.executors import run_tasks
     from shardfit.distributed.processes import join
@@ -65,11 +77,17 @@ __all__ = [
     "Axis",
     "BacktrackingLBFGS",
     "Below",
+    "Beta",
     "Certificate",
     "CheckpointError",
     "Custom",
+    "Exponential",
     "Finish",
+    "Flat",
+    "Gamma",
     "Gram",
+    "HalfCauchy",
+    "HalfNormal",
     "Halving",
     "HostSolver",
     "Identity",
@@ -78,7 +96,9 @@ __all__ = [
     "LBFGSB",
     "LM",
     "Log",
+    "LogNormal",
     "NonFiniteError",
+    "Normal",
     "Objective",
     "OptaxLoop",
     "Optimistix",
@@ -102,6 +122,8 @@ __all__ = [
     "Swarm",
     "TanInterval",
     "Task",
+    "TruncatedNormal",
+    "Uniform",
     "ValueAndGrad",
     "below",
     "fit",
@@ -116,6 +138,7 @@ __all__ = [
     "pareto",
     "penalty",
     "plan",
+    "prior",
     "residual_penalty",
     "residual_term",
     "run_tasks",
@@ -139,11 +162,12 @@ __getattr__, __dir__ = lazy_names(
         "core.gram": "Gram",
         "core.mesh": "mesh",
         "core.objective": "Objective",
+        "core.priors": "Beta Exponential Flat Gamma HalfCauchy HalfNormal LogNormal Normal TruncatedNormal Uniform",
         "core.problem": "Problem",
         "core.result": "Result",
         "core.rows": "my_rows",
         "core.status": "Status",
-        "core.terms": "penalty residual_penalty residual_term statistic_term total",
+        "core.terms": "penalty prior residual_penalty residual_term statistic_term total",
         "core.transforms": "Above Below Identity Interval Log Simplex Softplus TanInterval within",
         "distributed.executors": "run_tasks",
         "distributed.processes": "join",

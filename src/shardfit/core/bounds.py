@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from shardfit.core.params import Space, element_label, leaf_labels, spread
-from shardfit.core.transforms import MONOTONE, Identity
+from shardfit.core.transforms import MONOTONE, Box, Chain, Identity, Transform
 
 
 def by_name(bounds: Any, params: Any) -> Any:
@@ -65,6 +65,30 @@ def box(space: Space, params: Any, bounds: Any) -> tuple[np.ndarray, np.ndarray]
         upper.append(np.ravel(hi[free]))
     lower, upper = np.concatenate(lower), np.concatenate(upper)
     return (lower, upper) if (np.isfinite(lower) | np.isfinite(upper)).any() else None
+
+
+def boxed(space: Space, ends: tuple[np.ndarray, np.ndarray]) -> list[Transform]:
+    """Return a transform for every leaf that keeps its free coordinates between the ends of a box."""
+    stops = np.cumsum(space.leaf_sizes())[:-1]
+    transforms = []
+    for i, (lower, upper) in enumerate(zip(*(np.split(end, stops) for end in ends), strict=True)):
+        outer, inner = space.transforms[i], space.inner_shapes[i]
+        low, high = np.full(inner, -np.inf), np.full(inner, np.inf)
+        free = np.ones(inner, bool) if space.masks[i] is None else ~space.held_at(i)
+        low[free], high[free] = lower, upper
+        if not (np.isfinite(low) | np.isfinite(high)).any():
+            transforms.append(outer)
+            continue
+        kept = Box(tuple(low.ravel().tolist()), tuple(high.ravel().tolist()))
+        transforms.append(kept if isinstance(outer, Identity) else Chain(outer, kept))
+    return transforms
+
+
+def inside(z: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Return coordinates strictly between their ends: those on one are moved by a thousandth of the width, or of 1."""
+    width = np.where(np.isfinite(lower) & np.isfinite(upper), upper - lower, 1.0)
+    margin = 1e-3 * np.where(np.isfinite(width), width, 1.0)
+    return np.clip(z, np.minimum(lower + margin, upper), np.maximum(upper - margin, lower)).astype(z.dtype)
 
 
 def ends_of(label: str, pair: Any, shape: tuple) -> tuple[np.ndarray, np.ndarray]:

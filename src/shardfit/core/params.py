@@ -16,7 +16,7 @@ from jax.tree_util import register_dataclass
 
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import arithmetic, precision_of
-from shardfit.core.transforms import Identity, Transform, as_transform
+from shardfit.core.transforms import Identity, Transform, as_transform, log_det
 
 STRUCTURE = ("treedef", "labels", "shapes", "inner_shapes", "transforms", "masks")
 
@@ -63,17 +63,37 @@ class Space:
     def unpack(self, z: jax.Array) -> Any:
         """Return the parameter pytree of coordinates z, with the held numbers in their places."""
         leaves = []
-        for i, (piece, t) in enumerate(zip(self._pieces(z), self.transforms, strict=True)):
+        for i, (inner, t) in enumerate(zip(self._inner(z), self.transforms, strict=True)):
             if self.masks[i] is None:
-                leaves.append(t.forward(piece.reshape(self.inner_shapes[i])))
+                leaves.append(t.forward(inner))
                 continue
-            held, mask = jnp.asarray(self.held[i]).astype(z.dtype), self.held_at(i)
-            if mask.all():
-                leaves.append(held)
-                continue
-            inner = jnp.ravel(t.inverse(held)).at[np.flatnonzero(~mask)].set(piece)
-            leaves.append(jnp.where(mask, held, t.forward(inner.reshape(mask.shape))))
+            held, mask = self._held(i, z), self.held_at(i)
+            leaves.append(held if mask.all() else jnp.where(mask, held, t.forward(inner)))
         return jax.tree.unflatten(self.treedef, leaves)
+
+    def log_jacobian(self, z: jax.Array) -> jax.Array:
+        """Return log |dx/dz| of the free numbers: what a density of parameters gains as a density of coordinates."""
+        total = jnp.zeros((), z.dtype)
+        for i, (inner, t) in enumerate(zip(self._inner(z), self.transforms, strict=True)):
+            if isinstance(t, Identity) or not inner.size:
+                continue
+            slopes = log_det(t, inner)
+            # held numbers have transforms that do not mix: one slope each
+            total += jnp.sum(slopes if self.masks[i] is None else jnp.where(self.held_at(i), 0, slopes))
+        return total
+
+    def _inner(self, z: jax.Array) -> list[jax.Array]:
+        """Return the coordinates of every leaf in its inner shape, those of held numbers among them."""
+        whole = []
+        for i, (piece, t) in enumerate(zip(self._pieces(z), self.transforms, strict=True)):
+            mask = self.held_at(i)
+            if self.masks[i] is not None and not mask.all():
+                piece = jnp.ravel(t.inverse(self._held(i, z))).at[np.flatnonzero(~mask)].set(piece)
+            whole.append(piece if self.masks[i] is not None and mask.all() else piece.reshape(self.inner_shapes[i]))
+        return whole
+
+    def _held(self, i: int, z: jax.Array) -> jax.Array:
+        return jnp.asarray(self.held[i]).astype(z.dtype)
 
     def pack(self, params: Any) -> jax.Array:
         """Return the coordinates of params; what they say of held numbers is left out."""

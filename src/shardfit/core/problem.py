@@ -9,14 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from shardfit.core.bounds import box, by_name, pinned
+from shardfit.core.bounds import box, boxed, by_name, inside, pinned
 from shardfit.core.errors import suggestion
 from shardfit.core.fixed import hold
+from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
-from shardfit.core.params import Space, check_params, make_space, spread
+from shardfit.core.params import Space, check_params, leaf_labels, make_space, spread
 from shardfit.core.precision import PRECISIONS, arithmetic, cast, in_its_precision, require_precision
+from shardfit.core.priors import check_prior, prior_term, transform_of
 from shardfit.core.rows import leading
-from shardfit.core.terms import RowTerm, weighted_sum
+from shardfit.core.terms import Penalty, RowTerm, weighted_sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +26,9 @@ class Problem:
     """Objective, start, and the parameters' bounds, transforms and units.
 
     bounds, transforms and units follow the structure of x0; names left out are free, untransformed, without unit.
+    priors: what is known of parameters before the data, likewise: {"tau": HalfCauchy(5.0)}; they become the term "prior"
+    of the objective, so that a fit gives the most probable parameters and `sample` their posterior. A prior that lives
+    between two ends brings coordinates that cannot leave them, unless bounds or a transform are given.
     fixed: parameters that no fit moves, by name or path ('tau', 'stars.mass', 'w[2]', a list of them), with values to
     hold ({"tau": 0.3}; x0's unless given), or booleans like x0. Equal bounds mean the same. Fits of problems that
     differ in held values only share their compiled programs.
@@ -37,6 +42,7 @@ class Problem:
     x0: Any
     bounds: Any = None
     transforms: Any = None
+    priors: Any = None
     fixed: Any = None
     units: Any = None
     name: str = "problem"
@@ -54,11 +60,12 @@ class Problem:
         bounds = by_name(self.bounds, self.x0)
         held, x0 = hold(self.fixed, cast(check_params(self.x0), self.precision))
         held = [mask | pinned_here for mask, pinned_here in zip(held, pinned(x0, bounds), strict=True)]
+        known = _priors(self.priors, x0)
         with arithmetic(self.precision):
-            space = make_space(x0, self.transforms, held)
+            space = make_space(x0, _transforms(self.transforms, bounds, known, x0), held)
             ends = box(space, x0, bounds)
             _check_start(space, x0)
-            objective = self.objective.with_precision(self.precision)
+            objective = with_prior(self.objective, known).with_precision(self.precision)
             check_terms(objective, x0, self.precision)
         spread("units", self.units, x0)
         settled = {"x0": x0, "bounds": bounds, "objective": objective, "space": space, "box": ends}
@@ -71,6 +78,23 @@ class Problem:
         z0 = np.asarray(self.space.pack(self.x0))
         return z0 if self.box is None else np.clip(z0, *self.box).astype(z0.dtype)
 
+    def unconstrained(self) -> "Problem":
+        """Return the problem in coordinates without a box: its bounds have become transforms, its fits are the same.
+
+        A start on a bound, which such coordinates cannot reach, is moved inside by a thousandth.
+        """
+        if self.box is None:
+            return self
+        transforms = boxed(self.space, self.box)
+        tree = jax.tree.structure(self.x0)
+        z0 = inside(np.asarray(self.z0()), *self.box)
+        x0 = self.space.host_params(z0)
+        return replace(self, x0=x0, bounds=None, transforms=tree.unflatten(transforms), fixed=self._held())
+
+    def _held(self) -> Any:
+        masks = [self.space.held_at(i) for i in range(len(self.space.masks))]
+        return jax.tree.structure(self.x0).unflatten(masks)
+
     def unit_labels(self) -> list[str]:
         """Return the unit of every parameter leaf, '' where none was given."""
         return [unit or "" for unit in spread("units", self.units, self.x0)]
@@ -78,6 +102,47 @@ class Problem:
     def replace(self, **changes: Any) -> "Problem":
         """Return a copy with other fields."""
         return replace(self, **changes)
+
+
+PRIOR = "prior"  # the term that a problem's priors become
+
+
+def _priors(priors: Any, x0: Any) -> list | None:
+    """Return one prior, or None, for every leaf of x0; None if none were given."""
+    if priors is None:
+        return None
+    entries = spread("priors", priors, x0)
+    for label, leaf, entry in zip(leaf_labels(x0), jax.tree.leaves(x0), entries, strict=True):
+        check_prior(label, entry)
+        if entry is not None and not np.isfinite(np.asarray(entry.log_prob(leaf))).all():
+            raise ValueError(f"priors: x0 of {label} is {leaf}, where its prior {entry} has no density. Move the start.")
+    return entries
+
+
+def _transforms(transforms: Any, bounds: Any, priors: list | None, x0: Any) -> Any:
+    """Return the transforms of all leaves: as given, or else those of priors that have ends."""
+    if priors is None:
+        return transforms
+    given, ends = spread("transforms", transforms, x0), spread("bounds", bounds, x0)
+    chosen = [
+        transform_of(prior) if transform is None and pair is None and prior is not None else transform
+        for transform, pair, prior in zip(given, ends, priors, strict=True)
+    ]
+    return jax.tree.structure(x0).unflatten(chosen)
+
+
+def with_prior(objective: Objective, priors: list | None) -> Objective:
+    """Return the objective with the term of these priors, in place of the one that it has from another problem."""
+    if priors is None:
+        return objective
+    terms = dict(objective.items())
+    earlier = terms.pop(PRIOR, None)
+    if earlier is not None and not (isinstance(earlier, Penalty) and earlier.prior):
+        raise ValueError(f"the objective has a term {PRIOR!r} already, which is the name of the priors' term. Rename it.")
+    term = prior_term(priors)
+    if term is not None:
+        terms[PRIOR] = replicate(term, objective.mesh)
+    return Objective(tuple(terms.values()), tuple(terms), objective.mesh, objective.precision)
 
 
 def _check_start(space, x0):

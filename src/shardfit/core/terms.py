@@ -127,11 +127,12 @@ class StatisticTerm(RowTerm):
 @register_dataclass
 @dataclass(frozen=True)
 class Penalty:
-    """A term without rows, evaluated once."""
+    """A term without rows, evaluated once. prior: it is a negative log density, and no mere regulariser."""
 
     args: tuple
     weight: Any
     fn: Callable = static()
+    prior: bool = field(default=False, metadata={"static": True}, kw_only=True)
 
     def losses(self, params: Any) -> Any:
         """Return the user's penalty."""
@@ -195,6 +196,25 @@ def residual_penalty(fn: Callable, *args: Any, weight: Any = 1.0) -> ResidualPen
     """Make a penalty from residuals, value ½Σ|r|² (a Gaussian prior), which least squares can use."""
     _check_callable("residual_penalty", "fn", fn)
     return ResidualPenalty(args, _check_weight("residual_penalty", weight), fn)
+
+
+def prior(fn: Callable, *args: Any) -> Penalty:
+    """Make a prior on several parameters together: fn(params, *args) returns the logarithm of its density.
+
+    A prior on one parameter is simpler said to the problem: `Problem(..., priors={"tau": HalfCauchy(5.0)})`.
+
+    Example: `Objective({"data": ..., "order": prior(lambda p: -((p["a"] - p["b"]) ** 2))})`.
+    """
+    _check_callable("prior", "fn", fn)
+    return Penalty(args, 1.0, _Negative(fn), prior=True)
+
+
+@dataclass(frozen=True)
+class _Negative:
+    fn: Callable
+
+    def __call__(self, params: Any, *args: Any) -> Any:
+        return -self.fn(params, *args)
 
 
 def weighted_sum(weight: Any, losses: Any, where: str = "term") -> Any:

@@ -23,6 +23,24 @@ class Transform(Protocol):
         ...
 
 
+def log_det(transform: Transform, z: jax.Array) -> jax.Array:
+    """Return the logarithm of how a transform stretches volume at z: number by number, or in all if it mixes them.
+
+    A transform of your own may say so itself by a method `log_det(z)`; otherwise it is differentiated.
+    """
+    if hasattr(transform, "log_det"):
+        return transform.log_det(z)  # pyright: ignore[reportAttributeAccessIssue]
+    if z.size > LARGEST_DERIVED:
+        raise ValueError(
+            f"transform {transform} of {z.size} numbers has no log_det(z), and deriving it would take {z.size}² numbers. "
+            "Give its class that method: the logarithm of |dx/dz|, number by number."
+        )
+    slopes = jax.jacfwd(lambda flat: jnp.ravel(transform.forward(flat.reshape(z.shape))))(jnp.ravel(z))
+    if slopes.shape[0] != slopes.shape[1]:
+        raise ValueError(f"transform {transform} changes the number of parameters. Give its class a method log_det(z).")
+    return jnp.linalg.slogdet(slopes)[1]
+
+
 @dataclass(frozen=True)
 class Identity:
     """The parameter itself."""
@@ -34,6 +52,10 @@ class Identity:
     def inverse(self, x):
         """Return x."""
         return x
+
+    def log_det(self, z):
+        """Return zeros."""
+        return jnp.zeros_like(z)
 
 
 @dataclass(frozen=True)
@@ -48,6 +70,10 @@ class Log:
         """Return log(x)."""
         return jnp.log(x)
 
+    def log_det(self, z):
+        """Return z."""
+        return z
+
 
 @dataclass(frozen=True)
 class Softplus:
@@ -60,6 +86,10 @@ class Softplus:
     def inverse(self, x):
         """Return log(exp(x) - 1), without overflow."""
         return x + jnp.log(-jnp.expm1(-x))
+
+    def log_det(self, z):
+        """Return the logarithm of the logistic function."""
+        return jax.nn.log_sigmoid(z)
 
 
 @dataclass(frozen=True)
@@ -81,6 +111,10 @@ class Interval:
         """Return the logit of x within the interval."""
         share = (x - self.lower) / (self.upper - self.lower)
         return jnp.log(share) - jnp.log1p(-share)
+
+    def log_det(self, z):
+        """Return the logarithm of the logistic map's slope."""
+        return jnp.log(self.upper - self.lower) + jax.nn.log_sigmoid(z) + jax.nn.log_sigmoid(-z)
 
 
 @dataclass(frozen=True)
@@ -106,6 +140,10 @@ class TanInterval:
         middle, size = self._middle_and_size()
         return jnp.where((x > self.lower) & (x < self.upper), size * jnp.tan((x - middle) / size), jnp.nan)
 
+    def log_det(self, z):
+        """Return -log(1 + (z/s)²): tails as heavy as Cauchy's."""
+        return -jnp.log1p((z / self._middle_and_size()[1]) ** 2)
+
 
 @dataclass(frozen=True)
 class Above:
@@ -121,6 +159,10 @@ class Above:
         """Return d - 1/d of the distance d from the bound; NaN on it or beyond."""
         distance = x - self.lower
         return jnp.where(distance > 0, distance - 1 / distance, jnp.nan)
+
+    def log_det(self, z):
+        """Return the logarithm of the hyperbola's slope."""
+        return _log_slope(z)
 
 
 @dataclass(frozen=True)
@@ -138,11 +180,19 @@ class Below:
         distance = self.upper - x
         return jnp.where(distance > 0, 1 / distance - distance, jnp.nan)
 
+    def log_det(self, z):
+        """Return the logarithm of the hyperbola's slope."""
+        return _log_slope(-z)
+
 
 def _hyperbola(z):
     # for negative z the sum would cancel: the same number as a quotient
     root = jnp.sqrt(z * z + 4)
     return jnp.where(z < 0, 2 / (root - jnp.minimum(z, 0)), 0.5 * (root + z))
+
+
+def _log_slope(z):
+    return jnp.log(_hyperbola(z)) - 0.5 * jnp.log(z * z + 4)
 
 
 def within(lower: float | None = None, upper: float | None = None) -> "Transform":
@@ -165,7 +215,89 @@ class Simplex:
         """Return log(x / last x)."""
         return jnp.log(x[..., :-1]) - jnp.log(x[..., -1:])
 
+    def log_det(self, z):
+        """Return the sum of the logarithms of all n numbers, for each simplex."""
+        return jnp.sum(jax.nn.log_softmax(jnp.concatenate([z, jnp.zeros((*z.shape[:-1], 1), z.dtype)], -1)), -1)
 
+
+@dataclass(frozen=True)
+class Shift:
+    """Parameter beyond a number: x = end + side·exp(z), above it for side 1, below it for side -1."""
+
+    end: float
+    side: int
+
+    def forward(self, z):
+        """Return the number beyond the end."""
+        return self.end + self.side * jnp.exp(z)
+
+    def inverse(self, x):
+        """Return the logarithm of the distance from the end."""
+        return jnp.log(self.side * (x - self.end))
+
+    def log_det(self, z):
+        """Return z."""
+        return z
+
+
+@dataclass(frozen=True)
+class Box:
+    """Numbers of an array with ends of their own, infinite where there is none, flattened as tuples."""
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+
+    def _maps(self, z):
+        """Yield where each kind of number is, and its map."""
+        low, high = (np.reshape(np.array(end), np.shape(z)) for end in (self.lower, self.upper))
+        has_low, has_high = np.isfinite(low), np.isfinite(high)
+        ends = np.where(has_low, low, 0.0), np.where(has_high, high, 1.0)
+        width = np.where(has_low & has_high, ends[1] - ends[0], 1.0)
+        return has_low & has_high, has_low & ~has_high, ~has_low & has_high, *ends, width
+
+    def forward(self, z):
+        """Return the numbers: logistic between two ends, exponential beyond one."""
+        both, above, below, low, high, width = self._maps(z)
+        beyond = jnp.exp(jnp.where(above | below, z, 0))
+        x = jnp.where(both, low + width * jax.nn.sigmoid(z), z)
+        return jnp.where(above, low + beyond, jnp.where(below, high - beyond, x))
+
+    def inverse(self, x):
+        """Return the coordinates."""
+        both, above, below, low, high, width = self._maps(x)
+        share = jnp.where(both, (x - low) / width, 0.5)
+        beyond = jnp.log(jnp.where(above, x - low, jnp.where(below, high - x, 1.0)))
+        return jnp.where(both, jnp.log(share) - jnp.log1p(-share), jnp.where(above | below, beyond, x))
+
+    def log_det(self, z):
+        """Return the logarithm of the slopes."""
+        both, above, below, _, _, width = self._maps(z)
+        inside = jnp.log(width) + jax.nn.log_sigmoid(z) + jax.nn.log_sigmoid(-z)
+        return jnp.where(both, inside, jnp.where(above | below, z, 0.0))
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One transform after another: x = outer(inner(z))."""
+
+    outer: Any
+    inner: Any
+
+    def forward(self, z):
+        """Return the parameter."""
+        return self.outer.forward(self.inner.forward(z))
+
+    def inverse(self, x):
+        """Return the coordinates."""
+        return self.inner.inverse(self.outer.inverse(x))
+
+    def log_det(self, z):
+        """Return the sum of both."""
+        return log_det(self.inner, z) + log_det(self.outer, self.inner.forward(z))
+
+
+HEAVY_TAILED = (TanInterval, Above, Below)  # a flat prior between their ends has the tails of a Cauchy density in z
+LARGEST_DERIVED = 200  # numbers of a transform whose volume is derived by differentiation
 NAMED = {"identity": Identity(), "log": Log(), "softplus": Softplus(), "simplex": Simplex()}
 MONOTONE = (Identity, Log, Softplus)
 

@@ -36,6 +36,7 @@ class Task:
 
     space, z0, box: coordinates, where to start, and (lower, upper) or None. placed: the objective on the mesh; None for
     a solver with mini-batches, which places rows as it draws them. monitor: history, callback, progress, checkpoints.
+    given: arrays for the solver's `begin`, such as the covariance to start from.
     """
 
     problem: Problem
@@ -46,6 +47,7 @@ class Task:
     mesh: Any
     seed: int
     monitor: Monitor
+    given: Any = None
 
     @property
     def objective(self) -> Objective:

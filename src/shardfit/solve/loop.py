@@ -46,10 +46,10 @@ class Record(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=0)
-def start(solver: "StepSolver", space: Any, z0: jax.Array, lower: Any, upper: Any) -> Run:
-    """Return a run before its first evaluation."""
-    count = jnp.zeros((), jnp.int32)
-    return Run(solver.init(z0, lower, upper), z0, jnp.full((), jnp.inf, z0.dtype), count)
+def start(solver: "StepSolver", z0: jax.Array, lower: Any, upper: Any, key: jax.Array, given: Any) -> Run:
+    """Return a run before its first evaluation. key: of all that the solver draws; given: for its `begin`."""
+    state = solver.begin(solver.init(z0, lower, upper), key, given)
+    return Run(state, z0, jnp.full((), jnp.inf, z0.dtype), jnp.zeros((), jnp.int32))
 
 
 def tick_once(solver: "StepSolver", space: Any, objective: Any, run: Run, key: Any) -> Run:
@@ -58,6 +58,23 @@ def tick_once(solver: "StepSolver", space: Any, objective: Any, run: Run, key: A
     better = jnp.isfinite(state.value) & (state.value < run.best_value)
     best_z = jnp.where(better, state.x, run.best_z)
     return Run(state, best_z, jnp.where(better, state.value, run.best_value), run.ticks + 1)
+
+
+def tended(solver: "StepSolver", run: Run, many: bool = False) -> Run:
+    """Return the run, or many runs along a leading axis, after the rare work that some are due for.
+
+    One condition for all of them: mapped over runs, each would pay for the work at every tick.
+    """
+    each = jax.vmap if many else lambda fn: fn
+    if jax.eval_shape(each(lambda state: solver.due(state)), run.state) is None:
+        return run
+
+    def work(state):
+        new, due = each(solver.tend)(state), each(solver.due)(state)
+        return jax.tree.map(lambda a, b: jnp.where(due.reshape(due.shape + (1,) * (a.ndim - due.ndim)), a, b), new, state)
+
+    state = jax.lax.cond(jnp.any(each(solver.due)(run.state)), work, lambda state: state, run.state)
+    return run._replace(state=state)
 
 
 def answer(run: Run, noisy: bool) -> tuple[jax.Array, jax.Array]:
@@ -90,7 +107,7 @@ def advance(
 
     def tick(carry):
         i, run, record = carry
-        run = tick_once(solver, space, objective, run, key_of(run.ticks))
+        run = tended(solver, tick_once(solver, space, objective, run, key_of(run.ticks)))
         state = run.state
         entry = Record(state.value, _largest(state.gradient), state.steps, solver.record(state))
         record = jax.tree.map(lambda column, new: column.at[i].set(new), record, entry)
@@ -110,7 +127,7 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
     """Run a step solver to its end, on all rows or on mini-batches drawn for every tick."""
     space, z0, monitor = task.space, task.z0, task.monitor
     lower, upper = (None, None) if task.box is None else (jnp.asarray(end, z0.dtype) for end in task.box)
-    run = start(solver, space, jnp.asarray(z0), lower, upper)
+    run = start(solver, jnp.asarray(z0), lower, upper, jax.random.key(task.seed), task.given)
     run = run._replace(state=solver.populate(run.state, space, task.seed))
     objective = mini_batch(task, solver.batch, 0) if solver.batch else task.objective
     key = jax.random.key(task.seed) if objective.stochastic else None

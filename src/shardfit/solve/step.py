@@ -44,6 +44,10 @@ class StepSolver(Solver):
         """Return the initial state with what only the host can draw or decide; most solvers add nothing."""
         return state
 
+    def begin(self, state: Any, key: jax.Array, given: Any) -> Any:
+        """Return the initial state with its random key, and with arrays that the caller gives; most use neither."""
+        return state
+
     def evaluate(self, space: Space, objective: Objective, z: jax.Array, key: Any) -> Any:
         """Return what `step` needs to know at z."""
         return evaluate(self.needs, space, objective, z, key)
@@ -59,6 +63,18 @@ class StepSolver(Solver):
     def tell(self, state: Any, evaluation: Any) -> Any:
         """Return the state after the asked point was evaluated."""
         raise TypeError(f"{type(self).__name__} must define ask and tell, or step")
+
+    def due(self, state: Any) -> jax.Array | None:
+        """Return whether `tend` has something to do; None for a solver that has none."""
+        return None
+
+    def tend(self, state: Any) -> Any:
+        """Return the state after rare and costly work, such as a new metric: done only when some run is due."""
+        return state
+
+    def payload(self, state: Any) -> dict[str, jax.Array]:
+        """Return the arrays that a survey hands over with a run that has ended, besides where it ended."""
+        return {}
 
     @property
     def points(self) -> int:

@@ -46,6 +46,8 @@ class Tally:
 class Engine:
     """Runs points of one problem in slots. picture: drawn of every point, where it is not one of the parameters.
 
+    given: arrays that every run's solver begins with.
+
     Example: `for finished in Engine(variants(problem, axes), LBFGS(), 64).run(points): ...`.
     """
 
@@ -55,6 +57,7 @@ class Engine:
     mesh: Any = None
     seed: int = 0
     picture: Picture | None = None
+    given: Any = None
     tally: Tally = field(default_factory=Tally)
 
     @property
@@ -118,7 +121,7 @@ class _Work:
         key = replicate(jax.random.key(engine.seed), mesh)
         placed = problem.objective.place(mesh)
         self.kind = Kind(engine.solver, problem.space, engine.variants.places(placed))
-        self.shared = Shared(placed, lower, upper, key)
+        self.shared = Shared(placed, lower, upper, key, replicate(engine.given, mesh))
         self.variants, self.slots = engine.variants, engine.slots
         self.size = max(1, engine.slots // SHARE)  # slots taken and loaded by one call
         self.picture = engine.picture
@@ -176,7 +179,7 @@ class _Work:
     def _filled_in(self, point: SurveyPoint | None, taken: tuple, seconds: float) -> SurveyPoint:
         """Return a point with how it ended; its seconds are its share of the time, which all slots have in common."""
         assert point is not None  # a slot that has ended has a point
-        ended, params, parts, value = taken
+        ended, params, parts, value, payload = taken
         status = Status.of(int(ended.status)) if np.isfinite(value) else Status.NONFINITE
         flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
         draw = None if self.picture is None else self.picture.draw
@@ -192,6 +195,7 @@ class _Work:
             params=flat.astype(PRECISIONS[self.variants.precision]).tobytes(),
             picture=None if draw is None else np.asarray(for_caller(draw)(params), np.float32),
             z=np.asarray(ended.z),
+            payload=payload,
         )
 
 

@@ -19,7 +19,7 @@ from shardfit.core.objective import Objective, named_parts
 from shardfit.core.params import Space
 from shardfit.core.reduce import value_grad_losses
 from shardfit.core.status import Status
-from shardfit.solve.loop import Run, answer, tick_once
+from shardfit.solve.loop import Run, answer, start, tended, tick_once
 from shardfit.solve.step import StepSolver
 from shardfit.surveys.variants import bind
 
@@ -35,12 +35,16 @@ class Kind(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Arrays that all slots have in common: the placed objective, bounds of z or None, and a random key."""
+    """Arrays that all slots have in common: the placed objective, bounds of z or None, a random key.
+
+    given: arrays for the solver's `begin`.
+    """
 
     objective: Objective
     lower: Any
     upper: Any
     key: jax.Array
+    given: Any = None
 
 
 class Ended(NamedTuple):
@@ -70,7 +74,7 @@ def empty_slots(kind: Kind, shared: Shared, leaves: tuple, z0: np.ndarray, n: in
         array = np.ascontiguousarray(np.broadcast_to(leaf, (n, *np.shape(leaf))))
         return jax.device_put(array) if mesh is None else jax.device_put(array, NamedSharding(mesh, P(RUNS)))
 
-    run = _start(kind.solver, many(z0), shared.lower, shared.upper)
+    run = _start(kind.solver, shared, many(z0), many(np.int32(EMPTY)))
     if mesh is not None:
         run = jax.device_put(run, NamedSharding(mesh, P(RUNS)))
     ended = Ended(many(z0), *(many(np.int32(0)) for _ in range(3)))
@@ -83,12 +87,13 @@ def _on_runs(slots: Slots, mesh: Mesh | None) -> Slots:
 
 
 @partial(jax.jit, static_argnums=0)
-def _start(solver: StepSolver, z0: jax.Array, lower: Any, upper: Any) -> Run:
-    def one(z):
-        count, far = jnp.zeros((), jnp.int32), jnp.full((), jnp.inf, z.dtype)
-        return Run(solver.init(z, lower, upper), z, far, count)
+def _start(solver: StepSolver, shared: Shared, z0: jax.Array, point: jax.Array) -> Run:
+    """Return runs before their first evaluation; what each draws depends on the number of its point alone."""
 
-    return jax.vmap(one)(z0)
+    def one(z, number):
+        return start(solver, z, shared.lower, shared.upper, jax.random.fold_in(shared.key, number), shared.given)
+
+    return jax.vmap(one)(z0, point)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=2)
@@ -109,7 +114,7 @@ def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: An
 
     def tick(carry):
         i, run, idle, ended = carry
-        run = jax.vmap(one)(slots.point, slots.leaves, run)
+        run = tended(kind.solver, jax.vmap(one)(slots.point, slots.leaves, run), many=True)
         status = jnp.where(
             (run.state.status == Status.RUNNING.code) & (run.state.steps >= kind.solver.maxiter),
             jnp.int32(Status.MAX_STEPS.code),
@@ -127,17 +132,17 @@ def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: An
 
 
 @partial(jax.jit, static_argnums=0)
-def take(kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray) -> tuple[Ended, Any, dict, jax.Array]:
-    """Return where the named slots ended, with the parameters, the parts of the objective, and its value there."""
-    chosen = jax.tree.map(lambda leaf: leaf[slot], (slots.point, slots.leaves, slots.ended))
+def take(kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray) -> tuple[Ended, Any, dict, jax.Array, dict]:
+    """Return where the named slots ended: parameters, the parts of the objective, its value, the solver's payload."""
+    chosen = jax.tree.map(lambda leaf: leaf[slot], (slots.point, slots.leaves, slots.ended, slots.run.state))
 
-    def one(point, leaves, ended):
+    def one(point, leaves, ended, state):
         objective = bind(shared.objective, kind.places, leaves)
         key = jax.random.fold_in(shared.key, point) if objective.stochastic else None
         params = kind.space.unpack(ended.z)
         # gradient and all: the same arithmetic as the solver's, so that the value is the one that it saw
         value, _, parts = value_grad_losses(objective.mesh, objective.terms, params, key)
-        return ended, params, named_parts(objective.names, parts), value
+        return ended, params, named_parts(objective.names, parts), value, kind.solver.payload(state)
 
     return jax.vmap(one)(*chosen)
 
@@ -155,7 +160,7 @@ def load(
     def put(old, fresh):
         return old.at[slot].set(fresh, mode="drop")
 
-    run = _start(kind.solver, z0, shared.lower, shared.upper)
+    run = _start(kind.solver, shared, z0, point)
     loaded = Slots(
         put(slots.point, point),
         tuple(map(put, slots.leaves, leaves)),

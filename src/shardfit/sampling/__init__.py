@@ -1,0 +1,1 @@
+"""Posteriors: chains, shards, perturbed refits, and what can be said of them."""

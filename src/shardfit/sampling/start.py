@@ -1,0 +1,101 @@
+"""Where chains begin: the mode of the density and the Gaussian around it.
+
+A good covariance is most of a warm-up, so the fit comes first. A mode that does not exist (a hierarchy whose density
+grows without end in a corner) or that is no Gaussian is no obstacle: chains then begin at x0 and find their own scales.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.mesh import replicate
+from shardfit.core.objective import Objective
+from shardfit.core.params import Space
+from shardfit.core.precision import in_its_precision
+from shardfit.core.problem import Problem
+from shardfit.core.status import Status
+from shardfit.fitting import fit
+from shardfit.sampling.density import as_objective
+from shardfit.solve.base import evaluate, value_and_grad_parts
+
+DENSE = 200  # coordinates up to which a Hessian is formed
+FLAT = 1e-11  # curvature, relative to the largest, below which a direction may have no end
+FAR = 1e6  # standard deviations, or units, at which a density must have fallen
+LEAST_FALL = 3.0  # by which -log density must have grown there
+STEPS = 300
+
+
+class Start(NamedTuple):
+    """z (n,), a factor of the covariance: root (n, n) with root @ root.T, or (n,) standard deviations; what to know."""
+
+    z: np.ndarray
+    root: np.ndarray | None
+    note: str = ""
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a sampler begins with."""
+        return {} if self.root is None else {"root": self.root}
+
+
+@in_its_precision
+def find_start(problem: Problem, mesh: Any = None, seed: int = 0, how: str = "fit") -> Start:
+    """Return where to begin. problem: in unconstrained coordinates; how: 'fit', or 'x0' for no fit at all."""
+    if how not in ("fit", "x0"):
+        raise ValueError(f"start={how!r} must be 'fit' or 'x0'.")
+    z0 = problem.z0()
+    if how == "x0":
+        return Start(z0, None)
+    density = as_objective(problem)
+    result = fit(density, "lbfgs", maxiter=STEPS, mesh=mesh, seed=seed, progress=False)
+    z = np.asarray(problem.space.pack(result.params))
+    if result.status is Status.NONFINITE or not np.isfinite(z).all():
+        return Start(z0, None, "The density has no mode that a fit could reach: chains began at x0.")
+    if z.size > DENSE:
+        return Start(z, None)
+    placed = density.objective.place(mesh)
+    hessian = np.asarray(_hessian(problem.space, placed, replicate(jnp.asarray(z), mesh)))
+    if not np.isfinite(hessian).all():
+        return Start(z0, None, "The curvature at the mode is not finite: chains began at x0.")
+    return _with_root(problem, placed, z, hessian)
+
+
+def _with_root(problem: Problem, placed: Objective, z: np.ndarray, hessian: np.ndarray) -> Start:
+    scale = np.sqrt(np.maximum(np.abs(np.diag(hessian)), np.finfo(z.dtype).tiny ** 0.5))
+    size, direction = np.linalg.eigh(hessian / np.outer(scale, scale))
+    flat = size < FLAT * size[-1]
+    if flat.any():
+        _require_end(problem, placed, z, (direction[:, flat] / scale[:, None]).T)
+    note = "The density curves upwards at the end of the fit." if (size < -1e-6 * size[-1]).any() else ""
+    size = np.maximum(np.abs(size), FLAT**0.5 * np.abs(size[-1]))
+    covariance = (direction / size) @ direction.T / np.outer(scale, scale)
+    return Start(z, np.linalg.cholesky(covariance).astype(z.dtype), note)
+
+
+def _require_end(problem: Problem, placed: Objective, z: np.ndarray, directions: np.ndarray) -> None:
+    """Raise if the density does not fall along a direction without curvature: it has no integral then."""
+    space = problem.space
+    here = float(evaluate("value", space, placed, jnp.asarray(z), None))
+    for direction in directions:
+        unit = direction / np.max(np.abs(direction))
+        for side in (FAR, -FAR):
+            there = float(evaluate("value", space, placed, jnp.asarray(z + side * unit, z.dtype), None))
+            if np.isfinite(there) and there - here < LEAST_FALL:
+                labels = np.array(space.coordinate_labels())[np.abs(unit) > 0.1]
+                raise ValueError(
+                    f"the posterior is improper: neither data nor priors say anything of {', '.join(labels[:6])} "
+                    "(together), so its density has no integral. Give priors, or hold one of them: fixed=[...]."
+                )
+
+
+@jax.jit
+def _hessian(space: Space, objective: Objective, z: jax.Array) -> jax.Array:
+    def gradient(z):
+        return value_and_grad_parts(space, objective, z, None)[0].gradient
+
+    product = partial(jax.jvp, gradient, (z,))
+    hessian = jax.lax.map(lambda v: product((v,))[1], jnp.eye(z.size, dtype=z.dtype), batch_size=16)
+    return 0.5 * (hessian + hessian.T)
