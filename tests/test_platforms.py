@@ -88,7 +88,7 @@ def test_solver_loops(solver):
     problem, chosen = problem_of("residual", "float32", bounds=bounds), as_solver(solver)
     with arithmetic("float32"):
         lower, upper = (None, None) if bounds is None else problem.box
-        run = start(chosen, problem.space, jnp.asarray(problem.z0()), lower, upper)
+        run = start(chosen, jnp.asarray(problem.z0()), lower, upper, jax.random.key(0), None)
         text = lowered(partial(advance, chosen), problem.space, problem.objective.place(), run, jax.random.key(0), 9, 9)
     assert "f64" not in text
 

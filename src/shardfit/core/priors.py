@@ -1,18 +1,18 @@
 """Priors: what is known of a parameter before the data, and the term that they become.
 
-A prior is anything with `log_prob(x)`: one of these classes, or a distribution of NumPyro. `support` says where it lives:
-a parameter with a bounded one is fitted and sampled in coordinates that cannot leave it. Numbers in a prior are data, so
-a survey can vary them without compiling anew.
+A prior is anything with `log_prob(x)`: one of these classes, or a distribution of NumPyro. `support` says where it
+lives: a parameter with a bounded one is fitted and sampled in coordinates that cannot leave it. Numbers in a prior are
+data, so a survey can vary them without compiling anew.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, dataclass_transform, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betaln, gammaln, log_ndtr
+from jax.scipy.special import betaln, gammaln, log_ndtr, ndtr, ndtri
 from jax.tree_util import register_dataclass
 
 from shardfit.core.terms import Penalty, ResidualPenalty
@@ -30,8 +30,9 @@ class Prior(Protocol):
         ...
 
 
+@dataclass_transform(frozen_default=True)
 def _registered(cls):
-    """Make a class of numbers a frozen pytree whose numbers are leaves; what they must be is checked by `check_prior`."""
+    """Make a class of numbers a frozen pytree with them as leaves; `check_prior` knows what they must be."""
     return register_dataclass(dataclass(frozen=True, eq=False)(cls))
 
 
@@ -75,11 +76,11 @@ class LogNormal:
 
     def log_prob(self, x):
         """Return the log density."""
-        return Normal.log_prob(self, jnp.log(x)) - jnp.log(x)
+        return Normal(self.mean, self.sd).log_prob(jnp.log(x)) - jnp.log(x)
 
     def sample(self, key, shape):
         """Draw an array."""
-        return jnp.exp(Normal.sample(self, key, shape))
+        return jnp.exp(Normal(self.mean, self.sd).sample(key, shape))
 
 
 @_registered
@@ -207,23 +208,27 @@ class TruncatedNormal:
         """The two numbers."""
         return self.lower, self.upper
 
-    def _ends(self):
-        return (jnp.asarray(self.lower) - self.mean) / self.sd, (jnp.asarray(self.upper) - self.mean) / self.sd
+    def _tail(self):
+        """Return whether both ends lie above the mean, and the ends in standard deviations, mirrored below it if so.
+
+        Above the mean the normal distribution's differences would be differences of numbers near 1.
+        """
+        low, high = (jnp.asarray(self.lower) - self.mean) / self.sd, (jnp.asarray(self.upper) - self.mean) / self.sd
+        flip = low > 0
+        return flip, jnp.where(flip, -high, low), jnp.where(flip, -low, high)
 
     def log_prob(self, x):
         """Return the log density."""
-        low, high = self._ends()
-        # the tail in which both ends lie: elsewhere the difference of two numbers near 1 would be rounding
-        flip = low > 0
-        near, far = jnp.where(flip, -high, low), jnp.where(flip, -low, high)
+        _, near, far = self._tail()
         mass = log_ndtr(far) + jnp.log1p(-jnp.exp(jnp.minimum(log_ndtr(near) - log_ndtr(far), -1e-300)))
         inside = (x >= self.lower) & (x <= self.upper)
         return jnp.where(inside, Normal(self.mean, self.sd).log_prob(x) - mass, -jnp.inf)
 
     def sample(self, key, shape):
         """Draw an array."""
-        low, high = self._ends()
-        return self.mean + self.sd * jax.random.truncated_normal(key, low, high, shape)
+        flip, near, far = self._tail()
+        z = ndtri(jax.random.uniform(key, shape, minval=ndtr(near), maxval=ndtr(far)))
+        return self.mean + self.sd * jnp.where(flip, -z, z)
 
 
 # ---- from priors to terms and coordinates ---------------------------------------------------------------------------

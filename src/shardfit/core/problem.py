@@ -26,9 +26,9 @@ class Problem:
     """Objective, start, and the parameters' bounds, transforms and units.
 
     bounds, transforms and units follow the structure of x0; names left out are free, untransformed, without unit.
-    priors: what is known of parameters before the data, likewise: {"tau": HalfCauchy(5.0)}; they become the term "prior"
-    of the objective, so that a fit gives the most probable parameters and `sample` their posterior. A prior that lives
-    between two ends brings coordinates that cannot leave them, unless bounds or a transform are given.
+    priors: what is known of parameters before the data, likewise: {"tau": HalfCauchy(5.0)}; they become the term
+    "prior" of the objective, so that a fit gives the most probable parameters and `sample` their posterior. A prior
+    that lives between two ends brings coordinates that cannot leave them, unless bounds or a transform are given.
     fixed: parameters that no fit moves, by name or path ('tau', 'stars.mass', 'w[2]', a list of them), with values to
     hold ({"tau": 0.3}; x0's unless given), or booleans like x0. Equal bounds mean the same. Fits of problems that
     differ in held values only share their compiled programs.
@@ -115,7 +115,9 @@ def _priors(priors: Any, x0: Any) -> list | None:
     for label, leaf, entry in zip(leaf_labels(x0), jax.tree.leaves(x0), entries, strict=True):
         check_prior(label, entry)
         if entry is not None and not np.isfinite(np.asarray(entry.log_prob(leaf))).all():
-            raise ValueError(f"priors: x0 of {label} is {leaf}, where its prior {entry} has no density. Move the start.")
+            raise ValueError(
+                f"priors: x0 of {label} is {leaf}, where its prior {entry} has no density. Move the start."
+            )
     return entries
 
 
@@ -138,7 +140,9 @@ def with_prior(objective: Objective, priors: list | None) -> Objective:
     terms = dict(objective.items())
     earlier = terms.pop(PRIOR, None)
     if earlier is not None and not (isinstance(earlier, Penalty) and earlier.prior):
-        raise ValueError(f"the objective has a term {PRIOR!r} already, which is the name of the priors' term. Rename it.")
+        raise ValueError(
+            f"the objective has a term {PRIOR!r} already, which is the name of the priors' term. Rename it."
+        )
     term = prior_term(priors)
     if term is not None:
         terms[PRIOR] = replicate(term, objective.mesh)

@@ -32,8 +32,8 @@ def log_det(transform: Transform, z: jax.Array) -> jax.Array:
         return transform.log_det(z)  # pyright: ignore[reportAttributeAccessIssue]
     if z.size > LARGEST_DERIVED:
         raise ValueError(
-            f"transform {transform} of {z.size} numbers has no log_det(z), and deriving it would take {z.size}² numbers. "
-            "Give its class that method: the logarithm of |dx/dz|, number by number."
+            f"transform {transform} of {z.size} numbers has no log_det(z), and deriving it would take {z.size}² "
+            "numbers. Give its class that method: the logarithm of |dx/dz|, number by number."
         )
     slopes = jax.jacfwd(lambda flat: jnp.ravel(transform.forward(flat.reshape(z.shape))))(jnp.ravel(z))
     if slopes.shape[0] != slopes.shape[1]:

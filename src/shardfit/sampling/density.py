@@ -42,9 +42,7 @@ def _require_priors(problem: Problem, use: str) -> None:
         return
     entries = spread("priors", problem.priors, problem.x0)
     space = problem.space
-    missing = [
-        space.labels[i] for i, entry in enumerate(entries) if entry is None and not space.held_at(i).all()
-    ]
+    missing = [space.labels[i] for i, entry in enumerate(entries) if entry is None and not space.held_at(i).all()]
     if missing:
         raise ValueError(
             f"{use}: {', '.join(missing)} has no prior, though others have. Give it one, or say that there is none: "

@@ -70,8 +70,12 @@ def tended(solver: "StepSolver", run: Run, many: bool = False) -> Run:
         return run
 
     def work(state):
-        new, due = each(solver.tend)(state), each(solver.due)(state)
-        return jax.tree.map(lambda a, b: jnp.where(due.reshape(due.shape + (1,) * (a.ndim - due.ndim)), a, b), new, state)
+        due = each(solver.due)(state)
+
+        def where_due(new, old):
+            return jnp.where(due.reshape(due.shape + (1,) * (new.ndim - due.ndim)), new, old)
+
+        return jax.tree.map(where_due, each(solver.tend)(state), state)
 
     state = jax.lax.cond(jnp.any(each(solver.due)(run.state)), work, lambda state: state, run.state)
     return run._replace(state=state)

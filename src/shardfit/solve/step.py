@@ -64,7 +64,7 @@ class StepSolver(Solver):
         """Return the state after the asked point was evaluated."""
         raise TypeError(f"{type(self).__name__} must define ask and tell, or step")
 
-    def due(self, state: Any) -> jax.Array | None:
+    def due(self, state: Any) -> Any:
         """Return whether `tend` has something to do; None for a solver that has none."""
         return None
 

@@ -24,8 +24,8 @@ class SurveyPoint:
     status, value, parts, steps, evaluations: how it ended; seconds: its share of the time; reason: of a failure.
     attempt: which one this is; rung: of successive halving. params: bytes of the fitted parameters as the heading lays
     them out; picture: (ny, nx) where stored by itself. z: coordinates where it begins, None for the problem's own
-    start, or where it ended. payload: arrays that the solver hands over, which a ledger does not keep. finished: seconds
-    since the epoch, None for now.
+    start, or where it ended. payload: arrays that the solver hands over, which a ledger does not keep. finished:
+    seconds since the epoch, None for now.
     """
 
     id: int
