@@ -23,7 +23,8 @@ from shardfit.core.mesh import ROWS, n_shards, replicate
 from shardfit.core.params import make_space
 from shardfit.core.precision import arithmetic, cast, evaluation_precision, precision_of
 from shardfit.core.rows import compact, place_rows, rows_from_process, take
-from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
+from shardfit.core.split import divided, split_terms
+from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
 
 
 @register_dataclass
@@ -227,14 +228,25 @@ class Objective:
                 )
 
         def one(terms, index):
-            terms = tuple(
-                replace(t, weight=jax.tree.map(lambda w: w / shards, t.weight)) if isinstance(t, Penalty) else t
-                for t in terms
-            )
+            terms = tuple(divided(term, shards) for term in terms)
             return fn(Objective(terms, self.names, None, self.precision), index)
 
         with arithmetic(self._precision_at()):
             return reduce.map_shards(self.mesh, self.terms, one)
+
+    def split(self, shards: int, by: Any = None, seed: int = 0) -> list["Objective"]:
+        """Return the objectives of so many shards of the rows; they have equal shapes, and add up to this one.
+
+        Rows are shuffled and dealt, penalties (the prior) divided by the number of shards. by: labels of which every
+        shard gets its share: the name of an entry of the rows, an array with one label per row, or a dict of these by
+        term.
+
+        Example: `objective.split(16, by="angle")`.
+        """
+        self.require_sums("split", nearly=True)
+        with arithmetic(self._precision_at()):
+            parts = split_terms(dict(self.items()), shards, by, seed)
+        return [Objective(terms, self.names, None, self.precision) for terms in parts]
 
     # ---- what it can do -----------------------------------------------------------------------------------------
 
@@ -265,9 +277,9 @@ class Objective:
                 if not isinstance(leaf, Tracer) and np.any(np.asarray(leaf) < 0):
                     raise ValueError(f"{what}: term {name!r} has a negative weight, so its root is not real.")
 
-    def require_sums(self, what: str) -> None:
-        """Raise unless every data loss is a plain sum over rows."""
-        wrong = [n for n, t in self.items() if isinstance(t, RowTerm) and not t.linear]
+    def require_sums(self, what: str, nearly: bool = False) -> None:
+        """Raise unless every data loss is a plain sum over rows; nearly: or declares that shards may be added."""
+        wrong = [n for n, t in self.items() if isinstance(t, RowTerm) and not (t.shardable if nearly else t.linear)]
         if wrong:
             raise TypeError(
                 f"{what} needs losses that are plain sums over rows, but {', '.join(map(repr, wrong))} applies a loss "

@@ -70,6 +70,11 @@ class RowTerm:
         """Whether the loss is a plain sum over rows."""
         raise NotImplementedError
 
+    @property
+    def shardable(self) -> bool:
+        """Whether the losses of shards may be added in place of the loss of all rows, exactly or nearly."""
+        return self.linear
+
     def statistics(self, params: Any, rows: Any, mask: jax.Array | None, key: Any) -> Any:
         """Return what a block adds to the totals."""
         raise NotImplementedError
@@ -113,6 +118,11 @@ class StatisticTerm(RowTerm):
     def linear(self) -> bool:
         """Whether the loss is a plain sum over rows."""
         return self.loss is total
+
+    @property
+    def shardable(self) -> bool:
+        """Whether the loss is a plain sum, or declares itself `shardable`: parameters integrated out by the shard."""
+        return self.linear or bool(getattr(self.loss, "shardable", False))
 
     def statistics(self, params: Any, rows: Any, mask: jax.Array | None, key: Any) -> Any:
         """Return the masked sum of a block's contributions."""

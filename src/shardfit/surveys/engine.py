@@ -20,7 +20,7 @@ from shardfit.solve.step import StepSolver
 from shardfit.surveys.picture import Picture
 from shardfit.surveys.point import SurveyPoint
 from shardfit.surveys.slots import EMPTY, Kind, Shared, Slots, advance, empty_slots, load, take
-from shardfit.surveys.variants import Variants
+from shardfit.surveys.variants import Family
 
 DISPATCH_SECONDS = 0.5  # longest time the device is left alone: progress, writing and Ctrl-C wait this long
 SHARE = 16  # one slot in so many may wait, ended, for the host: more often costs dispatches, less often evaluations
@@ -51,7 +51,7 @@ class Engine:
     Example: `for finished in Engine(variants(problem, axes), LBFGS(), 64).run(points): ...`.
     """
 
-    variants: Variants
+    variants: Family
     solver: StepSolver
     slots: int
     mesh: Any = None
@@ -119,7 +119,7 @@ class _Work:
         dtype = self.blank[1].dtype
         lower, upper = (None if b is None else replicate(jnp.asarray(b, dtype), mesh) for b in box)
         key = replicate(jax.random.key(engine.seed), mesh)
-        placed = problem.objective.place(mesh)
+        placed = engine.variants.placed(mesh)
         self.kind = Kind(engine.solver, problem.space, engine.variants.places(placed))
         self.shared = Shared(placed, lower, upper, key, replicate(engine.given, mesh))
         self.variants, self.slots = engine.variants, engine.slots

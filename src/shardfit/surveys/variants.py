@@ -5,7 +5,7 @@ Only these leaves are kept once per slot; all others are shared by the whole bat
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -19,6 +19,32 @@ from shardfit.core.problem import Problem
 from shardfit.core.rows import place_rows
 from shardfit.core.terms import RowTerm
 from shardfit.surveys.axes import Axis, Start, apply, check_axes
+
+
+class Family(Protocol):
+    """What an engine runs: one problem whose members differ in leaves of the objective and in their start."""
+
+    @property
+    def problem(self) -> Problem:
+        """What all have in common: coordinates and their bounds."""
+        ...
+
+    @property
+    def precision(self) -> str:
+        """The problem's."""
+        ...
+
+    def leaves_of(self, point: Mapping[str, Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """Return the leaves that differ and the start z (n,) of one member; of any for an empty point."""
+        ...
+
+    def placed(self, mesh: Mesh | None) -> Objective:
+        """Return any member's objective on the mesh."""
+        ...
+
+    def places(self, placed: Objective) -> tuple[int, ...]:
+        """Return the positions of the leaves that differ in the placed objective."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +118,10 @@ class Variants:
         if not np.isfinite(z).all():
             raise ValueError("survey: a start is not finite, or outside its transform's range. Start strictly inside.")
         return z if problem.box is None else np.clip(z, *problem.box).astype(z.dtype)
+
+    def placed(self, mesh: Mesh | None) -> Objective:
+        """Return the problem's objective on the mesh."""
+        return self.problem.objective.place(mesh)
 
     def places(self, placed: Objective) -> tuple[int, ...]:
         """Return the positions of the varied leaves in the placed objective, where padded rows have counts besides."""
