@@ -63,6 +63,7 @@ PUBLIC = {
     "ValueAndGrad",
     "below",
     "fit",
+    "from_numpyro",
     "grid",
     "join",
     "latin",

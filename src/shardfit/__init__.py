@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from shardfit.io.run_dir import RunDir
     from shardfit.planning import Plan, plan
     from shardfit.run_options import RunOptions
+    from shardfit.sampling.numpyro_models import from_numpyro
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
     from shardfit.solve.custom import Custom
@@ -127,6 +128,7 @@ __all__ = [
     "ValueAndGrad",
     "below",
     "fit",
+    "from_numpyro",
     "grid",
     "join",
     "latin",
@@ -176,6 +178,7 @@ __getattr__, __dir__ = lazy_names(
         "io.run_dir": "RunDir",
         "planning": "Plan plan",
         "run_options": "RunOptions",
+        "sampling.numpyro_models": "from_numpyro",
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",
         "solve.custom": "Custom",

@@ -201,7 +201,15 @@ def _snapshot(solver, space, run, noisy, trace: Trace) -> Snapshot:
     state, evaluations = run.state, int(run.ticks) * solver.points
     largest = np.nan if state.gradient is None else float(np.max(np.abs(np.asarray(state.gradient)), initial=0))
     return Snapshot(
-        int(state.steps), evaluations, float(state.value), largest, trace.seconds(), z, space, slope=state.gradient
+        int(state.steps),
+        evaluations,
+        float(state.value),
+        largest,
+        trace.seconds(),
+        z,
+        space,
+        slope=state.gradient,
+        glance=solver.glance(state),
     )
 
 

@@ -23,6 +23,7 @@ class Snapshot:
     z: Any = field(repr=False)
     space: Space = field(repr=False)
     slope: Any = field(default=None, repr=False)  # gradient (n,) at the last evaluated coordinates, where kept
+    glance: dict[str, Any] = field(default_factory=dict, repr=False)  # what the solver shows besides
 
     @property
     def params(self) -> Any:

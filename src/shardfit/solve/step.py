@@ -89,6 +89,10 @@ class StepSolver(Solver):
         """Return which evaluations' records are kept: every keep-th step, the start included."""
         return steps % max(1, self.keep) == 0
 
+    def glance(self, state: Any) -> dict[str, Any]:
+        """Return what a progress display shows of a running state besides its value; called a few times a second."""
+        return {}
+
     def leave(self, state: Any) -> dict[str, np.ndarray]:
         """Return what a Result keeps of the final state."""
         return {}
