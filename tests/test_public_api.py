@@ -62,6 +62,7 @@ PUBLIC = {
     "Uniform",
     "ValueAndGrad",
     "below",
+    "error_bars",
     "fit",
     "from_numpyro",
     "grid",

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from shardfit.sampling.numpyro_models import from_numpyro
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
+    from shardfit.solve.curvature import error_bars
     from shardfit.solve.custom import Custom
     from shardfit.solve.host import HostSolver
     from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
@@ -127,6 +128,7 @@ __all__ = [
     "Uniform",
     "ValueAndGrad",
     "below",
+    "error_bars",
     "fit",
     "from_numpyro",
     "grid",
@@ -181,6 +183,7 @@ __getattr__, __dir__ = lazy_names(
         "sampling.numpyro_models": "from_numpyro",
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",
+        "solve.curvature": "error_bars",
         "solve.custom": "Custom",
         "solve.host": "HostSolver",
         "solve.lbfgs": "LBFGS BacktrackingLBFGS",

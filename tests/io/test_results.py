@@ -209,7 +209,7 @@ def test_foreign_json_is_said_to_be_damaged(tmp_path, content):
 def test_another_format_is_named(tmp_path):
     save_result(make(), tmp_path)
     rewritten(tmp_path, format=99)
-    with pytest.raises(ValueError, match="its format is 99, not 2"):
+    with pytest.raises(ValueError, match="its format is 99, not 3"):
         load_result(tmp_path)
 
 

@@ -17,8 +17,9 @@ class Result:
 
     params: pytree like x0. value: objective at params. parts: unweighted losses by name. history: arrays by name, one
     entry per evaluation or step. evaluations: how often the objective was evaluated. timings: seconds, compile time
-    apart. covariance: (p, p) over the flattened parameters where the solver gives one, stderr: pytree like params.
-    state: what a later run can start from, where the solver leaves such a thing.
+    apart. covariance: (p, p) over the flattened parameters where the solver gives one, stderr: pytree like params; any
+    other fit gets them from `error_bars`. dof: residuals less free parameters, where there are residuals. state: what a
+    later run can start from, where the solver leaves such a thing.
     """
 
     params: Any
@@ -37,6 +38,7 @@ class Result:
     certificate: dict | None = None
     covariance: np.ndarray | None = None
     stderr: Any = None
+    dof: int | None = None
     units: dict[str, str] = field(default_factory=dict)
     derived: dict[str, Any] = field(default_factory=dict)
     state: dict[str, np.ndarray] = field(default_factory=dict)
@@ -50,6 +52,19 @@ class Result:
     def message(self) -> str:
         """What happened and, if need be, what to do."""
         return " ".join(text for text in (self.status.message + ".", self.note, self.status.remedy) if text)
+
+    @property
+    def reduced_chi2(self) -> float | None:
+        """Sum of squared residuals over the degrees of freedom; None where there are no residuals, or too few."""
+        return 2 * self.value / self.dof if self.dof is not None and self.dof > 0 else None
+
+    def correlation(self) -> np.ndarray:
+        """Return the correlations (p, p) of the flattened parameters; NaN for those without a finite error."""
+        if self.covariance is None:
+            raise ValueError("this result has no covariance. Fit with 'lm', or use error_bars(problem, result).")
+        sd = np.sqrt(np.diag(self.covariance))
+        sd = np.where(np.isfinite(sd) & (sd > 0), sd, np.nan)
+        return self.covariance / np.outer(sd, sd)
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, standard error, unit) of every parameter leaf, as text."""

@@ -15,7 +15,7 @@ from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.io.files import read_arrays, read_json, write_arrays, write_json
 
-FORMAT = 2
+FORMAT = 3
 ARRAY, TUPLE, FLOAT, DICT = "$array", "$tuple", "$float", "$dict"
 MARKS = (ARRAY, TUPLE, FLOAT, DICT)
 TREES = ("params", "stderr")  # stored by their leaves' paths, given back in the structure of x0
@@ -23,6 +23,7 @@ KINDS = {
     "value": float | int,
     "steps": int,
     "evaluations": int,
+    "dof": int | None,
     **dict.fromkeys(("solver", "problem", "precision", "note"), str),
     **dict.fromkeys(("parts", "history", "timings", "layout", "units", "derived", "state"), dict),
 }

@@ -1,5 +1,7 @@
-"""Covariance of least-squares parameters from the normal equations' matrix."""
+"""Covariance of parameters from the curvature at an answer: the normal equations' matrix, or the Hessian."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -7,36 +9,49 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from shardfit.core.gram import gram
+from shardfit.core.gram import Gram, gram
 from shardfit.core.objective import Objective
+from shardfit.core.params import Space
 from shardfit.core.problem import Problem
 from shardfit.core.rows import leading
-from shardfit.core.terms import ResidualTerm, RowTerm
+from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm
 
 
 class Covariance(NamedTuple):
     """matrix (p, p), stderr (p,), rank, and the residual variance the matrix was multiplied with.
 
     Parameters the data do not identify have an infinite variance and standard error, and zero covariances: what is
-    known about the others stays usable.
+    known about the others stays usable. lowest: least curvature over the largest, in units in which every parameter
+    alone has curvature 1; clearly below zero away from a minimum.
     """
 
     matrix: jax.Array
     stderr: jax.Array
     rank: jax.Array
     variance: jax.Array
+    lowest: jax.Array
+
+
+class ErrorBars(NamedTuple):
+    """A Result's fields, what to know about them, and how far from the minimum the answer is, in standard errors."""
+
+    fields: dict[str, Any]
+    note: str
+    lowest: float = 0.0
+    distance: float = 0.0
 
 
 def covariance(gram_matrix, dof, value, scale) -> Covariance:
     """Return the covariance (JᵀJ)⁻¹, times the residual variance 2·value/dof if scale.
 
-    gram_matrix: (p, p) JᵀJ at the answer; value: ½Σr² there; dof: rows less parameters. Use scale=False where residuals
-    are in units of known standard deviations. With dof ≤ 0 a residual variance does not exist: it is infinite.
+    gram_matrix: (p, p) JᵀJ at the answer, or a Hessian; value: ½Σr² there; dof: rows less parameters. Use scale=False
+    where residuals are in units of known standard deviations. With dof ≤ 0 a residual variance does not exist: it is
+    infinite.
 
     Example: `covariance(gram.matrix, n_rows - 4, gram.value, scale=True).stderr`.
     """
     p, dtype = gram_matrix.shape[0], gram_matrix.dtype
-    lengths = jnp.sqrt(jnp.diag(gram_matrix))
+    lengths = jnp.sqrt(jnp.abs(jnp.diag(gram_matrix)))
     unit = jnp.where(lengths > 0, lengths, 1)
     # unit columns: rank is then a matter of directions, not of the parameters' units
     size, direction = jnp.linalg.eigh(gram_matrix / jnp.outer(unit, unit))
@@ -50,7 +65,8 @@ def covariance(gram_matrix, dof, value, scale) -> Covariance:
     finite = jnp.where(identified, inverse / jnp.outer(unit, unit), 0)
     matrix = jnp.where(finite == 0, 0, variance * finite)
     matrix = matrix + jnp.diag(jnp.where(lost, jnp.inf, 0))
-    return Covariance(matrix, jnp.sqrt(jnp.diag(matrix)), jnp.sum(known), jnp.asarray(variance, dtype))
+    lowest = size[0] / jnp.where(size[-1] > 0, size[-1], 1)
+    return Covariance(matrix, jnp.sqrt(jnp.diag(matrix)), jnp.sum(known), jnp.asarray(variance, dtype), lowest)
 
 
 def count_residuals(objective: Objective, params: Any) -> Any:
@@ -70,36 +86,54 @@ def _numbers(residuals: Any) -> int:
     return sum(leaf.size * (2 if jnp.iscomplexobj(leaf) else 1) for leaf in jax.tree.leaves(residuals))
 
 
-def standard_errors(
-    problem: Problem, placed: Objective, params: Any, z: np.ndarray, absolute_sigma: bool | None
-) -> tuple[dict, str]:
-    """Return a Result's covariance and stderr fields at the answer, and what to know about them.
+def normalised(objective: Objective) -> bool:
+    """Return whether every data term has an entry `sigma`, so that its residuals are in units of known errors."""
+    terms = [t for t in objective.terms if isinstance(t, RowTerm)]
+    return all(isinstance(t.rows, dict) and "sigma" in t.rows for t in terms)
 
-    Both are for all parameters. Numbers that are held, and those at a bound, are taken as known: their rows and columns
-    of the covariance are zero, and they are no parameters in the degrees of freedom. A held number has the standard
-    error 0, one at a bound NaN, for the data push it outside and say nothing of its error.
+
+def standard_errors(
+    problem: Problem, placed: Objective, params: Any, scale: bool, curvature: Callable[..., Gram] = gram
+) -> ErrorBars:
+    """Return a Result's covariance, stderr and dof at the answer, and what to know about them.
+
+    scale: multiply by the residual variance. curvature(objective, space, z, None) gives value, gradient and matrix: the
+    normal equations, or the Hessian. Covariance and stderr are for all parameters. Numbers that are held, and those at
+    a bound, are taken as known: their rows and columns of the covariance are zero, and they are no parameters in the
+    degrees of freedom. A held number has the standard error 0, one at a bound NaN, for the data push it outside and
+    say nothing of its error.
     """
-    if absolute_sigma is None:
-        terms = [t for t in problem.objective.terms if isinstance(t, RowTerm)]
-        absolute_sigma = all(isinstance(t.rows, dict) and "sigma" in t.rows for t in terms)
     space = problem.space
+    z = np.asarray(space.pack(params))
     held = [f"Held, so without error: {_names(space.held_labels())}."] if space.held_labels() else []
     if not z.size:
         size = sum(leaf.size for leaf in jax.tree.leaves(params))
-        return _fields(np.zeros((size, size), z.dtype), np.zeros(size, z.dtype), params), held[0]
-    bound = np.zeros(z.shape, bool) if problem.box is None else (z <= problem.box[0]) | (z >= problem.box[1])
+        return ErrorBars(_fields(np.zeros((size, size), z.dtype), np.zeros(size, z.dtype), params), held[0])
+    bound = at_bound(problem, z)
     n_free = int(np.sum(~bound))
-    errors, dof = jax.device_get(_at(space, placed, z, ~bound, not absolute_sigma))
-    if not absolute_sigma and dof <= 0:
-        return {}, f"No standard errors: {dof + n_free} residuals for {n_free} parameters."
-    notes = [] if absolute_sigma else ["Standard errors are scaled by the reduced χ²."]
+    errors, dof, distance = jax.device_get(_at(curvature, space, placed, z, ~bound, scale))
+    dof = int(dof) if of_residuals(problem.objective) else None
+    if scale and (dof is None or dof <= 0):
+        return ErrorBars({"dof": dof}, f"No standard errors: {(dof or 0) + n_free} residuals for {n_free} parameters.")
+    notes = ["Standard errors are scaled by the reduced χ²."] if scale else []
     if int(errors.rank) < n_free:
         notes.append(f"The data determine {int(errors.rank)} of {n_free} directions: others have infinite errors.")
     notes += held
     if bound.any():
-        at_bound = [name for name, there in zip(space.coordinate_labels(), bound, strict=True) if there]
-        notes.append(f"At a bound, so taken as known in the covariance: {_names(at_bound)}.")
-    return _fields(errors.matrix, errors.stderr, params), " ".join(notes)
+        there = [name for name, here in zip(space.coordinate_labels(), bound, strict=True) if here]
+        notes.append(f"At a bound, so taken as known in the covariance: {_names(there)}.")
+    fields = _fields(errors.matrix, errors.stderr, params) | {"dof": dof}
+    return ErrorBars(fields, " ".join(notes), float(errors.lowest), float(distance))
+
+
+def at_bound(problem: Problem, z: np.ndarray) -> np.ndarray:
+    """Return which coordinates are on an end of the box."""
+    return np.zeros(z.shape, bool) if problem.box is None else (z <= problem.box[0]) | (z >= problem.box[1])
+
+
+def of_residuals(objective: Objective) -> bool:
+    """Return whether every term is made of residuals."""
+    return all(isinstance(term, ResidualTerm | ResidualPenalty) for term in objective.terms)
 
 
 def _fields(matrix: np.ndarray, stderr: np.ndarray, params: Any) -> dict:
@@ -113,31 +147,45 @@ def _names(labels: list[str]) -> str:
     return ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
 
 
-@jax.jit
-def _at(space, objective, z, free, scale) -> tuple[Covariance, jax.Array]:
-    """Return the covariance of all parameters at coordinates z, of which some are free, and the degrees of freedom.
+def in_parameters(space: Space, z: jax.Array, inner: jax.Array, free: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return covariance (p, p) and standard errors (p,) of all parameters from the covariance of coordinates.
 
-    One program does all of it.
+    inner: (n, n) at z, infinite on the diagonal where a coordinate is not identified; free: (n,), False where a
+    coordinate is at a bound. Parameters follow coordinates by the slope of the transforms (the delta method).
     """
-    dof = jnp.asarray(count_residuals(objective, space.unpack(z)) - jnp.sum(free))
-    equations = gram(objective, space, z, None)
-    # a unit of its own for what is not free: it takes no part, and the shape stays
-    matrix = jnp.where(free[:, None] & free, equations.matrix, jnp.diag(jnp.where(free, 0, 1).astype(z.dtype)))
-    errors = covariance(matrix, dof, equations.value, scale)
-    inner = jnp.where(free[:, None] & free, errors.matrix, 0)
-    lost = jnp.isinf(jnp.diag(inner))
 
     def flat(z):
         return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(space.unpack(z))])
 
+    inner = jnp.where(free[:, None] & free, inner, 0)
+    lost = jnp.isinf(jnp.diag(inner))
     # parameters by coordinates: the unit matrix where nothing is transformed or held
     slope = jnp.eye(z.size, dtype=z.dtype) if space.plain else jax.jacfwd(flat)(z)
     known = slope @ jnp.where(jnp.isinf(inner), 0, inner) @ slope.T
     reached = jnp.any((slope != 0) & lost, axis=1)
     outer = jnp.where(reached[:, None] | reached, 0, known) + jnp.diag(jnp.where(reached, jnp.inf, 0))
-    at_bound = jnp.any((slope != 0) & ~free, axis=1)
-    stderr = jnp.where(at_bound, jnp.nan, jnp.sqrt(jnp.diag(outer)))
-    answer = Covariance(outer, stderr, errors.rank - jnp.sum(~free), errors.variance), dof
+    stuck = jnp.any((slope != 0) & ~free, axis=1)
+    return outer, jnp.where(stuck, jnp.nan, jnp.sqrt(jnp.diag(outer)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _at(curvature, space, objective, z, free, scale) -> tuple[Covariance, jax.Array, jax.Array]:
+    """Return the covariance of all parameters at coordinates z, of which some are free, dof, and the distance to go.
+
+    One program does all of it.
+    """
+    residuals = count_residuals(objective, space.unpack(z)) if of_residuals(objective) else 0
+    dof = jnp.asarray(residuals - jnp.sum(free))
+    equations = curvature(objective, space, z, None)
+    # a unit of its own for what is not free: it takes no part, and the shape stays
+    matrix = jnp.where(free[:, None] & free, equations.matrix, jnp.diag(jnp.where(free, 0, 1).astype(z.dtype)))
+    errors = covariance(matrix, dof, equations.value, scale)
+    slope = jnp.where(free & jnp.isfinite(jnp.diag(errors.matrix)), equations.gradient, 0)
+    # Newton's step in standard errors; scaled, the covariance holds the variance that the gradient lacks
+    left = slope @ jnp.where(jnp.isinf(errors.matrix), 0, errors.matrix) @ slope
+    distance = jnp.sqrt(jnp.maximum(left, 0)) / jnp.where(errors.variance > 0, errors.variance, 1)
+    outer, stderr = in_parameters(space, z, errors.matrix, free)
+    answer = Covariance(outer, stderr, errors.rank - jnp.sum(~free), errors.variance, errors.lowest), dof, distance
     if objective.mesh is None:
         return answer
     # whole on every device: the host of each process reads it

@@ -18,7 +18,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 
 from shardfit.core.gram import Gram
 from shardfit.core.status import Status
-from shardfit.solve.covariance import standard_errors
+from shardfit.solve.covariance import normalised, standard_errors
 from shardfit.solve.step import StepSolver
 
 ACCEPT, POOR, GOOD = 1e-4, 0.25, 0.75  # actual over predicted decrease
@@ -82,7 +82,9 @@ class LM(StepSolver):
 
     def extras(self, task, params, z):
         """Return covariance and standard errors."""
-        return standard_errors(task.problem, task.objective, params, z, self.absolute_sigma)
+        absolute = normalised(task.problem.objective) if self.absolute_sigma is None else self.absolute_sigma
+        bars = standard_errors(task.problem, task.objective, params, not absolute)
+        return bars.fields, bars.note
 
     def init(self, z0, lower, upper):
         """Return the state before the first evaluation."""

@@ -133,8 +133,8 @@ def _check(curvature: dict) -> None:
         raise ValueError("laplace: too few probes for a positive variance everywhere. Raise probes or rank.")
 
 
-def _hessian(space: Space, objective: Objective, z: jax.Array, vector: jax.Array) -> jax.Array:
-    """Return the Hessian in coordinates z times a vector."""
+def hessian_product(space: Space, objective: Objective, z: jax.Array, vector: jax.Array) -> jax.Array:
+    """Return the Hessian in coordinates z (n,) times a vector (n,), forward over reverse."""
 
     def gradient(z):
         params, pull = jax.vjp(space.unpack, z)
@@ -151,7 +151,7 @@ def _approximate(space, objective, z, scale, key, rank, probes):
     root = jnp.sqrt(diagonal)
 
     def scaled(vector):
-        return scale * _hessian(space, objective, z, vector / root) / root
+        return scale * hessian_product(space, objective, z, vector / root) / root
 
     vectors, sizes = _lanczos(scaled, jax.random.normal(second, z.shape, z.dtype), rank)
     lowest = sizes[0]
@@ -174,7 +174,7 @@ def _approximate(space, objective, z, scale, key, rank, probes):
 def _solve(space, objective, z, scale, diagonal, basis, right):
     root = jnp.sqrt(diagonal)
     solution = _conjugate_gradients(
-        lambda v: scale * _hessian(space, objective, z, v / root) / root, right / root, basis, tol=1e-8
+        lambda v: scale * hessian_product(space, objective, z, v / root) / root, right / root, basis, tol=1e-8
     )
     return solution / root
 
@@ -186,7 +186,7 @@ def _penalty_diagonal(space, objective, z, scale, key):
         return jnp.ones_like(z)
     prior = Objective(terms, tuple(f"penalty{i}" for i in range(len(terms))), objective.mesh)
     signs = jax.random.rademacher(key, (DIAGONAL_PROBES, z.size), z.dtype)
-    diagonal = scale * jax.vmap(lambda v: v * _hessian(space, prior, z, v))(signs).mean(0)
+    diagonal = scale * jax.vmap(lambda v: v * hessian_product(space, prior, z, v))(signs).mean(0)
     size = jnp.abs(diagonal)
     typical = jnp.median(size)
     return jnp.where(typical > 0, jnp.maximum(size, FLOOR * typical), jnp.ones_like(z))

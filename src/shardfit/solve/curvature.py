@@ -1,0 +1,97 @@
+"""Error bars of any fit, from the curvature of its objective at the answer (Laplace's approximation)."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.errors import NonFiniteError
+from shardfit.core.gram import Gram, gram
+from shardfit.core.objective import Objective
+from shardfit.core.params import Space
+from shardfit.core.precision import in_its_precision
+from shardfit.core.problem import Problem
+from shardfit.core.result import Result
+from shardfit.solve.base import value_and_grad_parts
+from shardfit.solve.covariance import ErrorBars, count_residuals, normalised, of_residuals, standard_errors
+from shardfit.stats.laplace import hessian_product, laplace
+
+DENSE = 500  # coordinates up to which the matrix is formed
+COLUMNS = 16  # of the Hessian at once: more would hold as many copies of an evaluation's memory
+FAR = 0.1  # standard errors between answer and minimum beyond which the curvature is of another place
+DOWNWARDS = 1e-6  # least curvature over the largest that rounding explains
+SCALE = "Standard errors take the objective as a negative log likelihood (½χ² for Gaussian errors)."
+
+
+@in_its_precision
+def error_bars(problem: Problem, result: Result, *, absolute_sigma: bool | None = None, mesh: Any = None) -> Result:
+    """Return the result with covariance and standard errors, whichever solver found it.
+
+    Residuals give the errors that `lm` gives, from the normal equations. Any other objective must be a negative log
+    likelihood (or posterior), up to a constant: errors come from its Hessian. Up to 500 coordinates the matrix is
+    formed; beyond, standard errors come without covariance from `stats.laplace`. Away from a minimum there are none,
+    and the note says so.
+
+    absolute_sigma: residuals are in units of known errors; None: they are if every data term has an entry `sigma`.
+    mesh: devices to split the rows over.
+
+    Example: `error_bars(problem, fit(problem)).stderr`.
+    """
+    objective = problem.objective
+    if objective.stochastic:
+        raise ValueError("error_bars: the objective is stochastic. Fix it with objective.freeze(key) first.")
+    squares = of_residuals(objective)
+    if absolute_sigma is not None and not squares:
+        raise ValueError("error_bars: absolute_sigma is about residuals, and a term of this objective has none.")
+    scale = squares and not (normalised(objective) if absolute_sigma is None else absolute_sigma)
+    placed = objective if mesh is None and objective.mesh is not None else objective.place(mesh)
+    if problem.space.size > DENSE:
+        bars = _without_matrix(problem, result, scale, mesh)
+    else:
+        bars = _judged(standard_errors(problem, placed, result.params, scale, gram if squares else hessian))
+    fields = {"covariance": None, "stderr": None, "dof": None} | bars.fields
+    notes = (result.note, "" if squares or fields["stderr"] is None else SCALE, bars.note)
+    return replace(result, **fields, note=" ".join(filter(None, notes)))
+
+
+def hessian(objective: Objective, space: Space, z: jax.Array, key: Any = None) -> Gram:
+    """Return value, gradient (n,) and Hessian (n, n) at coordinates z, some columns at a time."""
+    here = value_and_grad_parts(space, objective, z, key)[0]
+    blocks = -(-z.size // COLUMNS)
+    unit = jnp.eye(blocks * COLUMNS, z.size, dtype=z.dtype).reshape(blocks, COLUMNS, z.size)
+    product = jax.vmap(partial(hessian_product, space, objective, z))
+    columns = jax.lax.map(product, unit).reshape(-1, z.size)[: z.size]
+    return Gram(here.value, here.gradient, 0.5 * (columns + columns.T))
+
+
+def _judged(bars: ErrorBars) -> ErrorBars:
+    """Return error bars of a minimum as they are; elsewhere none, and the reason."""
+    if not np.isfinite([bars.lowest, bars.distance]).all():
+        why = "the curvature is not finite at the answer"
+    elif bars.lowest < -DOWNWARDS:
+        why = f"the objective curves downwards at the answer ({bars.lowest:.2g} of its largest curvature): no minimum"
+    elif bars.distance > FAR:
+        why = f"the answer lies {bars.distance:.2g} standard errors from the minimum"
+    else:
+        return bars
+    left = {name: field for name, field in bars.fields.items() if name == "dof"}
+    return ErrorBars(left, f"No standard errors: {why}. Fit on: smaller tolerances, more iterations.")
+
+
+def _without_matrix(problem: Problem, result: Result, scale: bool, mesh: Any) -> ErrorBars:
+    dof = None
+    if of_residuals(problem.objective):
+        dof = int(count_residuals(problem.objective, result.params)) - problem.space.size
+    if scale and (dof is None or dof <= 0):
+        return ErrorBars({"dof": dof}, "No standard errors: no more residuals than parameters.")
+    variance = 2 * result.value / dof if scale and dof is not None else 1.0
+    try:
+        found = laplace(problem, result.params, scale=1 / variance, mesh=mesh)
+    except (ValueError, NonFiniteError) as error:
+        return ErrorBars({"dof": dof}, f"No standard errors: {error}")
+    note = f"Standard errors are Laplace's, without a covariance, uncertain by {found.uncertainty:.1%} themselves."
+    scaled = " They are scaled by the reduced χ²." if scale else ""
+    return ErrorBars({"stderr": found.sd, "dof": dof}, note + scaled)
