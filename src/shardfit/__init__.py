@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from shardfit.distributed.executors import run_tasks
     from shardfit.distributed.processes import join
     from shardfit.fitting import fit, least_squares
+    from shardfit.intervals import Profile, profile
     from shardfit.io.results import load_result, save_result
     from shardfit.io.run_dir import RunDir
     from shardfit.planning import Plan, plan
@@ -108,6 +109,7 @@ __all__ = [
     "Picture",
     "Plan",
     "Problem",
+    "Profile",
     "Result",
     "RunDir",
     "RunOptions",
@@ -143,6 +145,7 @@ __all__ = [
     "penalty",
     "plan",
     "prior",
+    "profile",
     "residual_penalty",
     "residual_term",
     "run_tasks",
@@ -176,6 +179,7 @@ __getattr__, __dir__ = lazy_names(
         "distributed.executors": "run_tasks",
         "distributed.processes": "join",
         "fitting": "fit least_squares",
+        "intervals": "Profile profile",
         "io.results": "load_result save_result",
         "io.run_dir": "RunDir",
         "planning": "Plan plan",
