@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from shardfit.planning import Plan, plan
     from shardfit.run_options import RunOptions
     from shardfit.sampling.numpyro_models import from_numpyro
+    from shardfit.sampling.posterior import Posterior
+    from shardfit.sampling.store import load_posterior, save_posterior
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
     from shardfit.solve.curvature import error_bars
@@ -108,6 +110,7 @@ __all__ = [
     "ParityError",
     "Picture",
     "Plan",
+    "Posterior",
     "Problem",
     "Profile",
     "Result",
@@ -137,6 +140,7 @@ __all__ = [
     "join",
     "latin",
     "least_squares",
+    "load_posterior",
     "load_result",
     "marginals",
     "mesh",
@@ -149,6 +153,7 @@ __all__ = [
     "residual_penalty",
     "residual_term",
     "run_tasks",
+    "save_posterior",
     "save_result",
     "seed_axis",
     "sobol",
@@ -185,6 +190,8 @@ __getattr__, __dir__ = lazy_names(
         "planning": "Plan plan",
         "run_options": "RunOptions",
         "sampling.numpyro_models": "from_numpyro",
+        "sampling.posterior": "Posterior",
+        "sampling.store": "load_posterior save_posterior",
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",
         "solve.curvature": "error_bars",

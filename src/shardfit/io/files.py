@@ -89,6 +89,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, CHECK).hexdigest()
+
+
 def _json_digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

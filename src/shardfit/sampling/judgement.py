@@ -1,0 +1,111 @@
+"""Whether draws can be trusted: a word, the reasons, and what to do about them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shardfit.sampling import diagnostics
+from shardfit.sampling.psis import LARGEST_K
+from shardfit.sampling.summary import summarize
+
+LARGEST_RHAT = 1.01
+FEWEST_EFFECTIVE = 400
+SMALLEST_BFMI = 0.3
+CONVERGED, DIVERGENCES, NOT_CONVERGED = "converged", "divergences", "not_converged"
+STATUSES = (CONVERGED, DIVERGENCES, NOT_CONVERGED)  # the last that applies is given
+ADVICE = {
+    "rhat": "Draw more, or warm up longer; chains that stay apart mean several modes or a start far away.",
+    "ess": "Draw more; if that would take too long, find coordinates in which the parameters are less correlated.",
+    "divergences": "Raise target_accept (0.9, 0.99), or use other coordinates: the draws miss a narrow region.",
+    "bfmi": "Chains cross the energies slowly: use other coordinates, or a prior that bounds heavy tails.",
+    "depth": "Trees end at their largest depth: this wastes nothing but time; raise max_depth, or rescale.",
+    "pareto_k": "The proposal misses part of the posterior: use fewer shards, or sample all data at once.",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """status: 'converged', 'divergences' or 'not_converged'; reasons why not, cautions that do not decide, advice."""
+
+    status: str
+    reasons: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+
+    def __bool__(self):
+        return self.status == CONVERGED
+
+    def __str__(self):
+        said = [self.status.replace("_", " "), *self.reasons, *self.cautions]
+        return " ".join(["; ".join(said) + ".", *self.advice])
+
+
+def judge(
+    z: np.ndarray,
+    stats: Mapping[str, np.ndarray],
+    weights: np.ndarray | None = None,
+    extra: Mapping[str, Any] | None = None,
+    labels: Sequence[str] = (),
+) -> Verdict:
+    """Judge draws z (chains, draws, n) with their statistics; extra may bring pareto_k and max_depth.
+
+    Converged: every R-hat at most 1.01, at least 400 effective draws in bulk and tails, no divergence. Coordinates are
+    judged, not parameters: all of them are free, so one that never moved counts against the chains.
+    """
+    extra = extra or {}
+    names = tuple(labels) or tuple(f"z[{i}]" for i in range(z.shape[2]))
+    found = [*_mixing(z, weights, names), *_importance(extra), *_transitions(stats, extra)]
+    status = max((s for s, _, _ in found if s is not None), key=STATUSES.index, default=CONVERGED)
+    return Verdict(
+        status,
+        tuple(text for s, text, _ in found if s is not None),
+        tuple(text for s, text, _ in found if s is None),
+        tuple(ADVICE[kind] for _, _, kind in found),
+    )
+
+
+Finding = tuple[str | None, str, str]  # status it calls for, None for a caution; what was found; kind of advice
+
+
+def _mixing(z: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...]) -> list[Finding]:
+    if z.shape[1] < diagnostics.FEWEST_DRAWS:
+        return [(NOT_CONVERGED, f"{z.shape[1]} draws per chain say nothing", "ess")]
+    found: list[Finding] = []
+    table = summarize(names, ("",) * len(names), z, weights)
+    ratio = np.where(np.isnan(table["rhat"]), np.inf, table["rhat"])
+    effective = np.nan_to_num(np.minimum(table["ess_bulk"], table["ess_tail"]), nan=0.0)
+    if ratio.max(initial=0) > LARGEST_RHAT:
+        found.append((NOT_CONVERGED, f"R-hat {_worst(ratio, names, np.argmax, '.3f')}", "rhat"))
+    if effective.min(initial=np.inf) < FEWEST_EFFECTIVE:
+        found.append((NOT_CONVERGED, f"effective draws {_worst(effective, names, np.argmin, '.0f')}", "ess"))
+    return found
+
+
+def _worst(values: np.ndarray, names: tuple[str, ...], pick: Any, form: str) -> str:
+    at = int(pick(values))
+    return f"{values[at]:{form}} of {names[at]}"
+
+
+def _importance(extra: Mapping[str, Any]) -> list[Finding]:
+    k = float(np.max(extra["pareto_k"])) if extra.get("pareto_k") is not None else -np.inf
+    return [(NOT_CONVERGED, f"Pareto k {k:.2f} of the importance weights", "pareto_k")] if k > LARGEST_K else []
+
+
+def _transitions(stats: Mapping[str, np.ndarray], extra: Mapping[str, Any]) -> list[Finding]:
+    found: list[Finding] = []
+    diverging = np.asarray(stats.get("diverging", ()), bool)
+    if diverging.any():
+        share = f"{diverging.sum()} of {diverging.size} transitions diverged ({100 * diverging.mean():.2g} %)"
+        found.append((DIVERGENCES, share, "divergences"))
+    if "energy" in stats and stats["energy"].shape[1] >= diagnostics.FEWEST_DRAWS:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            least = float(np.min(diagnostics.bfmi(stats["energy"])))
+        if least < SMALLEST_BFMI:
+            found.append((None, f"BFMI {least:.2f}", "bfmi"))
+    if "depth" in stats and extra.get("max_depth") is not None:
+        saturated = float(np.mean(stats["depth"] >= int(extra["max_depth"])))
+        if saturated > 0.01:
+            found.append((None, f"{100 * saturated:.0f} % of the trees ended at depth {extra['max_depth']}", "depth"))
+    return found
