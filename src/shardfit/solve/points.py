@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from shardfit.core import reduce
@@ -25,7 +25,7 @@ def values_at(space: Space, objective: Objective, points: jax.Array, key: Any, a
     """
     n_points, mesh = points.shape[0], objective.mesh
     runs = 1 if mesh is None else mesh.shape.get(RUNS, 1)
-    points = _placed(points, mesh, P())  # or the split would spread to whatever the points come from
+    points = placed(points, mesh)  # or the split would spread to whatever the points come from
     at_once = at_once or max(1, LARGEST_BATCH // _contributions(space, objective, points[0], key))
     batches = -(-n_points // at_once)
     size = -(-n_points // (batches * runs)) * runs
@@ -34,15 +34,16 @@ def values_at(space: Space, objective: Objective, points: jax.Array, key: Any, a
     stacked = jnp.concatenate([points, filling]).reshape(batches, size, -1)
 
     def batch(points):
-        points = _placed(points, mesh, P(RUNS))
+        points = placed(points, mesh, RUNS)
         return jax.vmap(lambda z: reduce.value(objective, space.unpack(z), key))(points)
 
     values = batch(stacked[0]) if batches == 1 else jax.lax.map(batch, stacked)
-    return _placed(values.reshape(-1)[:n_points].astype(points.dtype), mesh, P())
+    return placed(values.reshape(-1)[:n_points].astype(points.dtype), mesh)
 
 
-def _placed(array, mesh, spec):
-    return array if mesh is None else jax.lax.with_sharding_constraint(array, NamedSharding(mesh, spec))
+def placed(array: jax.Array, mesh: Mesh | None, *axes: str) -> jax.Array:
+    """Return an array split over axes of the mesh, or the same on every device, inside compiled code."""
+    return array if mesh is None else jax.lax.with_sharding_constraint(array, NamedSharding(mesh, P(*axes)))
 
 
 def _contributions(space, objective, point, key) -> int:

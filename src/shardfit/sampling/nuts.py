@@ -1,0 +1,305 @@
+"""The no-U-turn sampler as a step solver: chains of one target that share every evaluation and what they learn.
+
+One tick evaluates the density once for every chain, and each takes its step in its own tree (trees.py). Chains are at
+different transitions at any time: phases depend on a chain's own count, the metric and the step's length on what all
+have handed in (adapt.py). Random numbers depend on key, chain and tick alone.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.mesh import RUNS
+from shardfit.core.status import Status
+from shardfit.sampling import trees
+from shardfit.sampling.adapt import (
+    DENSE,
+    FIRST,
+    GROWTH,
+    Pool,
+    begin_steps,
+    changed,
+    collect,
+    follow,
+    guess_root,
+    renew_root,
+    usual_log_step,
+)
+from shardfit.sampling.trees import Chance, Transition, Tree, against
+from shardfit.solve.base import ValueAndGrad, value_and_grad_parts
+from shardfit.solve.draws import threefry
+from shardfit.solve.points import placed
+from shardfit.solve.step import StepSolver
+
+EARLY_DEPTH = 8  # of trees until the metric is final: longer ones say that it is wrong, not where to go
+CLOSING = 6  # the last 1/6 of warm-up is for the step's length alone
+MOST_TRIES = 60  # halvings of the way from a start to the centre, until its density is finite
+STATS = ("value", "energy", "accept", "step_size", "diverging", "depth", "gradients")  # columns beside a draw's z
+
+
+class State(NamedTuple):
+    """x, value: the newest draw of the first chain. steps: transitions that every chain has made.
+
+    trees: (chains, ...) one each. made: (chains,) transitions. kept: (chains, draws, n + stats). warm_gradients,
+    warm_diverging: (chains,) counts of warm-up. centre: (n,) where starts lie around.
+    """
+
+    x: jax.Array
+    value: jax.Array
+    gradient: None
+    status: jax.Array
+    steps: jax.Array
+    trees: Tree
+    pool: Pool
+    made: jax.Array
+    kept: jax.Array
+    warm_gradients: jax.Array
+    warm_diverging: jax.Array
+    centre: jax.Array
+    spread: jax.Array
+    tick: jax.Array
+    key: jax.Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class NUTS(StepSolver):
+    """Chains of the no-U-turn sampler on the density exp(-objective) of the parameters, seen from coordinates z.
+
+    warmup, draws: transitions per chain. target_accept: mean acceptance that the step's length aims at. max_depth: of
+    trees, 2^max_depth - 1 gradients. temper: power of the transforms' Jacobian, 1/K for one of K shards.
+
+    `begin` takes given={"root": L, "spread": s}: a factor of the covariance around z0, (n, n), or standard deviations
+    (n,); chains then start at z0 + s·L·(normal numbers). Without it they start within ±s of z0.
+    """
+
+    chains: int = 4
+    warmup: int = 500
+    draws: int = 1000
+    target_accept: float = 0.8
+    max_depth: int = 10
+    temper: float = 1.0
+    maxiter: int = field(default=1, init=False, repr=False)
+    ftol: float = field(default=0.0, init=False, repr=False)
+    gtol: float = field(default=0.0, init=False, repr=False)
+    xtol: float = field(default=0.0, init=False, repr=False)
+    name: ClassVar[str] = "nuts"
+
+    def __post_init__(self):
+        for option, least in {"chains": 1, "warmup": 20, "draws": 1, "max_depth": 1}.items():
+            if getattr(self, option) < least:
+                raise ValueError(f"nuts: {option}={getattr(self, option)} must be at least {least}.")
+        if not 0 < self.target_accept < 1:
+            raise ValueError(f"nuts: target_accept={self.target_accept} must lie between 0 and 1; 0.8 suits most.")
+        if not self.temper > 0:
+            raise ValueError(f"nuts: temper={self.temper} must be positive.")
+        if self.max_depth > 20:
+            raise ValueError(f"nuts: max_depth={self.max_depth} means 2^{self.max_depth} gradients. Use at most 20.")
+        object.__setattr__(self, "maxiter", self.warmup + self.draws)
+
+    @property
+    def points(self) -> int:
+        """Evaluations per tick."""
+        return self.chains
+
+    @property
+    def closing(self) -> int:
+        """Transition of a chain after which the metric stays."""
+        return self.warmup - max(self.warmup // CLOSING, 10)
+
+    def init(self, z0, lower, upper):
+        """Return the state with all chains at z0; `begin` spreads them."""
+        n, dtype, count = z0.shape[0], z0.dtype, jnp.zeros((), jnp.int32)
+        log_step = jnp.asarray(usual_log_step(n), dtype)
+        size = max(5 * min(n, DENSE), 200, 4 * self.chains)
+        pool = Pool(
+            steps=begin_steps(log_step),
+            root=jnp.eye(n, dtype=dtype) if n <= DENSE else jnp.ones(n, dtype),
+            recent=jnp.zeros((size, 2, n), dtype),
+            collected=count,
+            next_at=count + FIRST * self.chains,
+            informed=jnp.zeros((), bool),
+            closed=jnp.zeros((), bool),
+        )
+        none = jnp.zeros(self.chains, jnp.int32)
+        return State(
+            x=z0,
+            value=jnp.full((), jnp.inf, dtype),
+            gradient=None,
+            status=count,
+            steps=count,
+            trees=self._planted(jnp.broadcast_to(z0, (self.chains, n))),
+            pool=pool,
+            made=none,
+            kept=jnp.zeros((self.chains, self.draws, n + len(STATS)), dtype),
+            warm_gradients=none,
+            warm_diverging=none,
+            centre=z0,
+            spread=jnp.ones((), dtype),
+            tick=count,
+            key=jnp.zeros(2, jnp.uint32),
+        )
+
+    def _planted(self, z):
+        return jax.vmap(lambda start: trees.plant(start, self.max_depth))(z)
+
+    def begin(self, state, key, given):
+        """Draw the starts, around z0 by the given root of the covariance, or else uniformly."""
+        given, shape, dtype = given or {}, (self.chains, state.x.shape[0]), state.x.dtype
+        spread = jnp.asarray(given.get("spread", 1.0), dtype)
+        draw_key, start_key = jax.random.split(key)
+        state = state._replace(key=jax.random.key_data(draw_key), spread=spread)
+        if "root" not in given:
+            z = state.x + spread * jax.random.uniform(start_key, shape, dtype, -1, 1)
+            return state._replace(trees=self._planted(z))
+        root = _root_of(jnp.asarray(given["root"], dtype), shape[1])
+        ways = jax.random.normal(start_key, shape, dtype)
+        z = state.x + spread * jax.vmap(lambda way: trees.along(root, way))(ways)
+        return state._replace(trees=self._planted(z), pool=state.pool._replace(root=root, informed=jnp.ones((), bool)))
+
+    def evaluate(self, space, objective, z, key):
+        """Return -log density and its gradient at z (chains, n), split over the mesh's axis `runs`."""
+        mesh, n = objective.mesh, z.shape[0]
+        runs = 1 if mesh is None else mesh.shape.get(RUNS, 1)
+
+        def density(z):
+            here = value_and_grad_parts(space, objective, z, key)[0]
+            if space.plain:
+                return here
+            stretch, slope = jax.value_and_grad(space.log_jacobian)(z)
+            return ValueAndGrad(here.value - self.temper * stretch, here.gradient - self.temper * slope)
+
+        if runs == 1:
+            return jax.vmap(density)(z)
+        # copies of the last chain fill the devices: any other point could be outside the model's domain
+        filled = jnp.concatenate([z, jnp.broadcast_to(z[-1], (-n % runs, z.shape[1]))])
+        found = jax.vmap(density)(placed(filled, mesh, RUNS))
+        return jax.tree.map(lambda leaf: placed(leaf[:n], mesh), found)
+
+    def step(self, evaluate, state):
+        """Move every chain by one gradient, and hand in what has ended."""
+        pool, old = state.pool, state.trees
+        z = jax.vmap(trees.ask, (0, None))(old, pool.root)
+        value, gradient = evaluate(z)
+        slope = jax.vmap(against, (None, 0))(pool.root, gradient)
+        chance = draw_chance(state.key, state.tick, self.chains, z.shape[1], z.dtype)
+        depth = jnp.where(pool.closed, self.max_depth, min(self.max_depth, EARLY_DEPTH))
+        grown, done = jax.vmap(trees.tell, (0, 0, 0, 0, 0, None))(old, z, value, slope, chance, depth)
+
+        warming = state.made < self.warmup
+        ends = done.ends & (state.made < self.maxiter)
+        warm = ends & warming
+        steps = follow(pool.steps, done.accept, warm, jnp.sum(warming), self.target_accept)
+        pool = collect(pool._replace(steps=steps), grown.draw.z, grown.draw.slope, warm)
+        made = state.made + ends
+        begins = done.ends | (grown.started & ~old.started)
+        grown = self._with_lengths(grown, begins & (made <= self.warmup), made < self.warmup, pool)
+        least = jnp.min(made)
+        failed = jnp.any(~grown.started) & (state.tick >= MOST_TRIES)
+        code = jnp.where(failed, Status.NONFINITE.code, Status.RUNNING.code)
+        return state._replace(
+            x=grown.draw.z[0],
+            value=jnp.where(grown.started[0], grown.draw.value[0], jnp.inf),
+            status=jnp.where(least >= self.maxiter, Status.COMPLETED.code, code).astype(jnp.int32),
+            steps=least,
+            trees=grown,
+            pool=pool,
+            made=made,
+            kept=self._kept(state, grown, done, ends & ~warming),
+            warm_gradients=state.warm_gradients + jnp.where(warm, done.gradients, 0),
+            warm_diverging=state.warm_diverging + (warm & done.diverging),
+            tick=state.tick + 1,
+        )
+
+    def _with_lengths(self, grown, chosen, warming, pool):
+        """Give transitions that begin the length of the moment, or its mean from the first that is kept."""
+        length = jnp.exp(jnp.where(warming, pool.steps.log_step, pool.steps.log_mean))
+        return grown._replace(step=jnp.where(chosen, jnp.copysign(length, grown.step), grown.step))
+
+    def _kept(self, state, grown: Tree, done: Transition, keeps):
+        row = [grown.draw.value, done.energy, done.accept, done.step, done.diverging, done.depth, done.gradients]
+        row = jnp.concatenate([grown.draw.z, jnp.stack([column.astype(state.x.dtype) for column in row], 1)], 1)
+        at = jnp.where(keeps, state.made - self.warmup, self.draws)
+        return state.kept.at[jnp.arange(self.chains), at].set(row, mode="drop")
+
+    def _metric_due(self, state):
+        pool, closes = state.pool, jnp.max(state.made) >= self.closing
+        wanted = ~pool.informed | (pool.collected >= pool.next_at) | closes
+        return jnp.all(state.trees.started) & ~pool.closed & wanted
+
+    def due(self, state):
+        """Return whether the metric should be renewed, or a start has no density."""
+        return self._metric_due(state) | (jnp.any(~state.trees.started) & (state.tick <= MOST_TRIES))
+
+    def tend(self, state):
+        """Renew the metric and begin all trees anew in it; move starts without a density halfway to the centre."""
+        pool, old = state.pool, state.trees
+        guess = guess_root(pool.root, old.draw.slope, state.spread)
+        change = jnp.where(pool.informed, renew_root(pool), guess)
+        closes = jnp.max(state.made) >= self.closing
+        renewed = changed(pool, change)
+        usual = usual_log_step(state.x.shape[0])
+        log_step = jnp.where(closes, pool.steps.log_mean, jnp.maximum(pool.steps.log_mean, usual))
+        renewed = renewed._replace(
+            steps=begin_steps(log_step),
+            next_at=(GROWTH * pool.collected).astype(jnp.int32) + FIRST * self.chains,
+            informed=jnp.ones((), bool),
+            closed=closes,
+        )
+        momentum = draw_chance(state.key, -1 - state.tick, self.chains, state.x.shape[0], state.x.dtype).momentum
+        planted = jax.vmap(trees.restart, (0, 0, None))(old, momentum, change)
+        planted = self._with_lengths(planted, state.made <= self.warmup, state.made < self.warmup, renewed)
+        # every chain is evaluated at once: those that have a density wait for those that have none
+        halfway = self._planted(0.5 * (old.near.z + state.centre))
+        due = self._metric_due(state)
+        moved = jax.tree.map(lambda new, same: jnp.where(_like(old.started, new), same, new), halfway, old)
+        return state._replace(
+            trees=trees.choose(due, planted, moved),
+            pool=trees.choose(due, renewed, pool),
+        )
+
+    def payload(self, state):
+        """Return draws z (chains, draws, n), a column (chains, draws) for each of STATS, and counts of warm-up."""
+        n = state.x.shape[0]
+        columns = {name: state.kept[..., n + i] for i, name in enumerate(STATS)}
+        columns["diverging"] = columns["diverging"] > 0.5
+        for name in ("depth", "gradients"):
+            columns[name] = columns[name].astype(jnp.int32)
+        return {
+            "z": state.kept[..., :n],
+            **columns,
+            "warmup_gradients": state.warm_gradients,
+            "warmup_diverging": state.warm_diverging,
+            "ticks": state.tick,
+            "root": state.pool.root,
+        }
+
+
+def draw_chance(key: jax.Array, tick: jax.Array, chains: int, n: int, dtype: Any) -> Chance:
+    """Return the random numbers of one tick, for every chain.
+
+    Momenta are normal numbers of single precision: no statistic of a chain can tell, and they are drawn at every tick.
+    """
+    width = 2 + (n + 1) // 2
+    place = jnp.arange(chains * width, dtype=jnp.uint32).reshape(chains, width)
+    words = threefry(key, place, jnp.broadcast_to(tick.astype(jnp.uint32), place.shape))
+    uniform = [(word[:, :2].astype(dtype) + 0.5) / 2.0**32 for word in words]
+    bits = jnp.concatenate([word[:, 2:] for word in words], 1)[:, :n]
+    # an odd number of half-steps from -1 to 1: never the ends
+    centred = ((bits >> 9).astype(jnp.float32) + 0.5) * np.float32(2.0**-22) - 1
+    normal = np.float32(np.sqrt(2)) * jax.lax.erf_inv(centred)
+    return Chance(uniform[0][:, 0], uniform[1][:, 0], uniform[0][:, 1], normal.astype(dtype))
+
+
+def _root_of(root: jax.Array, n: int) -> jax.Array:
+    if root.shape not in ((n,), (n, n)) or (n > DENSE and root.ndim == 2):
+        raise ValueError(
+            f"nuts: root {root.shape} must be ({n},) standard deviations{f' or ({n}, {n})' if n <= DENSE else ''}."
+        )
+    return jnp.diag(root) if n <= DENSE and root.ndim == 1 else root
+
+
+def _like(mask: jax.Array, array: jax.Array) -> jax.Array:
+    return mask.reshape(mask.shape + (1,) * (array.ndim - 1))
