@@ -26,9 +26,8 @@ def report_run(run_dir: str | Path) -> Path:
     """Write figures and report.html of a finished run directory; return the path of the report."""
     folder = Path(run_dir)
     result = load_result(folder)
-    extra = _read_json(folder / EXTRA)
-    answer = _science_section(extra, folder, result)
-    sections = [*answer, *(_section(entry, folder) for entry in extra.get("sections", []))]
+    extra, sections = read_extra(folder)
+    sections = [*_science_section(extra, folder, result), *sections]
     own = {
         caption: save_figure(figure, folder, name)
         for name, (caption, figure) in standard_figures(result).items()
@@ -44,6 +43,12 @@ def report_run(run_dir: str | Path) -> Path:
         subtitle=str(extra.get("subtitle", "")),
         footer="Made by shardfit. This file is complete in itself.",
     )
+
+
+def read_extra(folder: Path) -> tuple[dict, list[Section]]:
+    """Return what a study left for the report of this run directory, and its sections."""
+    extra = _read_json(folder / EXTRA)
+    return extra, [_section(entry, folder) for entry in extra.get("sections", [])]
 
 
 def _science_section(extra: Mapping, folder: Path, result: Result) -> list[Section]:

@@ -46,7 +46,7 @@ def report_of(
         PngBlock(f if isinstance(f, bytes) else png_bytes(f), caption) for caption, f in (figures or {}).items()
     ]
     sections = [summary(result), *extra, parameters(result), Section("Figures", pictures)]
-    sections += [parts(result), parity(result), timings(result), about(environment or {})]
+    sections += [parts(result), parity(result), timings(result.timings, result.solver), about(environment or {})]
     return [section for section in sections if section.blocks]
 
 
@@ -64,7 +64,7 @@ def summary(result: Result) -> Section:
         ("value", number(result.value, 5), "at the answer"),
         ("steps", number(result.steps), f"solver {solver_name(result)}"),
         ("evaluations", number(result.evaluations), "of the objective"),
-        ("time", "–" if total is None else seconds(total), _compile_hint(result.timings)),
+        ("time", "–" if total is None else seconds(total), compile_hint(result.timings)),
         ("devices", f"{shards * runs} × {layout.get('platform', '?')}", split),
         ("precision", result.precision, _count(layout.get("processes", 1), "process", "es")),
     ]
@@ -117,13 +117,13 @@ def parity(result: Result) -> Section:
     return Section("Parity certificate", [Text(text), Table(header, rows)])
 
 
-def timings(result: Result) -> Section:
-    """Return seconds by phase, compilation on its own line."""
-    if not result.timings:
+def timings(times: Mapping[str, float], solver: str) -> Section:
+    """Return seconds by phase, compilation on its own line, and the solver or method they belong to."""
+    if not times:
         return Section("Timings", [])
-    order = sorted(result.timings.items(), key=lambda item: (item[0] == "total", -item[1]))
+    order = sorted(times.items(), key=lambda item: (item[0] == "total", -item[1]))
     rows = [(name.replace("_", " "), seconds(value)) for name, value in order]
-    return Section("Timings", [Table(("phase", "time"), rows), Text(f"Solver: {result.solver}")])
+    return Section("Timings", [Table(("phase", "time"), rows), Text(f"Solver: {solver}")])
 
 
 def about(environment: Mapping[str, Any]) -> Section:
@@ -132,7 +132,8 @@ def about(environment: Mapping[str, Any]) -> Section:
     return Section("Environment", [Table(("", ""), rows)] if rows else [])
 
 
-def _compile_hint(times):
+def compile_hint(times: Mapping[str, float]) -> str:
+    """Return how much of the time went into compiling, in words."""
     compiling = sum(value for name, value in times.items() if "compil" in name)
     return f"{seconds(compiling)} of it compiling" if compiling else "compilation included"
 

@@ -118,4 +118,4 @@ def digits(value: Any, sd: Any) -> str:
     places = 1 - int(np.floor(np.log10(sd)))
     if size >= 1e7 or size < 1e-4 or places > 12:
         return f"{float(value):.{max(1, places + int(np.floor(np.log10(size))))}e}"
-    return f"{float(value):.{max(0, places)}f}"
+    return f"{round(float(value), max(0, places)) + 0.0:.{max(0, places)}f}"  # + 0.0: no negative zero

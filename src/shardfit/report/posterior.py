@@ -1,0 +1,149 @@
+"""The report of a run directory that holds a posterior: the verdict first, then the table, then the chains."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardfit.io.files import read_json
+from shardfit.report import chain_figures
+from shardfit.report.blocks import Block, Cards, PngBlock, Section, Table, Text
+from shardfit.report.html import Badge, write_report
+from shardfit.report.run import read_extra, save_figure
+from shardfit.report.sections import about, compile_hint, timings
+from shardfit.report.values import number, seconds
+from shardfit.sampling.diagnostics import FEWEST_DRAWS, bfmi, ess_weights
+from shardfit.sampling.judgement import CONVERGED, DIVERGENCES, Verdict
+from shardfit.sampling.posterior import Posterior
+from shardfit.sampling.store import load_posterior
+from shardfit.sampling.summary import Summary
+
+MOST_LINES = 60
+TONES = {CONVERGED: "good", DIVERGENCES: "warn"}
+
+
+def report_posterior(run_dir: str | Path) -> Path:
+    """Write figures and report.html of a run directory that holds a posterior; return the path of the report."""
+    folder = Path(run_dir)
+    posterior = load_posterior(folder)
+    verdict = posterior.verdict()
+    extra, added = read_extra(folder)
+    pictures = [
+        PngBlock(save_figure(figure, folder, name), caption)
+        for name, (caption, figure) in standard_figures(posterior).items()
+    ]
+    environment = read_json(folder / "env.json") if (folder / "env.json").is_file() else {}
+    page = sections_of(posterior, verdict, pictures, added, environment)
+    return write_report(
+        folder / "report.html",
+        str(extra.get("title") or posterior.problem),
+        page,
+        badge=badge_of(verdict),
+        subtitle=str(extra.get("subtitle", "")),
+        footer="Made by shardfit. This file is complete in itself.",
+    )
+
+
+def badge_of(verdict: Verdict) -> Badge:
+    """Return the verdict in a word and its tone."""
+    return Badge(verdict.status.replace("_", " "), TONES.get(verdict.status, "bad"))
+
+
+def sections_of(
+    posterior: Posterior,
+    verdict: Verdict,
+    pictures: list[PngBlock],
+    added: list[Section],
+    environment: Mapping[str, Any],
+) -> list[Section]:
+    """Return the sections of a posterior's page, empty ones left out. added: those of a study, put after the cards."""
+    table = posterior.summary()
+    sections = [overview(posterior, verdict, table), *added, parameters(table), Section("Figures", pictures)]
+    sections += [chains(posterior), method(posterior), timings(posterior.timings, posterior.method), about(environment)]
+    return [section for section in sections if section.blocks]
+
+
+def overview(posterior: Posterior, verdict: Verdict, table: Summary) -> Section:
+    """Return cards of the numbers one asks for first, the verdict, and what the posterior assumes."""
+    n_chains, n_draws = posterior.z.shape[:2]
+    diverging = int(np.sum(posterior.stats.get("diverging", 0)))
+    least = np.fmin(table["ess_bulk"], table["ess_tail"])
+    total = posterior.timings.get("total")
+    cards = [
+        ("draws", number(posterior.size), f"{n_chains} chains of {n_draws}"),
+        ("effective draws", _extreme(least, np.nanmin, ".0f"), "fewest of any number, bulk or tail"),
+        ("R-hat", _extreme(table["rhat"], np.nanmax, ".3f"), "largest of any number"),
+        ("divergences", number(diverging), "after warm-up"),
+        ("gradients", number(posterior.evaluations), f"method {posterior.method}"),
+        ("time", "–" if total is None else seconds(total), compile_hint(posterior.timings)),
+    ]
+    told: list[Block] = [Text(text[:1].upper() + text[1:]) for text in (str(verdict), posterior.note) if text]
+    return Section("", [Cards(cards), *told])
+
+
+def parameters(table: Summary) -> Section:
+    """Return mean, spread, quantiles and diagnostics of every number; of very many, those with the fewest draws."""
+    caption = "mcse: Monte Carlo error of the mean. 5 %, 50 %, 95 %: quantiles."
+    if len(table) > MOST_LINES:
+        caption += f" Of {len(table)} numbers, the {MOST_LINES} with the fewest effective draws."
+    return Section("Parameters", [Table(table.header, table.lines(MOST_LINES), caption)])
+
+
+def chains(posterior: Posterior) -> Section:
+    """Return what each chain did: divergences, energies, acceptance, step, depth and gradients."""
+    stats = posterior.stats
+    columns: dict[str, list[str]] = {}
+    if "diverging" in stats:
+        columns["divergences"] = [number(int(n)) for n in stats["diverging"].sum(1)]
+    if "energy" in stats and posterior.z.shape[1] >= FEWEST_DRAWS:
+        columns["BFMI"] = [f"{share:.2f}" for share in bfmi(stats["energy"])]
+    for name, title in (("accept", "mean acceptance"), ("step_size", "step size"), ("depth", "mean depth")):
+        if name in stats:
+            columns[title] = [f"{mean:.3g}" for mean in np.mean(stats[name], axis=1)]
+    if "gradients" in stats:
+        columns["gradients per draw"] = [f"{mean:.3g}" for mean in stats["gradients"].mean(1)]
+    if not columns:
+        return Section("Chains", [])
+    rows = [(str(i + 1), *cells) for i, cells in enumerate(zip(*columns.values(), strict=True))]
+    return Section("Chains", [Table(("chain", *columns), rows)])
+
+
+def method(posterior: Posterior) -> Section:
+    """Return what only this method can tell: single numbers, and tables such as that of the shards."""
+    single = [(name, number(value)) for name, value in posterior.extra.items() if _is_single(value)]
+    if posterior.weights is not None:
+        share = f"{ess_weights(posterior.weights):.0f} of {posterior.size}"
+        single.insert(0, ("independent draws that the weights are worth", share))
+    blocks: list[Block] = [Table(("", ""), [(n.replace("_", " "), v) for n, v in single])] if single else []
+    for name, value in posterior.extra.items():
+        if isinstance(value, dict) and value and all(np.ndim(column) == 1 for column in value.values()):
+            columns = [[number(cell, 4) for cell in np.asarray(column).tolist()] for column in value.values()]
+            if len({len(column) for column in columns}) == 1:
+                rows = list(zip(*columns, strict=True))
+                blocks.append(Table(list(map(str, value)), rows, name.replace("_", " ")))
+    return Section(f"Method: {posterior.method}", blocks)
+
+
+def standard_figures(posterior: Posterior) -> dict[str, tuple[str, Any]]:
+    """Return name → (caption, Figure) of what any posterior can show."""
+    names = chain_figures.chosen(posterior, None)
+    if not names or posterior.z.shape[1] < FEWEST_DRAWS:
+        return {}
+    drawn = {"trace": ("Densities and paths, chain by chain; ticks: divergences.", chain_figures.trace(posterior))}
+    caption = "Ranks of each chain's draws among all: flat where the chains agree."
+    drawn["rank"] = (caption, chain_figures.rank(posterior))
+    if len(names) > 1:
+        drawn["pair"] = ("Pairs of numbers; divergent draws in red.", chain_figures.pair(posterior))
+    drawn["forest"] = ("Median, middle 50 % and 90 %.", chain_figures.forest(posterior))
+    if "energy" in posterior.stats:
+        drawn["energy"] = ("Energies, and steps between them.", chain_figures.energy(posterior))
+    return drawn
+
+
+def _extreme(values: np.ndarray, pick: Any, form: str) -> str:
+    return "–" if np.isnan(values).all() else f"{pick(values):{form}}"
+
+
+def _is_single(value: Any) -> bool:
+    return isinstance(value, str | int | float) or np.ndim(value) == 0 and not isinstance(value, dict | type(None))
