@@ -84,6 +84,7 @@ PUBLIC = {
     "residual_penalty",
     "residual_term",
     "run_tasks",
+    "sample",
     "save_posterior",
     "save_result",
     "seed_axis",

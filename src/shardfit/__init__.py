@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from shardfit.run_options import RunOptions
     from shardfit.sampling.numpyro_models import from_numpyro
     from shardfit.sampling.posterior import Posterior
+    from shardfit.sampling.run import sample
     from shardfit.sampling.store import load_posterior, save_posterior
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
@@ -153,6 +154,7 @@ __all__ = [
     "residual_penalty",
     "residual_term",
     "run_tasks",
+    "sample",
     "save_posterior",
     "save_result",
     "seed_axis",
@@ -191,6 +193,7 @@ __getattr__, __dir__ = lazy_names(
         "run_options": "RunOptions",
         "sampling.numpyro_models": "from_numpyro",
         "sampling.posterior": "Posterior",
+        "sampling.run": "sample",
         "sampling.store": "load_posterior save_posterior",
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
@@ -83,8 +84,8 @@ def _require_continuous(latent: Mapping[str, dict]) -> None:
     for name, site in latent.items():
         if getattr(site["fn"], "is_discrete", False) or jnp.issubdtype(jnp.asarray(site["value"]).dtype, jnp.integer):
             raise ValueError(
-                f"from_numpyro: site {name!r} is discrete ({type(site['fn']).__name__}): gradients do not reach it. Sum "
-                "it out in the model, or sample with NumPyro's own enumeration."
+                f"from_numpyro: site {name!r} is discrete ({type(site['fn']).__name__}): gradients do not reach it. "
+                "Sum it out in the model, or sample with NumPyro's own enumeration."
             )
 
 
@@ -170,7 +171,7 @@ def transform_of_constraint(name: str, constraint: Any) -> Transform:
         return Simplex()
     low, high = (getattr(base, end, None) for end in ("lower_bound", "upper_bound"))
     for end in (low, high):
-        if isinstance(end, jax.core.Tracer) or np.size(0.0 if end is None else end) > 1:
+        if isinstance(end, Tracer) or np.size(0.0 if end is None else end) > 1:
             raise ValueError(f"from_numpyro: the support of site {name!r} differs from number to number ({base}).")
     low, high = (None if end is None else float(np.asarray(end).reshape(())) for end in (low, high))
     if low is not None and high is not None:

@@ -148,6 +148,8 @@ class NUTS(StepSolver):
     def begin(self, state, key, given):
         """Draw the starts, around z0 by the given root of the covariance, or else uniformly."""
         given, shape, dtype = given or {}, (self.chains, state.x.shape[0]), state.x.dtype
+        if "earlier" in given:
+            return self._continued(state, given["earlier"])
         spread = jnp.asarray(given.get("spread", 1.0), dtype)
         draw_key, start_key = jax.random.split(key)
         state = state._replace(key=jax.random.key_data(draw_key), spread=spread)
@@ -259,6 +261,26 @@ class NUTS(StepSolver):
             trees=trees.choose(due, planted, moved),
             pool=trees.choose(due, renewed, pool),
         )
+
+    def glance(self, state):
+        """Return divergences so far, and the draws that all chains have made."""
+        n, made = state.x.shape[0], max(0, int(np.min(state.made)) - self.warmup)
+        kept = np.asarray(state.kept[:, :made])
+        return {"divergences": int(np.sum(kept[..., n + STATS.index("diverging")])), "draws": kept[..., :n]}
+
+    def leave(self, state):
+        """Return the payload, and under names that begin with `state_` all that more draws need to go on."""
+        rest = jax.tree.leaves(state._replace(kept=None))
+        numbered = {f"state_{i:03d}": np.asarray(leaf) for i, leaf in enumerate(rest)}
+        return {name: np.asarray(array) for name, array in self.payload(state).items()} | numbered
+
+    def _continued(self, state, earlier):
+        """Return the state that an earlier run left, with room for new draws."""
+        tree = jax.tree.structure(state._replace(kept=None))
+        going = tree.unflatten([jnp.asarray(earlier[name]) for name in sorted(earlier)])
+        made = jnp.full_like(going.made, self.warmup)
+        status = jnp.full_like(going.status, Status.RUNNING.code)
+        return going._replace(kept=state.kept, made=made, steps=jnp.min(made), status=status)
 
     def payload(self, state):
         """Return draws z (chains, draws, n), a column (chains, draws) for each of STATS, and counts of warm-up."""

@@ -1,0 +1,200 @@
+"""Chains of NUTS: from a problem to a posterior, in groups that can be killed, continued and extended."""
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardfit.check.identity import Identity, identity
+from shardfit.core.errors import CheckpointError, NonFiniteError
+from shardfit.core.mesh import layout
+from shardfit.core.precision import arithmetic
+from shardfit.core.problem import Problem
+from shardfit.core.status import Status
+from shardfit.io.files import read_arrays, read_json, write_arrays, write_json
+from shardfit.io.run_dir import RunDir, opened
+from shardfit.sampling.blocks import Blocks
+from shardfit.sampling.chains import Place, choose_width, measured_width, places, run_groups
+from shardfit.sampling.density import in_words, sampled
+from shardfit.sampling.nuts import NUTS
+from shardfit.sampling.posterior import STATS, Posterior
+from shardfit.sampling.progress import SamplingProgress
+from shardfit.sampling.start import Start, find_start
+from shardfit.sampling.store import save_posterior
+from shardfit.solve.base import Task
+from shardfit.solve.loop import run_steps
+from shardfit.solve.monitor import Monitor
+
+LAYOUT = "layout.json"
+
+
+def nuts(
+    problem: Problem,
+    *,
+    draws: int = 1000,
+    chains: int = 4,
+    width: int | str | None = None,
+    start: str = "fit",
+    mesh: Any = None,
+    run_dir: str | Path | RunDir | None = None,
+    resume: str = "auto",
+    seed: int = 0,
+    progress: bool | None = None,
+    **options: Any,
+) -> Posterior:
+    """Sample by NUTS; see `sample`.
+
+    chains: independent chains. width: how many share a batch, 'measure' to find out. start: 'fit' begins around
+    the mode, 'x0' around x0. options: of `NUTS`.
+    """
+    began = time.perf_counter()
+    target = sampled(problem)
+    whole = NUTS(chains=chains, draws=draws, **options)
+    with opened(run_dir) as store, arithmetic(target.precision):
+        together, why = _width(target, chains, width, mesh, store, resume)
+        solver = replace(whole, chains=together)
+        known = _identity(target, solver, chains, start, seed)
+        if store is not None:
+            store.begin(target, known, resume, mesh)
+            if resume == "never":
+                Blocks(store.path).clear()
+            write_json(store.path / LAYOUT, {"width": together, "why": why})
+        beginning = _start(target, mesh, seed, start, store, resume)
+        study = _Study(target, solver, beginning, known, seed, store)
+        groups = chains // together
+        with SamplingProgress(target.name, whole, groups, progress) as show:
+            results = run_groups(partial(study.run, show), groups, places(mesh, groups))
+        posterior = study.posterior(results, mesh, f"{in_words(target)} {beginning.note}".strip(), why)
+        posterior = replace(posterior, timings=posterior.timings | {"total": time.perf_counter() - began})
+        if store is not None:
+            save_posterior(posterior, store.path, known.digest)
+            store.event("finished", draws=int(posterior.size))
+    return posterior
+
+
+def _width(
+    problem: Problem, chains: int, given: int | str | None, mesh: Any, store: RunDir | None, resume: str
+) -> tuple[int, str]:
+    """Return how many chains share a batch, and why: as given, as an earlier call decided, or chosen now."""
+    earlier = None if store is None or resume == "never" else store.path / LAYOUT
+    if isinstance(given, int):
+        if given < 1 or chains % given:
+            raise ValueError(f"sample: width={given} must divide the {chains} chains.")
+        return given, f"{given} chains in a batch, as given"
+    if earlier is not None and earlier.exists():
+        try:
+            content = read_json(earlier)
+        except ValueError as error:
+            raise CheckpointError(f"{error} Give width=..., or start anew with resume='never'.") from None
+        return content["width"], content["why"]
+    if given not in (None, "measure"):
+        raise ValueError(f"sample: width={given!r} must be a number of chains, or 'measure'.")
+    return (choose_width if given is None else measured_width)(problem, chains, mesh)
+
+
+def _start(problem: Problem, mesh: Any, seed: int, how: str, store: RunDir | None, resume: str) -> Start:
+    """Return where chains begin; kept, so that a run goes on as it began whatever the devices."""
+    path = None if store is None else store.path / "start.npz"
+    if path is not None and path.exists() and resume != "never":
+        try:
+            arrays = read_arrays(path)
+        except ValueError as error:
+            raise CheckpointError(f"{error} Start anew with resume='never'.") from None
+        return Start(arrays["z"], arrays.get("root"), str(arrays["note"]))
+    found = find_start(problem, mesh, seed, how)
+    if path is not None:
+        write_arrays(path, {"z": found.z, **found.given, "note": np.array(found.note)})
+    return found
+
+
+def _identity(problem: Problem, solver: NUTS, chains: int, start: str, seed: int) -> Identity:
+    """Return what must be equal for draws to be the same; how many are drawn is not part of it."""
+    known = identity(problem, replace(solver, draws=1), seed)
+    return replace(known, facts={**known.facts, "chains": str(chains), "start": known.facts["start"] + start})
+
+
+@dataclass(frozen=True, eq=False)
+class _Study:
+    """What all groups have in common."""
+
+    problem: Problem
+    solver: NUTS
+    start: Start
+    known: Identity
+    seed: int
+    store: RunDir | None
+
+    def run(self, show: SamplingProgress, number: int, place: Place) -> dict[str, np.ndarray]:
+        """Return the draws and statistics of one group, by name; what its folder holds is not drawn again."""
+        with arithmetic(self.problem.precision), place.chosen():
+            blocks = Blocks(None if self.store is None else self.store.path, number)
+            stored = blocks.stored(self.known.digest)
+            have = sum(block["z"].shape[1] for block in stored)
+            if have < self.solver.draws:
+                stored.append(self._block(show, number, place, blocks, stored[-1] if stored else None, have))
+        return blocks.joined(stored, self.solver.draws)
+
+    def _block(self, show, number: int, place: Place, blocks: Blocks, earlier: Any, have: int) -> dict:
+        solver = replace(self.solver, draws=self.solver.draws - have)
+        given = self.start.given if earlier is None else {"earlier": blocks.continuation(earlier)}
+        with blocks.folder(self.problem, self.known, place.mesh) as store:
+            monitor = Monitor(None, None, show.of_group(number), store)
+            placed = self.problem.objective.place(place.mesh)
+            space, seed = self.problem.space, _group_seed(self.seed, number)
+            task = Task(self.problem, space, self.start.z, None, placed, place.mesh, seed, monitor, given)
+            finish = run_steps(solver, task)
+            _require_end(finish)
+            block = {**(finish.leaves or {}), "compile_seconds": np.array(finish.compile_seconds)}
+            blocks.write(block, self.known.digest)
+        return block
+
+    def posterior(self, results: list[dict], mesh: Any, note: str, why: str) -> Posterior:
+        """Return all groups' draws as one posterior."""
+        z = np.concatenate([one["z"] for one in results])
+        chains, n, _ = z.shape
+        flat = z.reshape(chains * n, -1)
+        leaves = _parameters(self.problem.space, flat)
+        draws = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(chains, n, *leaf.shape[1:]), leaves)
+        units = dict(zip(self.problem.space.labels, self.problem.unit_labels(), strict=True))
+        useful = sum(int(np.sum(one["gradients"]) + np.sum(one["warmup_gradients"])) for one in results)
+        total = sum(int(one["ticks"]) * len(one["z"]) for one in results)
+        return Posterior(
+            draws=draws,
+            z=z,
+            stats={name: np.concatenate([one[name] for one in results]) for name in STATS},
+            weights=None,
+            method=self.solver.describe(),
+            problem=self.problem.name,
+            labels=tuple(self.problem.space.coordinate_labels()),
+            units=units,
+            precision=self.problem.precision,
+            note=note,
+            evaluations=total,
+            timings={"compile": float(max(one["compile_seconds"] for one in results))},
+            layout=layout(mesh) | {"width": self.solver.chains, "why": why},
+            seed=self.seed,
+            extra={"useful_gradients": useful / total},
+        )
+
+
+def _require_end(finish: Any) -> None:
+    if finish.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    if finish.status is Status.NONFINITE:
+        raise NonFiniteError(
+            "the density is zero or undefined all around the start, so no chain could begin. Start elsewhere (x0), "
+            "or bound the parameters."
+        )
+
+
+def _group_seed(seed: int, number: int) -> int:
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+@jax.jit
+def _parameters(space: Any, z: jax.Array) -> Any:
+    return jax.vmap(space.unpack)(z)

@@ -1,0 +1,69 @@
+"""sample: one call from a problem to draws of its posterior."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from shardfit.core.errors import suggestion
+from shardfit.core.problem import Problem
+from shardfit.io.compile_cache import use_compile_cache
+from shardfit.io.run_dir import RESUME, RunDir
+from shardfit.sampling.posterior import Posterior
+
+# where each method lives: a function of a problem and keywords that returns a Posterior
+METHODS = {"nuts": "nuts_chains:nuts", "rto": "rto:rto"}
+
+
+def sample(
+    problem: Problem,
+    method: str = "nuts",
+    *,
+    draws: int = 1000,
+    mesh: Any = None,
+    run_dir: str | Path | RunDir | None = None,
+    resume: str = "auto",
+    seed: int = 0,
+    progress: bool | None = None,
+    **options: Any,
+) -> Posterior:
+    """Draw from the posterior of a problem: exp(-objective), with the problem's priors.
+
+    Parameters
+    ----------
+    problem
+        with priors for its parameters; without any, what is sampled is exp(-value), and the posterior says so.
+    method
+        'nuts': Hamiltonian chains, for up to some hundred parameters; options: chains, warmup, target_accept,
+        max_depth, width, start. 'rto': perturbed refits, for images and other problems of many parameters.
+    draws
+        of each chain, after the warm-up.
+    mesh
+        rows are split over its axis `rows`, chains over `runs`.
+    run_dir
+        folder for checkpoints and draws: the same call goes on after a crash and ends with the same draws; one with
+        more draws adds to those that are there.
+    resume
+        'auto' goes on where an earlier call stopped, 'must' insists on it, 'never' starts anew.
+    seed
+        of everything random.
+    progress
+        None shows it on a terminal or for long runs.
+
+    Example: `sample(Problem(objective, {"tau": 1.0}, priors={"tau": HalfCauchy(5.0)}), chains=4, draws=1000)`.
+
+    """
+    use_compile_cache()
+    if method not in METHODS:
+        raise ValueError(f"sample: unknown method {method!r}.{suggestion(method, METHODS)}")
+    if resume not in RESUME:
+        raise ValueError(f"sample: resume={resume!r} must be one of {', '.join(map(repr, RESUME))}.")
+    if draws < 1:
+        raise ValueError(f"sample: draws={draws} must be at least 1.")
+    settings = {"mesh": mesh, "run_dir": run_dir, "resume": resume, "seed": seed, "progress": progress}
+    return _function(method)(problem, draws=draws, **settings, **options)
+
+
+def _function(method: str) -> Callable[..., Posterior]:
+    module, _, name = METHODS[method].partition(":")
+    return getattr(import_module(f"shardfit.sampling.{module}"), name)
