@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from shardfit.sampling.numpyro_models import from_numpyro
     from shardfit.sampling.posterior import Posterior
     from shardfit.sampling.run import sample
+    from shardfit.sampling.scores import compare, information_criteria, loo, waic
     from shardfit.sampling.store import load_posterior, save_posterior
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
@@ -134,15 +135,18 @@ __all__ = [
     "Uniform",
     "ValueAndGrad",
     "below",
+    "compare",
     "error_bars",
     "fit",
     "from_numpyro",
     "grid",
+    "information_criteria",
     "join",
     "latin",
     "least_squares",
     "load_posterior",
     "load_result",
+    "loo",
     "marginals",
     "mesh",
     "my_rows",
@@ -164,6 +168,7 @@ __all__ = [
     "survey",
     "survey_parts",
     "total",
+    "waic",
     "weight_axis",
     "within",
 ]
@@ -194,6 +199,7 @@ __getattr__, __dir__ = lazy_names(
         "sampling.numpyro_models": "from_numpyro",
         "sampling.posterior": "Posterior",
         "sampling.run": "sample",
+        "sampling.scores": "compare information_criteria loo waic",
         "sampling.store": "load_posterior save_posterior",
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",
