@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from shardfit.io.run_dir import RunDir
     from shardfit.planning import Plan, plan
     from shardfit.run_options import RunOptions
+    from shardfit.sampling.evidence import Evidence, evidence
     from shardfit.sampling.numpyro_models import from_numpyro
     from shardfit.sampling.posterior import Posterior
     from shardfit.sampling.run import sample
@@ -88,6 +89,7 @@ __all__ = [
     "Certificate",
     "CheckpointError",
     "Custom",
+    "Evidence",
     "Exponential",
     "Finish",
     "Flat",
@@ -137,6 +139,7 @@ __all__ = [
     "below",
     "compare",
     "error_bars",
+    "evidence",
     "fit",
     "from_numpyro",
     "grid",
@@ -196,6 +199,7 @@ __getattr__, __dir__ = lazy_names(
         "io.run_dir": "RunDir",
         "planning": "Plan plan",
         "run_options": "RunOptions",
+        "sampling.evidence": "Evidence evidence",
         "sampling.numpyro_models": "from_numpyro",
         "sampling.posterior": "Posterior",
         "sampling.run": "sample",

@@ -160,7 +160,7 @@ class _Scan:
         z = np.asarray(problem.space.pack(result.params))
         slope = jax.jvp(problem.space.unpack, (z,), (np.eye(z.size, dtype=z.dtype)[index],))[1]
         steepest = max(float(np.abs(leaf).max(initial=0)) for leaf in jax.tree.leaves(slope))
-        error = float(_free(problem, bars.stderr)[index])
+        error = float(problem.space.free(bars.stderr)[index])
         width = error / steepest if steepest > 0 else np.inf
         scan = cls(problem, result, index, solver, mesh, z, width, (bars.reduced_chi2 or 1.0) if scaled else 1.0)
         if not (np.isfinite(width) and width > 0):
@@ -181,7 +181,7 @@ class _Scan:
         """Return the parameter's number at a coordinate."""
         moved = self.z.copy()
         moved[self.index] = place
-        return float(_free(self.problem, self.problem.space.host_params(moved))[self.index])
+        return float(self.problem.space.free(self.problem.space.host_params(moved))[self.index])
 
     def root(self, place: float) -> float:
         """Return √(2·rise) with the coordinate held at a place, all others fitted again."""
@@ -225,13 +225,6 @@ class _Scan:
         rises = np.array([0.5 * root**2 for root, _ in self.known.values()])
         order = np.argsort(values)
         return values[order], rises[order]
-
-
-def _free(problem: Problem, params: Any) -> np.ndarray:
-    """Return the free numbers of params, in the order of the coordinates."""
-    space = problem.space
-    leaves = enumerate(jax.tree.leaves(params))
-    return np.concatenate([np.ravel(np.asarray(leaf))[~space.held_at(i).ravel()] for i, leaf in leaves])
 
 
 def _end(scan: _Scan, quantile: float, side: int) -> _End:

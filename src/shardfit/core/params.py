@@ -124,6 +124,11 @@ class Space:
             leaves.append(piece.reshape(self.inner_shapes[i]))
         return jax.tree.unflatten(self.treedef, leaves)
 
+    def free(self, params: Any) -> np.ndarray:
+        """Return the free numbers of params (n,), without transforms, in the order of the coordinates."""
+        leaves = enumerate(jax.tree.leaves(params))
+        return np.concatenate([np.ravel(np.asarray(leaf))[~self.held_at(i).ravel()] for i, leaf in leaves])
+
     def host_params(self, z: Any) -> Any:
         """Return the parameter pytree of coordinates z as NumPy arrays."""
         z = np.asarray(z)

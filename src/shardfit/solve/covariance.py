@@ -76,13 +76,14 @@ def count_residuals(objective: Objective, params: Any) -> Any:
         if isinstance(term, ResidualTerm):
             block = jax.eval_shape(lambda p, t: t.contributions(p, t.rows, None), params, term)
             n = leading(term.rows)
-            total += _numbers(block) // n * (n if term.counts is None else jnp.sum(term.counts))
+            total += numbers_in(block) // n * (n if term.counts is None else jnp.sum(term.counts))
         else:
-            total += _numbers(jax.eval_shape(lambda p, t: t.fn(p, *t.args), params, term))
+            total += numbers_in(jax.eval_shape(lambda p, t: t.fn(p, *t.args), params, term))
     return total
 
 
-def _numbers(residuals: Any) -> int:
+def numbers_in(residuals: Any) -> int:
+    """Return how many real numbers residuals, or their shapes, hold."""
     return sum(leaf.size * (2 if jnp.iscomplexobj(leaf) else 1) for leaf in jax.tree.leaves(residuals))
 
 

@@ -1,0 +1,174 @@
+"""Randomise, then optimise: exact for linear models, weighted against quadrature for others, honest about the rest."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shardfit as sf
+from shardfit.sampling import rto as module
+from shardfit.sampling.rto import rto
+
+RNG = np.random.default_rng(0)
+A = RNG.standard_normal((30, 3))
+SIGMA = 0.5
+Y = A @ np.array([1.0, -0.5, 2.0]) + SIGMA * RNG.standard_normal(30)
+DRAWS = 400
+
+
+def line(p, rows):
+    return (rows["y"] - rows["A"] @ p) / rows["sigma"]
+
+
+def linear(weight=1.0):
+    """A linear model, whose sigma may be hidden in the weight, with its posterior's mean and covariance."""
+    rows = {"A": A, "y": Y, "sigma": np.full(30, SIGMA * np.sqrt(weight))}
+    terms = {"data": sf.residual_term(line, rows, weight=weight, chunk=16), "prior": sf.residual_penalty(_around)}
+    precision = A.T @ A / SIGMA**2 + np.eye(3) / 1.5**2
+    mean = np.linalg.solve(precision, A.T @ Y / SIGMA**2 + 0.2 / 1.5**2)
+    return sf.Problem(sf.Objective(terms), np.zeros(3)), mean, np.linalg.inv(precision)
+
+
+def _around(p):
+    return (p - 0.2) / 1.5
+
+
+def _decay(p, r):
+    return (r["y"] - jnp.exp(-p["k"] * r["t"])) / r["sigma"]
+
+
+def bent(transform=None):
+    """One parameter whose data are an exponential of it: a skewed posterior."""
+    rows = {"t": np.array([0.3, 1.5]), "y": np.array([1.4, 0.3]), "sigma": np.array([0.6, 0.6])}
+    return sf.Problem(
+        sf.Objective({"data": sf.residual_term(_decay, rows)}),
+        {"k": 0.8},
+        priors={"k": sf.Normal(1.0, 0.7)},
+        transforms={"k": transform},
+    )
+
+
+def density(k, sd=0.7):
+    """The density of `bent`, up to a constant."""
+    residuals = [(y - np.exp(-k * t)) / 0.6 for t, y in ((0.3, 1.4), (1.5, 0.3))]
+    return np.exp(-0.5 * (residuals[0] ** 2 + residuals[1] ** 2 + ((k - 1.0) / sd) ** 2))
+
+
+@pytest.mark.parametrize(("weights", "weight"), [(True, 1.0), (False, 4.0)])
+def test_linear_models_have_their_gaussian(weights, weight):
+    problem, mean, covariance = linear(weight)
+    posterior = rto(problem, draws=DRAWS, weights=weights, progress=False, slots=40)
+    sd = np.sqrt(np.diag(covariance))
+    assert np.abs((posterior.mean() - mean) / sd).max() < 4 / np.sqrt(DRAWS)
+    np.testing.assert_allclose(posterior.covariance() / np.outer(sd, sd), covariance / np.outer(sd, sd), atol=0.25)
+    assert posterior.z.shape == (1, DRAWS, 3)
+    if weights:
+        np.testing.assert_allclose(posterior.weights, 1 / DRAWS, rtol=1e-6)
+    else:
+        assert "approximate where it is not" in posterior.note
+
+
+@pytest.mark.parametrize("transform", [pytest.param(None, marks=pytest.mark.slow), "log"])
+def test_weights_correct_for_what_is_bent(transform):
+    problem = bent(transform)
+    x = np.linspace(1e-6 if transform else -3.0, 6.0, 4001)
+    mean = density(x) @ x / density(x).sum()
+    sd = np.sqrt(density(x) @ (x - mean) ** 2 / density(x).sum())
+    posterior = rto(problem, draws=4 * DRAWS, progress=False, slots=40)
+    assert posterior.extra["pareto_k"] < 0.7
+    assert posterior.mean()["k"] == pytest.approx(mean, abs=5 * sd / np.sqrt(4 * DRAWS))
+    assert posterior.sd()["k"] == pytest.approx(sd, rel=0.12)
+
+
+def test_refits_go_on_where_they_were_interrupted(tmp_path, monkeypatch):
+    problem, *_ = linear()
+    whole = rto(problem, draws=60, progress=False, slots=8)
+    real = module.survey
+
+    def interrupted(*args, control, **options):
+        real(*args, control=type(control)(slots=control.slots, limit=25, progress=False), **options).close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "survey", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rto(problem, draws=60, run_dir=tmp_path, progress=False, slots=8)
+    monkeypatch.setattr(module, "survey", real)
+    resumed = rto(problem, draws=60, run_dir=tmp_path, progress=False, slots=8)
+    np.testing.assert_array_equal(resumed.z, whole.z)
+    more = rto(problem, draws=80, run_dir=tmp_path, progress=False, slots=8)
+    np.testing.assert_array_equal(more.z[:, :60], whole.z)
+    with pytest.raises(sf.CheckpointError):
+        rto(bent(), draws=60, run_dir=tmp_path, progress=False)
+
+
+def test_devices_give_the_same_draws():
+    problem, *_ = linear()
+    options = {"draws": 24, "weights": False, "progress": False, "slots": 8}
+    alone, split = rto(problem, **options), rto(problem, mesh=sf.mesh(rows=2, runs=2), **options)
+    np.testing.assert_allclose(split.z, alone.z, atol=1e-3)  # refits end within their tolerance
+
+
+def test_refits_that_do_not_converge_are_tried_again_and_reported(monkeypatch):
+    problem, *_ = linear()
+    again = rto(problem, draws=20, weights=False, maxiter=1, progress=False, slots=4)
+    assert again.extra["again"] > 10
+    assert again.extra["lost"] == 0
+    assert "refits were tried again, 0 of them" in again.note
+    monkeypatch.setattr(module, "CHANCES", 0)
+    with pytest.raises(RuntimeError, match=r"of 20 refits did not converge \(.*MAX_STEPS"):
+        rto(problem, draws=20, weights=False, maxiter=1, progress=False, slots=4)
+
+
+def test_hyper_parameters_are_weighted_by_evidence():
+    problem, *_ = linear()
+    axis = sf.Axis((0.01, 1.0, 100.0), _stretched)
+    posterior = rto(problem, draws=60, axes={"width": axis}, progress=False, slots=8)
+    share, log_z = posterior.extra["hyper_share"], posterior.extra["hyper_log_evidence"]
+    exact = [_gaussian_evidence(1.5 * width) for width in (0.01, 1.0, 100.0)]
+    np.testing.assert_allclose(log_z - log_z[1], np.array(exact) - exact[1], rtol=1e-8)
+    np.testing.assert_allclose(share, np.exp(log_z - log_z.max()) / np.exp(log_z - log_z.max()).sum())
+    assert posterior.size >= 60
+    assert len(posterior.extra["hyper_point"]) == posterior.size
+
+
+def _stretched(start, width):
+    return start._replace(objective=start.objective.with_weights(prior=1 / width**2))
+
+
+def _gaussian_evidence(sd):
+    covariance = sd**2 * A @ A.T + SIGMA**2 * np.eye(30)
+    left = Y - A @ np.full(3, 0.2)
+    return -0.5 * left @ np.linalg.solve(covariance, left) - 0.5 * np.linalg.slogdet(covariance)[1]
+
+
+def test_evidence_of_a_linear_model_is_exact():
+    problem, *_ = linear()
+    found = sf.evidence(problem)
+    constant = 30 * np.log(SIGMA)  # of the data's errors, which residuals leave out
+    assert found.log_z == pytest.approx(_gaussian_evidence(1.5) + constant, rel=1e-9)
+    assert sf.evidence(linear(4.0)[0]).log_z == pytest.approx(found.log_z + 30 * np.log(2.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("transform", [None, "log"])
+def test_evidence_does_not_depend_on_coordinates(transform):
+    priors = {"k": sf.Normal(1.0, 0.2)}
+    narrow = bent(transform).replace(priors=priors)
+    value = sf.evidence(narrow).log_z
+    x = np.linspace(0.01, 2.5, 500)
+    exact = np.log(np.trapezoid(density(x, 0.2), x) / (0.2 * np.sqrt(2 * np.pi)))
+    assert value == pytest.approx(exact, abs=0.02)
+
+
+def test_bad_questions():
+    counts = sf.Objective({"counts": sf.statistic_term(lambda p, r: p - r["n"] * jnp.log(p), {"n": np.ones(3)})})
+    with pytest.raises(TypeError, match="rto needs residuals"):
+        rto(sf.Problem(counts, 1.0), draws=10)
+    with pytest.raises(TypeError, match="no option 'wieghts'.*weights"):
+        rto(bent(), draws=10, wieghts=True)
+    with pytest.raises(ValueError, match="draws=1 must lie between 2"):
+        rto(bent(), draws=1)
+    one = sf.residual_term(lambda p, r: r["y"] - p["a"] - p["b"], {"y": np.ones(4)})
+    with pytest.raises(ValueError, match="improper.*a, b"):
+        rto(sf.Problem(sf.Objective({"sum": one}), {"a": 0.0, "b": 0.0}), draws=10, progress=False)
+    tv = sf.Objective({**dict(linear()[0].objective.items()), "tv": sf.penalty(lambda p: jnp.sum(jnp.abs(p)))})
+    with pytest.raises(TypeError, match="'tv' is no density"):
+        sf.evidence(sf.Problem(tv, np.zeros(3)))
