@@ -26,13 +26,14 @@ class Command:
 COMMANDS = (
     Command("demo", "fit a built-in problem end to end and write its report", "shardfit.cli.demo"),
     Command("survey", "thousands of fits at once: run, resume, rank, export", "shardfit.cli.surveys"),
+    Command("sample", "draw from the posterior of a problem of your own", "shardfit.cli.posteriors.sample"),
     Command("data", "public data sets that come with shardfit: list, copy", "shardfit.cli.data"),
     Command("init", "write a commented configuration to start from", "shardfit.cli.init"),
     Command("launch", "run a script in many processes that work as one", "shardfit.cli.launch"),
     Command("rank", "run a script as one of many processes started by Slurm or MPI", "shardfit.cli.rank"),
     Command("report", "rebuild report.html of a run directory or a survey", "shardfit.cli.report"),
     Command("serve", "show a survey in the browser while it runs", "shardfit.cli.serve"),
-    Command("show", "print the result of a run directory", "shardfit.cli.show"),
+    Command("show", "print the result, or the posterior, of a run directory", "shardfit.cli.show"),
     Command("devices", "print what JAX sees, and versions", "shardfit.cli.devices"),
     Command("sciences", "print the installed sciences, and what each can do", "shardfit.cli.sciences"),
 )

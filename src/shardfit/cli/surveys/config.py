@@ -1,14 +1,12 @@
 """The configuration of a survey: which science, which axes, which points, which solver."""
 
 import json
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli.loading import load_function
 from shardfit.cli.toml import read_toml
 from shardfit.core.errors import suggestion
 from shardfit.sciences import get_science
@@ -102,13 +100,4 @@ def _maker(config: Config) -> Callable[[dict, dict], tuple[Any, Any, dict]]:
     """Return make(settings, axes) → (problem, axes, options of `survey`), a science's or the user's own."""
     if config.problem is None:
         return get_science(str(config.science), "survey").module("survey").make
-    module, _, name = config.problem.partition(":")
-    if (here := os.getcwd()) not in sys.path:  # last: a file of this folder never hides an installed package
-        sys.path.append(here)
-    try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"{config.path}: problem = {config.problem!r} cannot be loaded ({error}). Write 'module:function', with "
-            "the module on PYTHONPATH or in the present folder."
-        ) from None
+    return load_function(config.problem, f"{config.path}: problem")

@@ -1,0 +1,1 @@
+"""Commands about posteriors: sample, consensus, calibrate."""

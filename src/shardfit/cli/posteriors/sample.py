@@ -1,0 +1,23 @@
+"""`shardfit sample`: draws from the posterior of a problem of one's own."""
+
+import argparse
+from collections.abc import Sequence
+
+from shardfit.cli.posteriors.config import add_common, close, common_options, read_config
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the file, where to run, and how many draws."""
+    add_common(parser)
+    parser.add_argument("--draws", type=int, metavar="N", help="of each chain; more than are stored adds to them")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sample, print the summary, and write the report."""
+    config = read_config(args.config)
+    options = common_options(config, args) | dict(config.sample)
+    if args.draws is not None:
+        options["draws"] = args.draws
+    from shardfit.sampling.run import sample
+
+    return close(sample(config.make_problem(), **options), options["run_dir"])

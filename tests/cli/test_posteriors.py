@@ -1,0 +1,75 @@
+"""shardfit sample: from a configuration to draws, a table and a report; more draws; clear errors."""
+
+import textwrap
+
+import pytest
+
+from shardfit.cli.app import main
+from shardfit.sampling.store import load_posterior
+
+MODEL = """
+import jax.numpy as jnp, numpy as np, shardfit as sf
+
+def make_problem(noise):
+    t = np.linspace(0, 5, 30)
+    rows = {"t": t, "y": 2 * np.exp(-0.7 * t) + noise * np.sin(7 * t)}
+    def residual(p, rows):
+        return (rows["y"] - p["a"] * jnp.exp(-p["k"] * rows["t"])) / noise
+    term = sf.residual_term(residual, rows)
+    priors = {"a": sf.Normal(0.0, 5.0), "k": sf.LogNormal(0.0, 1.0)}
+    return sf.Problem(sf.Objective({"decay": term}), {"a": 1.0, "k": 1.0}, priors=priors, name="decay")
+"""
+CONFIG = """
+problem = "decay_for_sampling:make_problem"
+out = "run"
+[settings]
+noise = 0.1
+[sample]
+chains = 2
+warmup = 100
+draws = 150
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sample")
+    (folder / "decay_for_sampling.py").write_text(textwrap.dedent(MODEL))
+    (folder / "sample.toml").write_text(CONFIG)
+    return folder
+
+
+def test_draws_table_and_report(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    code = main(["sample", "sample.toml"])  # 300 draws are too few to be called converged, and the code says so
+    shown = capsys.readouterr().out
+    assert code in (0, 1) and "rhat" in shown and (folder / "run" / "report.html").stat().st_size > 10_000
+    first = load_posterior(folder / "run")
+    main(["sample", "sample.toml", "--draws", "200"])
+    more = load_posterior(folder / "run")
+    assert more.z.shape == (2, 200, 2) and (more.z[:, :150] == first.z).all()
+    capsys.readouterr()
+    assert main(["show", "run"]) == 0 and "ess_bulk" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ('problem = "decay_for_sampling:make_problem"', "problem is missing"),
+        ('out = "run"', "out is missing"),
+        ("[settings]", "unknown entry 'noise'"),
+    ],
+)
+def test_what_is_wrong_is_named(folder, monkeypatch, capsys, change, words):
+    monkeypatch.chdir(folder)
+    (folder / "wrong.toml").write_text(CONFIG.replace(change, ""))
+    assert main(["sample", "wrong.toml"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_template_to_start_from(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "sample", "mine.toml"]) == 0
+    assert "shardfit sample mine.toml" in capsys.readouterr().out
+    assert main(["sample", "mine.toml"]) == 2  # the model is still to be written
+    assert "'model:make_problem' cannot be loaded" in capsys.readouterr().err
