@@ -11,8 +11,8 @@ from shardfit.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from shardfit.check.certificate import Certificate
+    from shardfit.core.equations import Gram, NormalEquations
     from shardfit.core.errors import CheckpointError, NonFiniteError, ParityError
-    from shardfit.core.gram import Gram
     from shardfit.core.mesh import mesh
     from shardfit.core.objective import Objective
     from shardfit.core.priors import (
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from shardfit.solve.optimistix_adapter import Optimistix
     from shardfit.solve.step import StepSolver
     from shardfit.solve.swarm import Swarm
+    from shardfit.stats.eliminated import Coefficients, coefficients, marginalised, recover
+    from shardfit.stats.linear import linear_term
     from shardfit.surveys import (
         Axis,
         Halving,
@@ -88,6 +90,7 @@ __all__ = [
     "Beta",
     "Certificate",
     "CheckpointError",
+    "Coefficients",
     "Custom",
     "Evidence",
     "Exponential",
@@ -108,6 +111,7 @@ __all__ = [
     "LogNormal",
     "NonFiniteError",
     "Normal",
+    "NormalEquations",
     "Objective",
     "OptaxLoop",
     "Optimistix",
@@ -137,6 +141,7 @@ __all__ = [
     "Uniform",
     "ValueAndGrad",
     "below",
+    "coefficients",
     "compare",
     "error_bars",
     "evidence",
@@ -147,9 +152,11 @@ __all__ = [
     "join",
     "latin",
     "least_squares",
+    "linear_term",
     "load_posterior",
     "load_result",
     "loo",
+    "marginalised",
     "marginals",
     "mesh",
     "my_rows",
@@ -158,6 +165,7 @@ __all__ = [
     "plan",
     "prior",
     "profile",
+    "recover",
     "residual_penalty",
     "residual_term",
     "run_tasks",
@@ -180,8 +188,8 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "check.certificate": "Certificate",
+        "core.equations": "Gram NormalEquations",
         "core.errors": "CheckpointError NonFiniteError ParityError",
-        "core.gram": "Gram",
         "core.mesh": "mesh",
         "core.objective": "Objective",
         "core.priors": "Beta Exponential Flat Gamma HalfCauchy HalfNormal LogNormal Normal TruncatedNormal Uniform",
@@ -218,6 +226,8 @@ __getattr__, __dir__ = lazy_names(
         "solve.optimistix_adapter": "Optimistix",
         "solve.step": "StepSolver",
         "solve.swarm": "Swarm",
+        "stats.eliminated": "Coefficients coefficients marginalised recover",
+        "stats.linear": "linear_term",
         "surveys": "Axis Halving Picture Span Survey SurveyControl below grid latin marginals pareto seed_axis sobol "
         "start_axis survey survey_parts weight_axis",
     },

@@ -5,7 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shardfit import Objective, Problem, fit, mesh, residual_penalty, residual_term
+from shardfit import (
+    Gram,
+    Log,
+    NormalEquations,
+    Objective,
+    ParityError,
+    Problem,
+    fit,
+    mesh,
+    residual_penalty,
+    residual_term,
+    statistic_term,
+)
 
 X = np.linspace(0.1, 3.0, 37)
 ROWS = {"x": X, "y": 1.4 * np.exp(-0.7 * X) + 0.02 * np.sin(9 * X)}
@@ -108,3 +120,75 @@ def test_least_squares_on_an_ode_solver_with_its_own_adjoint():
     assert other.success
     for name in one.params:
         assert other.params[name] == pytest.approx(float(one.params[name]), rel=1e-9)
+
+
+def line_sums(p, rows, real):
+    return {"xx": real @ rows["x"] ** 2, "xy": real @ (rows["x"] * rows["y"]), "yy": real @ rows["y"] ** 2}
+
+
+def line_solve(t, p):
+    a = p["a"]
+    value = 0.5 * (t["yy"] - 2 * a * t["xy"] + a**2 * t["xx"])
+    return Gram(value, jnp.stack([a * t["xx"] - t["xy"]]), t["xx"].reshape(1, 1))
+
+
+def without_real(p, rows, real):
+    return line_sums(p, rows, jnp.ones_like(real))
+
+
+def wrong_solve(t, p):
+    value, gradient, matrix = line_solve(t, p)
+    return value, gradient, 1.1 * matrix
+
+
+def line_residual(p, rows):
+    return p["a"] * rows["x"] - rows["y"]
+
+
+def line_statistic(p, rows):
+    return 0.5 * line_residual(p, rows) ** 2
+
+
+OWN = NormalEquations(line_sums, line_solve, n_residuals=len(X))
+
+
+@pytest.mark.parametrize(("shards", "chunk"), [(1, None), (4, 4)])
+@pytest.mark.parametrize("kind", [residual_term, statistic_term])
+def test_own_normal_equations_serve_least_squares(kind, shards, chunk):
+    """As the generic ones, through weight, transform and held parameters, on every layout; error bars too."""
+    x0 = {"a": 1.0}
+    fn = line_residual if kind is residual_term else line_statistic
+
+    def solved(term, **options):
+        problem = Problem(Objective({"data": term}), x0, transforms={"a": Log()})
+        return fit(problem, "lm", **options)
+
+    own = solved(kind(fn, ROWS, weight=2.0, chunk=chunk, gram=OWN), mesh=mesh(rows=shards))
+    generic = solved(residual_term(line_residual, ROWS, weight=2.0))
+    np.testing.assert_allclose(own.params["a"], generic.params["a"], rtol=1e-9)
+    np.testing.assert_allclose(own.stderr["a"], generic.stderr["a"], rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "equations", [NormalEquations(without_real, line_solve), NormalEquations(line_sums, wrong_solve)]
+)
+def test_wrong_normal_equations_are_found(equations):
+    problem = Problem(Objective({"data": residual_term(line_residual, ROWS, gram=equations)}), {"a": 1.0})
+    with pytest.raises(ParityError, match="normal equations"):
+        fit(problem, "lm")
+
+
+def test_own_normal_equations_of_other_shapes_are_refused():
+    equations = NormalEquations(line_sums, lambda t, p: (t["yy"], t["xy"], t["xx"]))
+    problem = Problem(Objective({"data": residual_term(line_residual, ROWS, gram=equations)}), {"a": 1.0})
+    with pytest.raises(ValueError, match=r"for 1 parameters\. Return Gram"):
+        fit(problem, "lm", certify=False)
+
+
+def test_a_statistic_term_that_is_not_counted_has_no_scaled_errors():
+    term = statistic_term(line_statistic, ROWS, gram=NormalEquations(line_sums, line_solve))
+    result = fit(Problem(Objective({"data": term}), {"a": 1.0}), "lm")
+    assert result.stderr is None
+    assert "n_residuals" in result.note
+    with pytest.raises(TypeError, match="normal equations: 'lm'"):
+        Objective({"data": term}).residuals({"a": 1.0})

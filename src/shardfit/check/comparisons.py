@@ -187,6 +187,12 @@ def _loss_error(term, setting) -> float:
 
 def _gram_error(term, order, known) -> float:
     """Return how far value, slope and curvature of the normal equations are from those of the same few rows."""
+    if np.ndim(term.gram) == 2:
+        own, expected = term.gram
+        value, curvature = np.abs(expected[[0, 2]])
+        # a slope is at most this: residuals and their change in the same direction
+        sizes = value, np.sqrt(2 * value * curvature), curvature
+        return max(abs(a - b) / _positive(size) for a, b, size in zip(own, expected, sizes, strict=True))
     few = slice(None) if order is None else order[: small_block(len(order))]
     outputs, weights, rates = term.outputs[few], term.weights[few], known[few]
     # the cotangent of a residual is its weight times itself

@@ -34,7 +34,7 @@ class Evaluations(NamedTuple):
     steps: Any  # (n_steps, n, k) at steps along the direction
     loss_rate: Any  # derivative of a loss as its totals change; None for plain sums
     loss_steps: Any  # (n_steps,) the loss at the same steps of that change
-    gram: Any  # (3,) value, slope and curvature by the normal equations of the small block
+    gram: Any  # (3,) value, slope and curvature by the normal equations of the small block; (2, 3) own and expected
 
 
 def evaluate_terms(with_gram: bool, objective, space, setting: Setting, first, key) -> dict[str, Evaluations]:
@@ -95,7 +95,7 @@ def _evaluate(space, with_gram, term, setting: Setting, first, key, order) -> Ev
         jax.lax.map(lambda step: _table(term, whole(z + step * u)), setting.steps),
         loss_rate,
         loss_steps,
-        _gram(space, term, key, order, z, u) if with_gram else None,
+        _gram(space, term, key, order, (z, u, values[1], gradients[1])) if with_gram else None,
     )
 
 
@@ -192,9 +192,28 @@ def _loss(term, key, outputs, pulled, steps):
     return rate, at
 
 
-def _gram(space, term, key, order, z, u):
-    """Return value, slope and curvature along u by the normal equations of a few rows."""
-    if order is not None:
-        term = _rows_of(term, order[: small_block(order.shape[0])])
-    equations = gram(Objective((term,), ("term",)), space, z, key)
-    return jnp.stack([equations.value, jnp.vdot(equations.gradient, u), u @ equations.matrix @ u])
+def _gram(space, term, key, order, at):
+    """Return value, slope and curvature along u by the normal equations of a few rows.
+
+    For a term that brings its own they are those of all rows, with copies that do not count among them, and beside
+    them what is expected: the generic ones if there are any, else value and gradient as they are.
+    """
+    z, u, value, gradient = at
+
+    def along(term):
+        equations = gram(Objective((term,), ("term",)), space, z, key)
+        return jnp.stack([equations.value, jnp.vdot(equations.gradient, u), u @ equations.matrix @ u])
+
+    if not isinstance(term, RowTerm) or (term.equations is None and term.generic_equations is None):
+        return along(term if order is None else _rows_of(term, order[: small_block(order.shape[0])]))
+    own = along(_padded(term))
+    generic = replace(term, equations=None)
+    if term.equations is not None and generic.least_squares:
+        return jnp.stack([own, along(generic)])
+    return jnp.stack([own, jnp.stack([value, jnp.vdot(gradient, u), own[2]])])
+
+
+def _padded(term):
+    """Return the term with copies of its last row that do not count, as on a mesh."""
+    rows = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf[-1:], leaf[-1:]]), term.rows)
+    return replace(term, rows=rows, counts=jnp.array([jax.tree.leaves(term.rows)[0].shape[0]], jnp.int32))

@@ -127,8 +127,21 @@ def _term_facts(reader: Reader, name: str, term: Any, params: Any, precision: st
         plain = replace(plain, rows=rows, counts=None)
         if term.key is not None:
             facts[f"random key of term {name!r}"] = digest(term.key)
+        facts |= _own_facts(reader, name, term)
     leaves, tree = jax.tree.flatten((_abstract(plain), _abstract(params)))
     return facts | _known(reader, _program_facts, name, tree, tuple(leaves), precision)
+
+
+def _own_facts(reader: Reader, name: str, term: RowTerm) -> dict[str, str]:
+    """Return facts of what only some kinds of row terms have: numbers of their own, their own normal equations."""
+    facts, common = {}, {f.name for f in fields(RowTerm)}
+    own = {f.name: getattr(term, f.name) for f in fields(term) if f.name not in common and not f.metadata.get("static")}
+    if own:
+        facts[f"settings of term {name!r}"] = digest(own)
+    if term.equations is not None:
+        reader.where = f"the normal equations of term {name!r}"
+        facts[f"normal equations of term {name!r}"] = reader.text(term.equations)
+    return facts
 
 
 def _program_facts(reader: Reader, name: str, tree: Any, leaves: tuple, precision: str) -> dict[str, str]:

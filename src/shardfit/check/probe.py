@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from shardfit.core.objective import Objective
+from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.params import Space
 from shardfit.core.terms import RowTerm
 from shardfit.core.transforms import Identity
@@ -58,6 +58,7 @@ def choose_rows(objective: Objective, shards: int, seed: int) -> Probe:
         return few
 
     shared = objective.take(share)
+    shared = replace_terms(shared, [t.sampled() if isinstance(t, RowTerm) else t for t in shared.terms])
     examined = shared.take(examine)
     same = all(len(index[objective.names[i]]) == len(chosen[i]) for i in chosen)
     return Probe(examined, index, examined if same else shared)

@@ -6,24 +6,19 @@ alone, so that a block costs as many backward passes as a row has residuals.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from shardfit.core.reduce import on_shards, term_key
-from shardfit.core.rows import real_rows, sum_blocks
-from shardfit.core.terms import ResidualPenalty, ResidualTerm, Term
+from shardfit.core.equations import Equations, Gram, Place
+from shardfit.core.reduce import local_sums, on_shards, scaled, term_key
+from shardfit.core.rows import real_rows, shapes_of_rows, sum_blocks
+from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term
+
+__all__ = ["Gram", "block_rows", "gram", "residuals", "row_sums"]
 
 GRAM_BLOCK = 1 << 16  # numbers in one block of the Jacobian: half a megabyte in float64 stays in a core's own cache
-
-
-class Gram(NamedTuple):
-    """Normal equations at a point: value ½Σr², gradient Jᵀr (n,), matrix JᵀJ (n, n), for coordinates or parameters."""
-
-    value: jax.Array
-    gradient: jax.Array
-    matrix: jax.Array
 
 
 def _real(residual: jax.Array) -> jax.Array:
@@ -62,18 +57,7 @@ def residuals(mesh, terms: tuple, params: Any, key: Any) -> jax.Array:
 
 def gram(objective: Any, space: Any, z: jax.Array, key: Any) -> Gram:
     """Return the normal equations in coordinates z of a space, so that no Jacobian exists whole."""
-    names = objective.names
-
-    def local(shard, terms, space, z, key):
-        z = shard.vary(z)
-        pieces = []
-        for i, term in enumerate(terms):
-            if isinstance(term, ResidualTerm):
-                model = _Model(names[i], term, space, term_key(term, key, i))
-                pieces.append(sum_blocks(partial(_block_gram, model, z), term.rows, term.counts, _chunk(model, z)))
-        return shard.sum(pieces)
-
-    pieces = on_shards(objective.mesh, local, objective.terms, space, z, key)
+    pieces = [_weighted(place, totals) for place, totals in row_sums(objective, space, z, key)]
     for name, term in objective.items():
         if isinstance(term, ResidualPenalty):
             residual = partial(_penalty_residual, term, space)
@@ -82,27 +66,70 @@ def gram(objective: Any, space: Any, z: jax.Array, key: Any) -> Gram:
     return jax.tree.map(lambda *leaves: sum(leaves), *pieces)
 
 
-class _Model(NamedTuple):
-    """A residual term and what it is evaluated with."""
+def row_sums(objective: Any, space: Any, z: jax.Array, key: Any) -> list[tuple[Place, Any]]:
+    """Return what the normal equations of every row term are made from: the term in its place, and its totals."""
 
-    name: str
-    term: ResidualTerm
-    space: Any
-    key: Any
+    def places(terms, space, z, key):
+        named = enumerate(zip(objective.names, terms, strict=True))
+        each = [Place(name, term, space, z, term_key(term, key, i)) for i, (name, term) in named]
+        return [place for place in each if isinstance(place.term, RowTerm)]
 
-    def residuals(self, rows: Any, mask: Any, z: jax.Array) -> jax.Array:
-        return _scaled_residuals(self.term, self.term.masked_residuals(self.space.unpack(z), rows, mask, self.key))
+    def local(shard, terms, space, z, key):
+        here = places(terms, space, shard.vary(z), key)
+        first = shard.sum([_first_walk(place) for place in here])
+        known = [_start(place, totals) for place, totals in zip(here, first, strict=True)]
+        here = [place._replace(known=k) for place, k in zip(here, known, strict=True)]
+        return known, shard.sum([_walk(place) for place in here])
+
+    known, totals = on_shards(objective.mesh, local, objective.terms, space, z, key)
+    here = [p._replace(known=k) for p, k in zip(places(objective.terms, space, z, key), known, strict=True)]
+    return list(zip(here, totals, strict=True))
+
+
+def _equations(term: RowTerm) -> Equations | None:
+    """Return how a term makes its normal equations: None for the derivatives of its residuals."""
+    return term.equations or term.generic_equations
+
+
+def _first_walk(place: Place) -> Any:
+    equations = _equations(place.term)
+    if equations is None or not equations.two_walks:
+        return None
+    return local_sums(place.term, place.space.unpack(place.z), place.key)
+
+
+def _start(place: Place, totals: Any) -> Any:
+    equations = _equations(place.term)
+    return None if equations is None or totals is None else equations.start(place, scaled(place.term, totals))
+
+
+def _walk(place: Place) -> Any:
+    term, equations = place.term, _equations(place.term)
+    if equations is None:
+        return sum_blocks(partial(_block_gram, place), term.rows, term.counts, block_rows(place))
+    return sum_blocks(partial(equations.sums, place), term.rows, term.counts, equations.block_rows(place))
+
+
+def _weighted(place: Place, totals: Any) -> Gram:
+    equations = _equations(place.term)
+    if equations is None:
+        return totals  # weight and scale are in the residuals
+    solved = equations.gram(place, scaled(place.term, totals))
+    return Gram(*(part * jnp.asarray(place.term.weight, part.dtype) for part in solved))
+
+
+def _residuals(place: Place, rows: Any, mask: Any, z: jax.Array) -> jax.Array:
+    return _scaled_residuals(place.term, place.term.masked_residuals(place.space.unpack(z), rows, mask, place.key))
 
 
 def _penalty_residual(term, space, z):
     return _scaled_residuals(term, term.fn(space.unpack(z), *term.args))
 
 
-def _block_gram(model, z, rows, mask):
-    residual = partial(model.residuals, rows, mask)
-    return _product(
-        *_either(model.name, partial(_forward, residual), partial(_reverse_by_row, model, rows, mask), residual, z)
-    )
+def _block_gram(place, rows, mask):
+    residual = partial(_residuals, place, rows, mask)
+    by_row = partial(_reverse_by_row, place, rows, mask)
+    return _product(*_either(place.name, partial(_forward, residual), by_row, residual, place.z))
 
 
 def _product(jacobian, residual):
@@ -152,21 +179,20 @@ def _reverse(residual, z):
     return jax.vmap(pull)(jnp.eye(r.size, dtype=r.dtype))[0], r
 
 
-def _reverse_by_row(model, rows, mask, z):
+def _reverse_by_row(place, rows, mask, z):
     def one(row, real):
         alone = jax.tree.map(lambda leaf: leaf[None], (row, real))
-        return _reverse(partial(model.residuals, *alone), z)
+        return _reverse(partial(_residuals, place, *alone), z)
 
     jacobian, r = jax.vmap(one)(rows, mask)
     return jacobian.reshape(-1, z.size), r.reshape(-1)
 
 
-def _chunk(model, z):
-    """Bound the block of the Jacobian by cache size, and by the term's own chunk."""
-    term = model.term
+def block_rows(place: Place) -> int:
+    """Return how many rows a block of the Jacobian may have: bounded by cache size, and by the term's own chunk."""
+    term, z = place.term, place.z
     one = jax.eval_shape(
-        lambda rows: term.contributions(model.space.unpack(z), rows, model.key),
-        jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype), term.rows),
+        lambda rows: term.contributions(place.space.unpack(z), rows, place.key), shapes_of_rows(term.rows, 1)
     )
     per_row = max(1, sum(leaf.size for leaf in jax.tree.leaves(one)))
     fits = max(1, GRAM_BLOCK // (per_row * max(1, z.size)))

@@ -92,7 +92,7 @@ class Objective:
 
     def residuals(self, params: Any, key: Any = None) -> jax.Array:
         """Return all residuals as one real vector r with value = ½Σr²; padded rows give zeros."""
-        self.require_least_squares("residuals")
+        self.require_residuals("residuals")
         return self._evaluate(_residuals, params, key)
 
     def gram(self, params: Any, key: Any = None) -> Gram:
@@ -265,12 +265,21 @@ class Objective:
         return zip(self.names, self.terms, strict=True)
 
     def require_least_squares(self, what: str) -> None:
+        """Raise unless every term has normal equations."""
+        remedy = "Use residual_term / residual_penalty, or a solver that works on values: 'lbfgsb', 'lbfgs', 'adam'."
+        self._require_squares(what, lambda term: term.least_squares, remedy)
+
+    def require_residuals(self, what: str) -> None:
         """Raise unless every term is made of residuals."""
-        wrong = [n for n, t in self.items() if not isinstance(t, ResidualTerm | ResidualPenalty)]
+        remedy = "Use residual_term / residual_penalty, or a solver that works on values or normal equations: 'lm'."
+        self._require_squares(what, lambda term: isinstance(term, ResidualTerm | ResidualPenalty), remedy)
+
+    def _require_squares(self, what: str, fits: Callable[[Term], bool], remedy: str) -> None:
+        wrong = [n for n, t in self.items() if not fits(t)]
         if wrong:
             raise TypeError(
-                f"{what} needs residuals, but {', '.join(map(repr, wrong))} has none (a statistic term or penalty). "
-                "Use residual_term / residual_penalty, or a solver that works on values: 'lbfgsb', 'lbfgs', 'adam'."
+                f"{what} needs residuals, but {', '.join(map(repr, wrong))} has none (a statistic term, a marginal "
+                f"linear term or a penalty). {remedy}"
             )
         for name, term in self.items():
             for leaf in jax.tree.leaves(term.weight):

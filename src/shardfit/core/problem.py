@@ -18,7 +18,7 @@ from shardfit.core.params import Space, check_params, leaf_labels, make_space, s
 from shardfit.core.precision import PRECISIONS, arithmetic, cast, in_its_precision, require_precision
 from shardfit.core.priors import check_prior, prior_term, transform_of
 from shardfit.core.rows import leading
-from shardfit.core.terms import Penalty, RowTerm, weighted_sum
+from shardfit.core.terms import Penalty, RowTerm, weighted_sum, with_shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,9 +166,11 @@ def check_terms(objective: Objective, params: Any, precision: str) -> None:
     for name, term in objective.items():
         try:
             if isinstance(term, RowTerm):
-                n = leading(term.rows)
+                n = leading(term.rows) if term.chunk is None else min(term.chunk, leading(term.rows))
+                term = with_shapes(term, n)  # one block: shapes of all rows may be more than there is memory for
                 out = jax.eval_shape(_contributions, params, term, key)
                 _check_contributions(name, out, n)
+                term.check_shapes(name, out)
                 require_precision(f"what fn of term {name!r} returns", out, precision)
                 sums = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), out)
                 if term.linear and hasattr(term, "loss"):

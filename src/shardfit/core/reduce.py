@@ -9,7 +9,7 @@ Without a mesh, or with one shard, the same code runs with the sum over shards l
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -56,8 +56,8 @@ def on_shards(mesh, fn: Callable, terms: tuple, *replicated: Any, gather: bool =
 
 
 def _specs(term: Term) -> Term:
-    everywhere = {name: P() for name in ("counts", "args", "weight", "scale", "key") if hasattr(term, name)}
-    return replace(term, **everywhere, **({"rows": P(ROWS)} if isinstance(term, RowTerm) else {}))
+    data = [f.name for f in fields(term) if not f.metadata.get("static")]
+    return replace(term, **{name: P(ROWS) if name == "rows" else P() for name in data})
 
 
 def _own_count(term: Term, index: Any) -> Term:
@@ -81,7 +81,7 @@ def term_key(term: Term, key: Any, position: int) -> Any:
     return jax.random.fold_in(key, position)
 
 
-def _sums(term: Term, params: Any, key: Any) -> Any:
+def local_sums(term: Term, params: Any, key: Any) -> Any:
     """Sum a row term's statistics over this shard's rows."""
     if isinstance(term, Penalty):
         return None
@@ -98,7 +98,12 @@ def _chunked(term: RowTerm) -> bool:
 
 def scaled_losses(term: RowTerm, sums: Any, key: Any) -> Any:
     """Return a row term's losses from its totals, scaled up to all rows when only some are present."""
-    return term.losses(jax.tree.map(lambda s: s * jnp.asarray(term.scale, jnp.real(s).dtype), sums), key)
+    return term.losses(scaled(term, sums), key)
+
+
+def scaled(term: RowTerm, sums: Any) -> Any:
+    """Return totals as they are of all rows, when only some are present."""
+    return jax.tree.map(lambda s: s * jnp.asarray(term.scale, jnp.real(s).dtype), sums)
 
 
 def totals(mesh, terms: tuple, params: Any, key: Any) -> list:
@@ -106,7 +111,7 @@ def totals(mesh, terms: tuple, params: Any, key: Any) -> list:
 
     def local(shard, terms, params, key):
         keys = (term_key(t, key, i) for i, t in enumerate(terms))
-        return shard.sum([_sums(t, params, k) for t, k in zip(terms, keys, strict=True)])
+        return shard.sum([local_sums(t, params, k) for t, k in zip(terms, keys, strict=True)])
 
     return on_shards(mesh, local, terms, params, key)
 
@@ -216,7 +221,7 @@ def _sums_and_pull(term, moves, inputs, key):
     if isinstance(term, Penalty):
         return None, None
     if not _chunked(term):
-        return jax.vjp(lambda p, leaves: _sums(_moved(term, moves, leaves), p, key), *inputs)
+        return jax.vjp(lambda p, leaves: local_sums(_moved(term, moves, leaves), p, key), *inputs)
 
     def block(cotangent, rows, mask):
         sums, pull = jax.vjp(lambda p, leaves: _moved(term, moves, leaves).statistics(p, rows, mask, key), *inputs)
@@ -228,7 +233,7 @@ def _sums_and_pull(term, moves, inputs, key):
     if term.linear:
         sums, gradient = walk(lambda s: _loss_and_cotangents(term, moves, jax.tree.map(jnp.zeros_like, s), key)[1])
         return sums, lambda cotangent: gradient
-    return _sums(term, inputs[0], key), lambda cotangent: walk(lambda sums: cotangent)[1]
+    return local_sums(term, inputs[0], key), lambda cotangent: walk(lambda sums: cotangent)[1]
 
 
 @jax.custom_jvp

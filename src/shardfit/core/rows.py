@@ -27,6 +27,11 @@ def leading(rows: Any) -> int:
     return jax.tree.leaves(rows)[0].shape[0]
 
 
+def shapes_of_rows(rows: Any, n: int) -> Any:
+    """Return the shapes of n rows: enough to trace a model, nothing is evaluated."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((n, *leaf.shape[1:]), leaf.dtype), rows)
+
+
 def check_rows(where: str, rows: Any, checked: bool = False) -> Any:
     """Return rows with array leaves, or raise an error that names the leaf, the reason and the remedy.
 

@@ -15,8 +15,9 @@ import numpy as np
 from jax.core import Tracer
 from jax.tree_util import register_dataclass
 
+from shardfit.core.equations import Equations, NormalEquations
 from shardfit.core.errors import suggestion
-from shardfit.core.rows import check_rows, leading, masked
+from shardfit.core.rows import check_rows, leading, masked, shapes_of_rows
 
 
 def static() -> Any:
@@ -55,6 +56,7 @@ class RowTerm:
     fn: Callable = static()
     chunk: int | None = static()
     stochastic: bool = static()
+    equations: Equations | None = static()  # the term's own normal equations
 
     @property
     def n_rows(self) -> int:
@@ -75,6 +77,32 @@ class RowTerm:
         """Whether the losses of shards may be added in place of the loss of all rows, exactly or nearly."""
         return self.linear
 
+    @property
+    def least_squares(self) -> bool:
+        """Whether the term has normal equations."""
+        return self.equations is not None or self.generic_equations is not None
+
+    @property
+    def generic_equations(self) -> Equations | None:
+        """Normal equations that this kind of term has without the user's help, other than those of residuals."""
+        return None
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is known how many residuals the term stands for."""
+        return getattr(self.equations, "n_residuals", None) is not None
+
+    def n_residuals(self, params: Any) -> Any:
+        """Return how many residuals the term stands for, less parameters that it eliminates."""
+        return getattr(self.equations, "n_residuals", None) or 0
+
+    def check_shapes(self, name: str, contributions: Any) -> None:  # noqa: B027 (most kinds take any shape)
+        """Raise where contributions, given as shapes with some number of rows, do not fit this kind of term."""
+
+    def sampled(self) -> "RowTerm":
+        """Return the term so that it can be examined on a few of its rows."""
+        return self
+
     def statistics(self, params: Any, rows: Any, mask: jax.Array | None, key: Any) -> Any:
         """Return what a block adds to the totals."""
         raise NotImplementedError
@@ -88,6 +116,21 @@ class RowTerm:
 @dataclass(frozen=True)
 class ResidualTerm(RowTerm):
     """A row gives residuals; the value is ½Σ|r|², so least squares is possible."""
+
+    @property
+    def least_squares(self) -> bool:
+        """Residuals have normal equations."""
+        return True
+
+    @property
+    def counted(self) -> bool:
+        """Residuals can be counted."""
+        return True
+
+    def n_residuals(self, params: Any) -> Any:
+        """Return how many real numbers the residuals are; copies that pad a shard are not counted."""
+        one = jax.eval_shape(lambda p, t: t.contributions(p, t.rows, None), params, with_shapes(self, 1))
+        return numbers_in(one) * (leading(self.rows) if self.counts is None else jnp.sum(self.counts))
 
     @property
     def linear(self) -> bool:
@@ -144,6 +187,11 @@ class Penalty:
     fn: Callable = static()
     prior: bool = field(default=False, metadata={"static": True}, kw_only=True)
 
+    @property
+    def least_squares(self) -> bool:
+        """Whether the term has normal equations."""
+        return isinstance(self, ResidualPenalty)
+
     def losses(self, params: Any) -> Any:
         """Return the user's penalty."""
         return self.fn(params, *self.args)
@@ -162,16 +210,36 @@ class ResidualPenalty(Penalty):
 Term = RowTerm | Penalty
 
 
-def residual_term(fn: Callable, rows: Any, *args: Any, weight: Any = 1.0, chunk: int | None = None) -> ResidualTerm:
+def with_shapes(term: RowTerm, n: int) -> RowTerm:
+    """Return the term with the shapes of n rows instead of its rows."""
+    return replace(term, rows=shapes_of_rows(term.rows, n), counts=None)
+
+
+def numbers_in(residuals: Any) -> int:
+    """Return how many real numbers a pytree of residuals, or of their shapes, has."""
+    return sum(leaf.size * (2 if jnp.iscomplexobj(leaf) else 1) for leaf in jax.tree.leaves(residuals))
+
+
+def residual_term(
+    fn: Callable,
+    rows: Any,
+    *args: Any,
+    weight: Any = 1.0,
+    chunk: int | None = None,
+    gram: NormalEquations | None = None,
+) -> ResidualTerm:
     """Make a data term from residuals; its value is ½Σ|r|².
 
     fn(params, rows, *args) takes a block of rows and returns residuals with the rows' leading axis (an array, a pytree,
     or a dict of named data products). rows: pytree of arrays with one common leading axis; an entry named `sigma` must
-    be positive. chunk: most rows evaluated at once; memory of an evaluation is bounded by it.
+    be positive. chunk: most rows evaluated at once; memory of an evaluation is bounded by it. gram: normal equations of
+    your own, where they can be had faster than from the derivatives of residuals.
 
     Example: `residual_term(lambda p, r: (r["y"] - p["a"] * r["x"]) / r["sigma"], {"x": x, "y": y, "sigma": s})`.
     """
-    return ResidualTerm(**_row_fields("residual_term", fn, rows, args, weight, chunk))
+    fields = row_fields("residual_term", fn, rows, args, weight, chunk)
+    fields["equations"] = check_equations("residual_term", gram, weight)
+    return ResidualTerm(**fields)
 
 
 def statistic_term(
@@ -183,17 +251,20 @@ def statistic_term(
     chunk: int | None = None,
     stochastic: bool = False,
     checked: bool = False,
+    gram: NormalEquations | None = None,
 ) -> StatisticTerm:
     """Make a data term from summed statistics and a loss of their totals.
 
     fn(params, rows, *args) returns per-row statistics (real or complex, any pytree, leading axis = rows);
     loss(totals, *args) returns one number, or a dict of named numbers. stochastic: both get one more argument, a random
     key that is the same on every device; draws that differ per row should fold in a row number kept in rows. checked:
-    whoever read the rows found their numbers finite, so they are not read again.
+    whoever read the rows found their numbers finite, so they are not read again. gram: normal equations, which make
+    least squares possible where the loss is half a sum of squares.
     """
     _check_callable("statistic_term", "loss", loss)
-    fields = _row_fields("statistic_term", fn, rows, args, weight, chunk, checked)
-    return StatisticTerm(**{**fields, "stochastic": bool(stochastic)}, loss=loss)
+    fields = row_fields("statistic_term", fn, rows, args, weight, chunk, checked)
+    fields |= {"stochastic": bool(stochastic), "equations": check_equations("statistic_term", gram, weight)}
+    return StatisticTerm(**fields, loss=loss)
 
 
 def penalty(fn: Callable, *args: Any, weight: Any = 1.0) -> Penalty:
@@ -250,9 +321,10 @@ def with_weight(term: Term, weight: Any) -> Term:
     return replace(term, weight=weight)
 
 
-def _row_fields(
+def row_fields(
     where: str, fn: Callable, rows: Any, args: tuple, weight: Any, chunk: int | None, checked: bool = False
-) -> dict:
+) -> dict[str, Any]:
+    """Return the fields of a row term, checked; where: which function makes it, for messages."""
     _check_callable(where, "fn", fn)
     if chunk is not None and (not isinstance(chunk, int | np.integer) or isinstance(chunk, bool) or chunk < 1):
         raise ValueError(
@@ -269,7 +341,17 @@ def _row_fields(
         "fn": fn,
         "chunk": None if chunk is None else int(chunk),
         "stochastic": False,
+        "equations": None,
     }
+
+
+def check_equations(where: str, equations: Any, weight: Any) -> Equations | None:
+    """Return a term's own normal equations, or raise where they cannot be used."""
+    if equations is not None and not isinstance(equations, Equations):
+        raise TypeError(f"{where}: gram is {type(equations).__name__}. Pass gram=NormalEquations(block_sums, solve).")
+    if equations is not None and isinstance(weight, dict):
+        raise ValueError(f"{where}: a term with gram= has one weight, not a dict. Make one term for each weight.")
+    return equations
 
 
 def _check_callable(where: str, name: str, fn: Any) -> None:

@@ -20,9 +20,9 @@ from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.rows import leading
-from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm
+from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, numbers_in
 from shardfit.fitting import fit
-from shardfit.solve.covariance import at_bound, numbers_in, of_residuals
+from shardfit.solve.covariance import at_bound, of_residuals
 from shardfit.solve.curvature import hessian
 
 LARGEST = 3000  # coordinates for which a dense determinant is affordable

@@ -39,8 +39,10 @@ def require_objective(problem: Problem, solver: Solver, use: str = "fit") -> Non
             f"{use}: {names} draws new random numbers at every step, which solver {solver.name!r} cannot follow. Use "
             "'adam' or another optax solver, or objective.freeze(key) for one fixed realisation."
         )
-    if solver.needs in ("gram", "residuals"):
+    if solver.needs == "gram":
         objective.require_least_squares(f"solver {solver.name!r}")
+    if solver.needs == "residuals":
+        objective.require_residuals(f"solver {solver.name!r}")
     for name, n in objective.n_rows.items():
         if solver.batch is not None and not 1 <= solver.batch <= n:
             raise ValueError(f"batch={solver.batch} must be between 1 and the {n} rows of term {name!r}.")

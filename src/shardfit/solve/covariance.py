@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from shardfit.core.equations import parameter_slopes
 from shardfit.core.gram import Gram, gram
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
-from shardfit.core.rows import leading
-from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm
+from shardfit.core.terms import RowTerm, numbers_in
 
 
 class Covariance(NamedTuple):
@@ -70,21 +70,14 @@ def covariance(gram_matrix, dof, value, scale) -> Covariance:
 
 
 def count_residuals(objective: Objective, params: Any) -> Any:
-    """Return how many residuals there are; copies that pad a shard are not counted."""
+    """Return how many residuals there are, less eliminated parameters; copies that pad a shard are not counted."""
     total = 0
     for term in objective.terms:
-        if isinstance(term, ResidualTerm):
-            block = jax.eval_shape(lambda p, t: t.contributions(p, t.rows, None), params, term)
-            n = leading(term.rows)
-            total += numbers_in(block) // n * (n if term.counts is None else jnp.sum(term.counts))
+        if isinstance(term, RowTerm):
+            total += term.n_residuals(params)
         else:
             total += numbers_in(jax.eval_shape(lambda p, t: t.fn(p, *t.args), params, term))
     return total
-
-
-def numbers_in(residuals: Any) -> int:
-    """Return how many real numbers residuals, or their shapes, hold."""
-    return sum(leaf.size * (2 if jnp.iscomplexobj(leaf) else 1) for leaf in jax.tree.leaves(residuals))
 
 
 def normalised(objective: Objective) -> bool:
@@ -112,8 +105,11 @@ def standard_errors(
         return ErrorBars(_fields(np.zeros((size, size), z.dtype), np.zeros(size, z.dtype), params), held[0])
     bound = at_bound(problem, z)
     n_free = int(np.sum(~bound))
+    unknown = uncounted(problem.objective)
+    if scale and unknown:
+        return ErrorBars({"dof": None}, _how_to_count(unknown[0]))
     errors, dof, distance = jax.device_get(_at(curvature, space, placed, z, ~bound, scale))
-    dof = int(dof) if of_residuals(problem.objective) else None
+    dof = None if unknown else int(dof)
     if scale and (dof is None or dof <= 0):
         return ErrorBars({"dof": dof}, f"No standard errors: {(dof or 0) + n_free} residuals for {n_free} parameters.")
     notes = ["Standard errors are scaled by the reduced χ²."] if scale else []
@@ -133,8 +129,20 @@ def at_bound(problem: Problem, z: np.ndarray) -> np.ndarray:
 
 
 def of_residuals(objective: Objective) -> bool:
-    """Return whether every term is made of residuals."""
-    return all(isinstance(term, ResidualTerm | ResidualPenalty) for term in objective.terms)
+    """Return whether every term is half a sum of squared residuals, and has normal equations."""
+    return all(term.least_squares for term in objective.terms)
+
+
+def uncounted(objective: Objective) -> list[str]:
+    """Return the terms of which it is not known how many residuals they are."""
+    return [n for n, t in objective.items() if not (t.counted if isinstance(t, RowTerm) else t.least_squares)]
+
+
+def _how_to_count(name: str) -> str:
+    return (
+        f"No standard errors: term {name!r} does not say how many residuals it stands for. Give "
+        "NormalEquations(n_residuals=...), or absolute_sigma=True if residuals are in units of their noise."
+    )
 
 
 def _fields(matrix: np.ndarray, stderr: np.ndarray, params: Any) -> dict:
@@ -154,14 +162,9 @@ def in_parameters(space: Space, z: jax.Array, inner: jax.Array, free: jax.Array)
     inner: (n, n) at z, infinite on the diagonal where a coordinate is not identified; free: (n,), False where a
     coordinate is at a bound. Parameters follow coordinates by the slope of the transforms (the delta method).
     """
-
-    def flat(z):
-        return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(space.unpack(z))])
-
     inner = jnp.where(free[:, None] & free, inner, 0)
     lost = jnp.isinf(jnp.diag(inner))
-    # parameters by coordinates: the unit matrix where nothing is transformed or held
-    slope = jnp.eye(z.size, dtype=z.dtype) if space.plain else jax.jacfwd(flat)(z)
+    slope = parameter_slopes(space, z)
     known = slope @ jnp.where(jnp.isinf(inner), 0, inner) @ slope.T
     reached = jnp.any((slope != 0) & lost, axis=1)
     outer = jnp.where(reached[:, None] | reached, 0, known) + jnp.diag(jnp.where(reached, jnp.inf, 0))
@@ -175,7 +178,7 @@ def _at(curvature, space, objective, z, free, scale) -> tuple[Covariance, jax.Ar
 
     One program does all of it.
     """
-    residuals = count_residuals(objective, space.unpack(z)) if of_residuals(objective) else 0
+    residuals = 0 if uncounted(objective) else count_residuals(objective, space.unpack(z))
     dof = jnp.asarray(residuals - jnp.sum(free))
     equations = curvature(objective, space, z, None)
     # a unit of its own for what is not free: it takes no part, and the shape stays

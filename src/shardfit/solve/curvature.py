@@ -16,7 +16,7 @@ from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.solve.base import value_and_grad_parts
-from shardfit.solve.covariance import ErrorBars, count_residuals, normalised, of_residuals, standard_errors
+from shardfit.solve.covariance import ErrorBars, count_residuals, normalised, of_residuals, standard_errors, uncounted
 from shardfit.stats.laplace import hessian_product, laplace
 
 DENSE = 500  # coordinates up to which the matrix is formed
@@ -83,7 +83,7 @@ def _judged(bars: ErrorBars) -> ErrorBars:
 
 def _without_matrix(problem: Problem, result: Result, scale: bool, mesh: Any) -> ErrorBars:
     dof = None
-    if of_residuals(problem.objective):
+    if not uncounted(problem.objective):
         dof = int(count_residuals(problem.objective, result.params)) - problem.space.size
     if scale and (dof is None or dof <= 0):
         return ErrorBars({"dof": dof}, "No standard errors: no more residuals than parameters.")

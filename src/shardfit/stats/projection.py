@@ -1,0 +1,127 @@
+"""Linear coefficients of a model, group by group, from sums over rows: solved for, or integrated out.
+
+With columns [B, y] (K + 1) of basis functions and data, in units of the noise, all that a group g of rows says of its
+coefficients c is the matrix T_g of the columns' products: A = BᵀB, b = Bᵀy and yᵀy. A Gaussian prior adds to the three.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+
+
+class Normal(NamedTuple):
+    """What data and prior say of the coefficients of G groups: cᵀAc/2 − bᵀc + s/2, and the factor of A."""
+
+    matrix: jax.Array  # A (G, K, K)
+    vector: jax.Array  # b (G, K)
+    square: jax.Array  # s (G,)
+    factor: jax.Array  # (G, K, K), lower: factor @ factor.T = A
+
+    @property
+    def best(self) -> jax.Array:
+        """The coefficients (G, K) at the minimum."""
+        whitened = self.whiten(self.vector[..., None])
+        return solve_triangular(self.factor, whitened, lower=True, trans="T")[..., 0]
+
+    @property
+    def least(self) -> jax.Array:
+        """The minimum (G,): half the squared residuals that are left, the prior's among them."""
+        whitened = self.whiten(self.vector[..., None])[..., 0]
+        return 0.5 * (self.square - jnp.sum(whitened**2, axis=-1))
+
+    @property
+    def log_det(self) -> jax.Array:
+        """The logarithm (G,) of the determinant of A."""
+        return 2 * jnp.sum(jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1)), axis=-1)
+
+    def whiten(self, columns: jax.Array) -> jax.Array:
+        """Return factor⁻¹ columns (G, K, m): products of these are products of columns with A⁻¹ between them."""
+        return solve_triangular(self.factor, columns, lower=True)
+
+
+def normal(totals: jax.Array, prior: Any) -> Normal:
+    """Return the normal form of totals (G, K+1, K+1), of columns [B, y], with a prior (mean, sd), or None.
+
+    A matrix without full rank, or of a group without rows, is made definite by as much as its rounding: the minimum is
+    then that of the pseudo-solution, and nothing is NaN.
+    """
+    matrix, vector, square = totals[:, :-1, :-1], totals[:, :-1, -1], totals[:, -1, -1]
+    if prior is not None:
+        mean, precision = _on_groups(prior, vector)
+        matrix = matrix + precision[..., None] * jnp.eye(vector.shape[1], dtype=vector.dtype)
+        vector, square = vector + precision * mean, square + jnp.sum(precision * mean**2, axis=-1)
+    return Normal(matrix, vector, square, _factor(matrix))
+
+
+def prior_residuals(coefficients: jax.Array, prior: Any) -> jax.Array:
+    """Return (c − mean) / sd (G, K), the prior's own residuals: zero if it is flat."""
+    if prior is None:
+        return jnp.zeros_like(coefficients)
+    mean, precision = _on_groups(prior, coefficients)
+    return jnp.sqrt(precision) * (coefficients - mean)
+
+
+def prior_slopes(coefficients: jax.Array, prior: Any) -> jax.Array:
+    """Return (c − mean) / sd² (G, K), the derivative of half the prior's squared residuals."""
+    if prior is None:
+        return jnp.zeros_like(coefficients)
+    mean, precision = _on_groups(prior, coefficients)
+    return precision * (coefficients - mean)
+
+
+def log_prior_scales(prior: Any, like: jax.Array) -> jax.Array:
+    """Return the sum (G,) of log sd; a flat prior counts −½ log 2π, as if its density were one."""
+    flat = jnp.full_like(like, -0.5 * np.log(2 * np.pi))
+    if prior is None:
+        return jnp.sum(flat, axis=-1)
+    sd = jnp.broadcast_to(jnp.asarray(prior[1], like.dtype), like.shape)
+    return jnp.sum(jnp.where(jnp.isinf(sd), flat, jnp.log(jnp.where(jnp.isinf(sd), 1, sd))), axis=-1)
+
+
+def _on_groups(prior: Any, like: jax.Array) -> tuple[jax.Array, jax.Array]:
+    mean, sd = (jnp.broadcast_to(jnp.asarray(part, like.dtype), like.shape) for part in prior)
+    return mean, sd**-2
+
+
+def _factor(matrix: jax.Array) -> jax.Array:
+    """Return the Cholesky factor of matrices (G, K, K), taken in units of their columns' lengths."""
+    size = jnp.diagonal(matrix, axis1=-2, axis2=-1)
+    unit = jnp.sqrt(jnp.where(size > 0, size, 1))
+    k = matrix.shape[-1]
+    slack = 4 * k * jnp.finfo(matrix.dtype).eps
+    scaled = matrix / (unit[..., :, None] * unit[..., None, :])
+    empty = jnp.where(size > 0, 0, 1)  # a column of zeros: its coefficient is zero
+    definite = scaled + (slack + empty)[..., None] * jnp.eye(k, dtype=matrix.dtype)
+    return unit[..., None] * jnp.linalg.cholesky(definite)
+
+
+def ranks(matrix: np.ndarray) -> np.ndarray:
+    """Return how many coefficients of each group (G,) are determined by matrices (G, K, K)."""
+    size = np.diagonal(matrix, axis1=-2, axis2=-1)
+    unit = np.sqrt(np.where(size > 0, size, 1))
+    values = np.linalg.eigvalsh(matrix / (unit[..., :, None] * unit[..., None, :]))
+    return np.sum(values > 16 * matrix.shape[-1] * np.finfo(matrix.dtype).eps, axis=-1)
+
+
+def products(left: jax.Array, right: jax.Array, ids: Any, n_groups: int, *, inner: bool) -> jax.Array:
+    """Return Σ left ⊗ right (G, a, b) over the rows of each group, for left (n, *shape, a) and right (n, *shape, b).
+
+    ids: None for one group; groups of rows (n,) or of single numbers (n, *shape); with inner, of the numbers of every
+    row (*shape). Complex columns count by real and imaginary parts.
+    """
+    if jnp.iscomplexobj(left) or jnp.iscomplexobj(right):
+        pairs = ((left.real, right.real), (jnp.imag(left), jnp.imag(right)))
+        return sum(products(a, b, ids, n_groups, inner=inner) for a, b in pairs)  # type: ignore[return-value]
+    n, a, b = left.shape[0], left.shape[-1], right.shape[-1]
+    left, right = left.reshape(n, -1, a), right.reshape(n, -1, b)
+    if ids is None:
+        return jnp.einsum("nia,nib->ab", left, right)[None]
+    if inner:
+        return jax.ops.segment_sum(jnp.einsum("nia,nib->iab", left, right), ids.reshape(-1), n_groups)
+    if ids.ndim == 1:
+        return jax.ops.segment_sum(jnp.einsum("nia,nib->nab", left, right), ids, n_groups)
+    each = left[..., :, None] * right[..., None, :]
+    return jax.ops.segment_sum(each.reshape(-1, a, b), ids.reshape(-1), n_groups)
