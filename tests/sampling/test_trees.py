@@ -97,7 +97,7 @@ def test_same_as_plain_sampler(step, max_depth):
         grown, done = trees.tell(tree, z, value, trees.against(jnp.asarray(ROOT), gradient), chance, max_depth)
         begins = done.ends | (grown.started & ~tree.started)
         grown = trees.choose(begins, trees.with_length(grown, jnp.asarray(step)), grown)
-        return grown, (done, grown.draw.z)
+        return grown, (done, grown.draw[trees.Z])
 
     with arithmetic("float64"):
         planted = trees.plant(jnp.asarray(start), max_depth)

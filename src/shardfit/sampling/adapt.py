@@ -55,8 +55,8 @@ class Pool(NamedTuple):
 
 
 def usual_log_step(n: int) -> float:
-    """Return the logarithm of a good step for n independent normal coordinates."""
-    return -0.25 * math.log(n)
+    """Return the logarithm of a step that suits n independent normal coordinates; too long is found out sooner."""
+    return math.log(1.5) - 0.25 * math.log(n)
 
 
 def begin_steps(log_step: jax.Array) -> Steps:
@@ -67,7 +67,8 @@ def begin_steps(log_step: jax.Array) -> Steps:
 
 def follow(steps: Steps, accept: jax.Array, counts: jax.Array, size: jax.Array, target: float) -> Steps:
     """Add acceptances (chains,) where counts; end the round when it has `size` of them."""
-    total, count = steps.accept + jnp.sum(jnp.where(counts, accept, 0)), steps.count + jnp.sum(counts)
+    total = steps.accept + jnp.sum(jnp.where(counts, accept, 0))
+    count = steps.count + jnp.sum(counts.astype(accept.dtype))
     ends = count >= jnp.maximum(size, 1)
     rounds = steps.rounds + 1
     rate = 1 / (rounds + SETTLING)
@@ -87,13 +88,19 @@ def follow(steps: Steps, accept: jax.Array, counts: jax.Array, size: jax.Array, 
     return jax.tree.map(lambda a, b: jnp.where(ends, a, b), renewed, same)
 
 
-def collect(pool: Pool, z: jax.Array, slope: jax.Array, counts: jax.Array) -> Pool:
-    """Put draws and slopes (chains, n) into the ring where counts (chains,)."""
+def emptied(pool: Pool, chains: int) -> Pool:
+    """Return the pool without draws."""
+    none = jnp.zeros_like(pool.collected)
+    return pool._replace(collected=none, next_at=none + FIRST * chains)
+
+
+def collect(pool: Pool, newest: jax.Array, counts: jax.Array) -> Pool:
+    """Put draws and slopes (chains, 2, n) into the ring where counts (chains,)."""
     size = pool.recent.shape[0]
-    number = pool.collected + jnp.cumsum(counts) - 1
-    at = jnp.where(counts, number % size, size)
-    recent = pool.recent.at[at].set(jnp.stack([z, slope], 1), mode="drop")
-    return pool._replace(recent=recent, collected=pool.collected + jnp.sum(counts, dtype=jnp.int32))
+    number = pool.collected + jnp.cumsum(counts, dtype=jnp.int32)
+    at = jnp.where(counts, (number - 1) % size, size)
+    recent = pool.recent.at[at].set(newest, mode="drop")
+    return pool._replace(recent=recent, collected=number[-1])
 
 
 def guess_root(root: jax.Array, slope: jax.Array, spread: float) -> jax.Array:

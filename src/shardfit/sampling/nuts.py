@@ -23,12 +23,13 @@ from shardfit.sampling.adapt import (
     begin_steps,
     changed,
     collect,
+    emptied,
     follow,
     guess_root,
     renew_root,
     usual_log_step,
 )
-from shardfit.sampling.trees import Chance, Transition, Tree, against
+from shardfit.sampling.trees import SLOPE, Chance, Transition, Tree, Z, against, choose
 from shardfit.solve.base import ValueAndGrad, value_and_grad_parts
 from shardfit.solve.draws import threefry
 from shardfit.solve.points import placed
@@ -36,6 +37,8 @@ from shardfit.solve.step import StepSolver
 
 EARLY_DEPTH = 8  # of trees until the metric is final: longer ones say that it is wrong, not where to go
 CLOSING = 6  # the last 1/6 of warm-up is for the step's length alone
+EXPLORING = 10  # transitions per chain during which the metric is made from all points, not only from draws
+SOUND = 10.0  # error of the energy above which a point says more of the step's length than of the density
 MOST_TRIES = 60  # halvings of the way from a start to the centre, until its density is finite
 STATS = ("value", "energy", "accept", "step_size", "diverging", "depth", "gradients")  # columns beside a draw's z
 
@@ -113,17 +116,17 @@ class NUTS(StepSolver):
         """Return the state with all chains at z0; `begin` spreads them."""
         n, dtype, count = z0.shape[0], z0.dtype, jnp.zeros((), jnp.int32)
         log_step = jnp.asarray(usual_log_step(n), dtype)
-        size = max(5 * min(n, DENSE), 200, 4 * self.chains)
+        size = max(8 * min(n, DENSE), 400, 4 * self.chains)
         pool = Pool(
             steps=begin_steps(log_step),
             root=jnp.eye(n, dtype=dtype) if n <= DENSE else jnp.ones(n, dtype),
             recent=jnp.zeros((size, 2, n), dtype),
             collected=count,
-            next_at=count + FIRST * self.chains,
+            next_at=count,
             informed=jnp.zeros((), bool),
             closed=jnp.zeros((), bool),
         )
-        none = jnp.zeros(self.chains, jnp.int32)
+        pool, none = emptied(pool, self.chains), jnp.zeros(self.chains, jnp.int32)
         return State(
             x=z0,
             value=jnp.full((), jnp.inf, dtype),
@@ -194,16 +197,20 @@ class NUTS(StepSolver):
         ends = done.ends & (state.made < self.maxiter)
         warm = ends & warming
         steps = follow(pool.steps, done.accept, warm, jnp.sum(warming), self.target_accept)
-        pool = collect(pool._replace(steps=steps), grown.draw.z, grown.draw.slope, warm)
         made = state.made + ends
+        # at first every point counts: where gradients are linear, any few of them give the metric
+        exploring = jnp.sum(state.made) < EXPLORING * self.chains
+        newest = jnp.where(exploring, jnp.stack([z, slope], 1), grown.draw[:, [Z, SLOPE]])
+        pool = collect(pool._replace(steps=steps), newest, jnp.where(exploring, done.error < SOUND, warm))
+        pool = choose(exploring & (jnp.sum(made) >= EXPLORING * self.chains), emptied(pool, self.chains), pool)
         begins = done.ends | (grown.started & ~old.started)
         grown = self._with_lengths(grown, begins & (made <= self.warmup), made < self.warmup, pool)
         least = jnp.min(made)
         failed = jnp.any(~grown.started) & (state.tick >= MOST_TRIES)
         code = jnp.where(failed, Status.NONFINITE.code, Status.RUNNING.code)
         return state._replace(
-            x=grown.draw.z[0],
-            value=jnp.where(grown.started[0], grown.draw.value[0], jnp.inf),
+            x=grown.draw[0, Z],
+            value=jnp.where(grown.started[0], grown.value[0], jnp.inf),
             status=jnp.where(least >= self.maxiter, Status.COMPLETED.code, code).astype(jnp.int32),
             steps=least,
             trees=grown,
@@ -221,8 +228,8 @@ class NUTS(StepSolver):
         return grown._replace(step=jnp.where(chosen, jnp.copysign(length, grown.step), grown.step))
 
     def _kept(self, state, grown: Tree, done: Transition, keeps):
-        row = [grown.draw.value, done.energy, done.accept, done.step, done.diverging, done.depth, done.gradients]
-        row = jnp.concatenate([grown.draw.z, jnp.stack([column.astype(state.x.dtype) for column in row], 1)], 1)
+        row = [grown.value, done.energy, done.accept, done.step, done.diverging, done.depth, done.gradients]
+        row = jnp.concatenate([grown.draw[:, Z], jnp.stack([column.astype(state.x.dtype) for column in row], 1)], 1)
         at = jnp.where(keeps, state.made - self.warmup, self.draws)
         return state.kept.at[jnp.arange(self.chains), at].set(row, mode="drop")
 
@@ -238,7 +245,7 @@ class NUTS(StepSolver):
     def tend(self, state):
         """Renew the metric and begin all trees anew in it; move starts without a density halfway to the centre."""
         pool, old = state.pool, state.trees
-        guess = guess_root(pool.root, old.draw.slope, state.spread)
+        guess = guess_root(pool.root, old.draw[:, SLOPE], state.spread)
         change = jnp.where(pool.informed, renew_root(pool), guess)
         closes = jnp.max(state.made) >= self.closing
         renewed = changed(pool, change)
@@ -254,12 +261,12 @@ class NUTS(StepSolver):
         planted = jax.vmap(trees.restart, (0, 0, None))(old, momentum, change)
         planted = self._with_lengths(planted, state.made <= self.warmup, state.made < self.warmup, renewed)
         # every chain is evaluated at once: those that have a density wait for those that have none
-        halfway = self._planted(0.5 * (old.near.z + state.centre))
+        halfway = self._planted(0.5 * (old.near[:, Z] + state.centre))
         due = self._metric_due(state)
         moved = jax.tree.map(lambda new, same: jnp.where(_like(old.started, new), same, new), halfway, old)
         return state._replace(
-            trees=trees.choose(due, planted, moved),
-            pool=trees.choose(due, renewed, pool),
+            trees=choose(due, planted, moved),
+            pool=choose(due, renewed, pool),
         )
 
     def glance(self, state):

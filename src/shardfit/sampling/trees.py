@@ -16,32 +16,17 @@ import jax.numpy as jnp
 LARGEST_ERROR = 1000.0  # of the energy; beyond it the trajectory has left the level set for good
 
 
-class Point(NamedTuple):
-    """A place on a trajectory: all (n,)."""
-
-    z: jax.Array
-    momentum: jax.Array
-    slope: jax.Array
-
-
-class Candidate(NamedTuple):
-    """A place that may become the next draw, with the -log density there."""
-
-    z: jax.Array
-    slope: jax.Array
-    value: jax.Array
+Z, MOMENTUM, SLOPE = range(3)  # rows of a point of a trajectory, an array (3, n)
 
 
 class Starts(NamedTuple):
-    """Where the open branches of a subtree begin, one row per level: (levels, n).
+    """Where the open branches of a subtree begin.
 
-    momentum: at a branch's first leaf; before: at the leaf before it; total: sum of the subtree's momenta up to there.
-    own, cross: (levels,) total·momentum, and before·(total - before).
+    rows: (3, levels, n), for each level the momentum at a branch's first leaf, that at the leaf before, and the total
+    of the subtree's momenta up to there. own, cross: (levels,) total·momentum, and before·(total - before).
     """
 
-    momentum: jax.Array
-    before: jax.Array
-    total: jax.Array
+    rows: jax.Array
     own: jax.Array
     cross: jax.Array
 
@@ -49,18 +34,20 @@ class Starts(NamedTuple):
 class Tree(NamedTuple):
     """A trajectory that grows by doubling.
 
-    near, far: its two ends; a subtree grows from near, in the direction of the sign of step. draw: chosen from the
-    tree, pick: from the subtree. weight: log of the sum of exp(-energy error); total: sum of momenta; sub_: of the subtree.
-    started: whether the first point has been evaluated.
+    near, far: (3, n) its two ends; a subtree grows from near, in the direction of the sign of step. draw: (3, n) chosen
+    from the tree, pick: from the subtree; value, pick_value: -log density there. weight: log of the sum of
+    exp(-energy error); total: sum of momenta; sub_: those of the subtree. energy: at the start of the transition,
+    infinite until the first point has been evaluated.
     """
 
-    started: jax.Array
-    near: Point
-    far: Point
-    draw: Candidate
-    pick: Candidate
+    near: jax.Array
+    far: jax.Array
+    draw: jax.Array
+    pick: jax.Array
+    value: jax.Array
+    pick_value: jax.Array
     step: jax.Array
-    energy: jax.Array  # at the start of the transition
+    energy: jax.Array
     weight: jax.Array
     sub_weight: jax.Array
     total: jax.Array
@@ -70,6 +57,11 @@ class Tree(NamedTuple):
     leaf: jax.Array  # of the subtree
     accept: jax.Array  # sum of acceptance probabilities
     gradients: jax.Array
+
+    @property
+    def started(self) -> jax.Array:
+        """Whether the first point has been evaluated, and has a density."""
+        return jnp.isfinite(self.energy)
 
 
 class Chance(NamedTuple):
@@ -82,9 +74,10 @@ class Chance(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """What has just ended, if ends; the draw itself is in the tree."""
+    """What has just ended, if ends; the draw itself is in the tree. error: of the energy at the newest leaf."""
 
     ends: jax.Array
+    error: jax.Array
     energy: jax.Array
     accept: jax.Array
     diverging: jax.Array
@@ -97,20 +90,21 @@ def plant(z: jax.Array, max_depth: int) -> Tree:
     """Return a chain at z (n,) before its first evaluation: a step of length zero evaluates z itself."""
     none, levels = jnp.zeros_like(z), max(1, max_depth - 1)
     zero, count, rows = jnp.zeros((), z.dtype), jnp.zeros((), jnp.int32), jnp.zeros((levels, z.size), z.dtype)
-    point, candidate = Point(z, none, none), Candidate(z, none, zero)
+    point = jnp.stack([z, none, none])
     return Tree(
-        started=jnp.zeros((), bool),
         near=point,
         far=point,
-        draw=candidate,
-        pick=candidate,
+        draw=point,
+        pick=point,
+        value=zero,
+        pick_value=zero,
         step=zero,
-        energy=zero,
+        energy=zero + jnp.inf,
         weight=zero,
         sub_weight=zero - jnp.inf,
         total=none,
         sub_total=none,
-        starts=Starts(rows, rows, rows, rows[:, 0], rows[:, 0]),
+        starts=Starts(jnp.stack([rows] * 3), rows[:, 0], rows[:, 0]),
         depth=count,
         leaf=count,
         accept=zero,
@@ -120,7 +114,7 @@ def plant(z: jax.Array, max_depth: int) -> Tree:
 
 def ask(tree: Tree, root: jax.Array) -> jax.Array:
     """Return the next position: a half step of the momentum, a whole step of z along root, (n, n) or (n,)."""
-    return tree.near.z + tree.step * along(root, _half_kicked(tree))
+    return tree.near[Z] + tree.step * along(root, _half_kicked(tree))
 
 
 def tell(
@@ -133,13 +127,14 @@ def tell(
     finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
     slope = jnp.where(finite, slope, 0)
     momentum = _half_kicked(tree) - 0.5 * tree.step * slope
-    error = jnp.where(finite, value + 0.5 * jnp.vdot(momentum, momentum) - tree.energy, jnp.inf)
+    energy = jnp.where(tree.started, tree.energy, 0)
+    error = jnp.where(finite, value + 0.5 * jnp.vdot(momentum, momentum) - energy, jnp.inf)
     diverging = error > LARGEST_ERROR
-    here = Point(z, momentum, slope)
+    here = jnp.stack([z, momentum, slope])
 
     sub_weight = jnp.logaddexp(tree.sub_weight, -error)
     picked = jnp.log(chance.leaf) < -error - sub_weight
-    pick = choose(picked, Candidate(z, slope, value), tree.pick)
+    pick, pick_value = choose(picked, (here, value), (tree.pick, tree.pick_value))
     sub_total = tree.sub_total + momentum
     starts, turning, top_turning = _turns(tree, momentum, sub_total)
 
@@ -147,26 +142,27 @@ def tell(
     complete = full | turning | diverging
     valid = complete & ~turning & ~diverging
     taken = valid & (jnp.log(chance.branch) < sub_weight - tree.weight)
-    draw = choose(taken | ~tree.started, pick, tree.draw)
+    draw, drawn = choose(taken | ~tree.started, (pick, pick_value), (tree.draw, tree.value))
     ends = complete & (~valid | top_turning | (tree.depth + 1 >= max_depth))
     ends = jnp.where(tree.started, ends, finite)
     gradients = tree.gradients + 1
     accept = tree.accept + jnp.exp(jnp.minimum(-error, 0))
     length = jnp.abs(tree.step)
     done = Transition(
-        ends & tree.started, tree.energy, accept / gradients, diverging, tree.depth + valid, gradients, length
+        ends & tree.started, error, tree.energy, accept / gradients, diverging, tree.depth + valid, gradients, length
     )
 
     forward = chance.side < 0.5
     turned = complete & (forward != (tree.step > 0))  # the next subtree grows from the other end
-    fresh = Point(draw.z, chance.momentum, draw.slope)
-    begun = draw.value + 0.5 * jnp.vdot(chance.momentum, chance.momentum)
+    fresh = draw.at[MOMENTUM].set(chance.momentum)
+    begun = drawn + 0.5 * jnp.vdot(chance.momentum, chance.momentum)
     grown = Tree(
-        started=tree.started | finite,
         near=choose(ends, fresh, choose(turned, tree.far, here)),
         far=choose(ends, fresh, choose(turned, here, tree.far)),
         draw=draw,
         pick=pick,
+        value=drawn,
+        pick_value=pick_value,
         step=jnp.where(complete | ends, jnp.where(forward, length, -length), tree.step),
         energy=jnp.where(ends, begun, tree.energy),
         weight=jnp.where(ends, 0, jnp.where(valid, jnp.logaddexp(tree.weight, sub_weight), tree.weight)),
@@ -189,15 +185,15 @@ def with_length(tree: Tree, length: jax.Array) -> Tree:
 
 def restart(tree: Tree, momentum: jax.Array, change: jax.Array) -> Tree:
     """Return a tree that begins anew at what it has drawn so far, in a metric whose root was multiplied by change."""
-    draw = tree.draw._replace(slope=against(change, tree.draw.slope))
-    point, none = Point(draw.z, momentum, draw.slope), jnp.zeros_like(tree.leaf)
-    zero = jnp.zeros_like(tree.weight)
+    point = jnp.stack([tree.draw[Z], momentum, against(change, tree.draw[SLOPE])])
+    none, zero = jnp.zeros_like(tree.leaf), jnp.zeros_like(tree.weight)
     return tree._replace(
         near=point,
         far=point,
-        draw=draw,
-        pick=draw,
-        energy=draw.value + 0.5 * jnp.vdot(momentum, momentum),
+        draw=point,
+        pick=point,
+        pick_value=tree.value,
+        energy=tree.value + 0.5 * jnp.vdot(momentum, momentum),
         weight=zero,
         sub_weight=zero - jnp.inf,
         total=momentum,
@@ -210,7 +206,7 @@ def restart(tree: Tree, momentum: jax.Array, change: jax.Array) -> Tree:
 
 
 def _half_kicked(tree: Tree) -> jax.Array:
-    return tree.near.momentum - 0.5 * tree.step * tree.near.slope
+    return tree.near[MOMENTUM] - 0.5 * tree.step * tree.near[SLOPE]
 
 
 def along(root: jax.Array, momentum: jax.Array) -> jax.Array:
@@ -236,36 +232,35 @@ def _turns(tree: Tree, momentum: jax.Array, sub_total: jax.Array) -> tuple[Start
     to its last, as in Stan: a trajectory that has just closed a circle passes the test of its ends alone.
     """
     leaf, starts = tree.leaf, tree.starts
-    level = jnp.arange(starts.own.shape[0])
-    open_at = jax.lax.population_count(leaf >> 1)  # level of the innermost branch that is open
+    levels = starts.own.shape[0]
+    level = jnp.arange(levels)
+    innermost = jax.lax.population_count(leaf >> 1)  # level of the innermost branch that is open
     closed = jax.lax.population_count(leaf & ~(leaf + 1))  # how many branches end with this leaf: trailing ones
-    first = starts.momentum[0]
-    with_momenta, with_before, with_totals = (
-        rows @ jnp.stack([sub_total, momentum, tree.total], 1)
-        for rows in (starts.momentum, starts.before, starts.total)
-    )
-    length = jnp.vdot(momentum, sub_total)
-    whole = (with_momenta[:, 0] - starts.own <= 0) | (length - with_totals[:, 1] <= 0)
-    late = (with_before[:, 0] - starts.cross <= 0) | (length - with_totals[:, 1] + with_before[:, 1] <= 0)
-    ending = (closed > 0) & (level <= open_at) & (level > open_at - closed)
-    early = (closed == 0) & (level == open_at - 1)  # this leaf is the first of a second half
-    turning = jnp.any((ending | early) & whole) | jnp.any(ending & (level > open_at - closed + 1) & late)
 
-    far, total = tree.far.momentum, tree.total
-    top = (jnp.vdot(far, total + sub_total) <= 0) | (jnp.vdot(momentum, total) + length <= 0)
-    halves = (
-        (jnp.vdot(far, total + first) <= 0)
-        | (with_momenta[0, 2] + jnp.vdot(first, first) <= 0)
-        | (with_before[0, 0] - starts.cross[0] <= 0)
-        | (length + with_before[0, 1] <= 0)
+    # all inner products at once: one small matrix product is cheaper than a dozen sums
+    vectors = jnp.stack([sub_total, momentum, tree.total, tree.far[MOMENTUM], starts.rows[0, 0]])
+    with_starts = starts.rows.reshape(3 * levels, -1) @ vectors[:2].T
+    (of_first, first_here), (of_before, before_here), (_, total_here) = with_starts.reshape(3, levels, 2).swapaxes(1, 2)
+    products = vectors @ vectors.T
+    length, here_total = products[0, 1], products[1, 2]
+    whole = (of_first - starts.own <= 0) | (length - total_here <= 0)
+    late = (of_before - starts.cross <= 0) | (length - total_here + before_here <= 0)
+    ending = (closed > 0) & (level <= innermost) & (level > innermost - closed)
+    halfway = (closed == 0) & (level == innermost - 1)  # this leaf is the first of a second half
+    turning = jnp.any((ending | halfway) & whole) | jnp.any(ending & (level > innermost - closed + 1) & late)
+
+    top = (products[3, 2] + products[3, 0] <= 0) | (here_total + length <= 0)
+    halves = (products[3, 2] + products[3, 4] <= 0) | (products[4, 2] + products[4, 4] <= 0)
+    halves = halves | (of_before[0] - starts.cross[0] <= 0) | (length + before_here[0] <= 0)
+    return _opened(tree, momentum, (closed == 0) & (level == innermost)), turning, top | ((tree.depth > 0) & halves)
+
+
+def _opened(tree: Tree, momentum: jax.Array, put: jax.Array) -> Starts:
+    """Return the starts with a branch that begins at this leaf, at the level where put."""
+    before, total, starts = tree.near[MOMENTUM], tree.sub_total, tree.starts
+    rows = jnp.stack([momentum, before, total])[:, None]
+    return Starts(
+        jnp.where(put[:, None], rows, starts.rows),
+        jnp.where(put, jnp.vdot(total, momentum), starts.own),
+        jnp.where(put, jnp.vdot(before, total - before), starts.cross),
     )
-    put = (closed == 0) & (level == open_at)
-    before, previous = tree.near.momentum, tree.sub_total
-    starts = Starts(
-        jnp.where(put[:, None], momentum, starts.momentum),
-        jnp.where(put[:, None], before, starts.before),
-        jnp.where(put[:, None], previous, starts.total),
-        jnp.where(put, jnp.vdot(previous, momentum), starts.own),
-        jnp.where(put, jnp.vdot(before, previous - before), starts.cross),
-    )
-    return starts, turning, top | ((tree.depth > 0) & halves)
