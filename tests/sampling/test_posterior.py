@@ -117,7 +117,7 @@ class Pair(NamedTuple):
 
 
 def test_it_comes_back_from_disk_as_it_was(tmp_path):
-    p = make(weights=np.full((4, 500), 1 / 2000), extra={"pareto_k": -np.inf, "shards": {"rhat": np.ones(3)}}, seed=3)
+    p = make(weights=np.full((4, 500), 1 / 2000), extra={"pareto_k": -np.inf, "table": {"rhat": np.ones(3)}}, seed=3)
     save_posterior(p, tmp_path)
     back = load_posterior(tmp_path)
     np.testing.assert_array_equal(back.z, p.z)

@@ -1,15 +1,19 @@
 """Shards in slots: each finds what its own objective has, on any mesh."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import shardfit
 from shardfit.core.objective import Objective
+from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.terms import penalty, residual_term
+from shardfit.sampling.nuts import NUTS
 from shardfit.sampling.shards import Shards
 from shardfit.solve.lbfgs import LBFGS
 from shardfit.surveys.engine import Engine
+from tests.sampling.shard_cases import decay
 
 N, K = 23, 5
 DRAW = np.random.default_rng(3)
@@ -49,6 +53,17 @@ def test_every_shard_is_fitted_to_its_own_rows(problem, rows, runs):
     assert sorted(point.id for point in ended) == list(range(K))
     for point in ended:
         np.testing.assert_allclose(point.z, solution(parts[point.id]), rtol=1e-6)
+
+
+def test_densities_of_shards_multiply_to_the_whole():
+    """Prior and Jacobian are shared among them, in coordinates that are not the parameters."""
+    whole, z = decay(), np.array([[0.3], [1.4]])
+    with arithmetic("float64"):
+        value, slope = NUTS(chains=2).evaluate(whole.space, whole.objective, jnp.asarray(z), None)
+        shard = NUTS(chains=2, temper=1 / K)
+        found = [shard.evaluate(whole.space, part, jnp.asarray(z), None) for part in whole.objective.split(K)]
+    np.testing.assert_allclose(np.sum([v for v, _ in found], axis=0), value, rtol=1e-12)
+    np.testing.assert_allclose(np.sum([g for _, g in found], axis=0), slope, rtol=1e-10)
 
 
 def test_own_starts_and_some_of_the_shards(problem):

@@ -7,11 +7,15 @@ that JAX's threads hold.
 
 import contextlib
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, ProcessPoolExecutor, wait
+from functools import cache
 from typing import Any, NamedTuple
 
 NAMES_SHOWN = 10
+LOOK_SECONDS = 1.0
 
 
 class Outcome(NamedTuple):
@@ -51,12 +55,14 @@ def run_tasks(
     executor: Executor | Any = None,
     workers: int | None = None,
     retries: int = 1,
+    look: Callable[[Sequence[Any]], Any] | None = None,
 ) -> Iterator[Outcome]:
     """Call function(*arguments) for every task, and yield outcomes as they come; a failed task does not end the others.
 
     tasks: arguments by name. function and arguments must be importable and picklable, as in any process pool. When a
     worker dies, a local pool is made anew up to `retries` times for what is unfinished; a given executor cannot be
-    mended, so the error then names the unfinished tasks.
+    mended, so the error then names the unfinished tasks. look(names of unfinished tasks) is called every second or so;
+    what it raises ends the waiting.
 
     Example: `for name, value, error in run_tasks(fit_one, {"a": (1.0,), "b": (2.0,)}, workers=2): ...`.
     """
@@ -65,7 +71,7 @@ def run_tasks(
     for _ in range(1 if executor is not None else 1 + retries):
         try:
             with as_executor(executor, workers) as pool:
-                for outcome in _completed(pool, function, left):
+                for outcome in _completed(pool, function, left, look):
                     del left[outcome.name]
                     yield outcome
             return
@@ -78,15 +84,34 @@ def run_tasks(
     ) from broken
 
 
-def _completed(pool: Any, function: Callable, tasks: Mapping[Any, tuple]) -> Iterator[Outcome]:
+def _completed(pool: Any, function: Callable, tasks: Mapping[Any, tuple], look: Callable | None) -> Iterator[Outcome]:
     futures = {pool.submit(function, *arguments): name for name, arguments in tasks.items()}
+    waiting = set(futures)
     try:
-        for future in as_completed(futures):
-            error = future.exception()
-            if isinstance(error, BrokenExecutor):
-                raise error
-            value = None if error is not None else future.result()
-            yield Outcome(futures[future], value, error)
+        while waiting:
+            done, waiting = wait(waiting, None if look is None else LOOK_SECONDS, FIRST_COMPLETED)
+            for future in done:
+                error = future.exception()
+                if isinstance(error, BrokenExecutor):
+                    raise error
+                value = None if error is not None else future.result()
+                yield Outcome(futures[future], value, error)
+            if look is not None:
+                look([name for future, name in futures.items() if future in waiting])
     finally:
         for future in futures:
             future.cancel()
+
+
+@cache  # once in a process
+def end_with_parent() -> None:
+    """End this process when the one that started it has ended: a killed caller must not leave workers behind."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch():
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import chi2
 
 from shardfit.core.errors import suggestion
 
 FEWEST = 3  # shards that must remain when outliers are left out
-OUTLIER = 3.5  # robust standard deviations from the median
+FAR = 1e-3  # probability, for all shards together, below which one disagrees with the others
+OUTLIER = 3.5  # robust standard deviations from the median, of the published rule
 
 
 class Combined(NamedTuple):
@@ -81,8 +83,10 @@ def draw_by_draw(draws: np.ndarray) -> Combined:
 
 
 def without_outliers(draws: np.ndarray) -> Combined:
-    """Add the precisions of shards whose means are like the others' in every parameter."""
-    used = np.all(_typical(draws.mean(1)), axis=1)
+    """Add the precisions of shards whose means agree with the median of all means within their own errors."""
+    away = draws.mean(1) - np.median(draws.mean(1), axis=0)
+    squared = np.einsum("ki,kij,kj->k", away, _precisions(draws), away)
+    used = chi2.sf(squared / (1 + np.pi / 2 / len(draws)), draws.shape[2]) > FAR / len(draws)  # a median errs too
     if used.sum() < FEWEST:
         used = np.ones(len(draws), bool)
     return full_covariance(draws[used])._replace(used=used)

@@ -16,6 +16,7 @@ from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem, require_untraced
 from shardfit.core.terms import Penalty, RowTerm, penalty
 from shardfit.core.transforms import HEAVY_TAILED, Chain
+from shardfit.solve.points import values_at
 
 JACOBIAN = "coordinates"  # name of the term that makes a density of parameters one of coordinates
 
@@ -89,6 +90,18 @@ def _scaled(term: RowTerm) -> bool:
 
 def _heavy(transform: Any) -> bool:
     return isinstance(transform, HEAVY_TAILED) or (isinstance(transform, Chain) and _heavy(transform.outer))
+
+
+@jax.jit
+def values_on_z(objective: Objective, space: Space, z: jax.Array) -> jax.Array:
+    """Return -log density (points,) at coordinates z (points, n), some at a time; objective: placed."""
+    return values_at(space, objective, z, None) - jax.vmap(space.log_jacobian)(z)
+
+
+@jax.jit
+def parameters_of(space: Space, z: jax.Array) -> Any:
+    """Return the parameters, leaves (points, *shape), at coordinates z (points, n)."""
+    return jax.vmap(space.unpack)(z)
 
 
 def as_objective(problem: Problem, temper: float = 1.0) -> Problem:

@@ -21,8 +21,8 @@ from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.fitting import fit
 from shardfit.io.files import read_arrays, write_arrays
+from shardfit.sampling.density import parameters_of, values_on_z
 from shardfit.solve.base import value_and_grad_parts
-from shardfit.solve.points import values_at
 
 DENSE = 1000  # coordinates up to which the matrix is formed; beyond, u are the coordinates themselves, shifted
 SMALL = 300  # coordinates up to which Levenberg–Marquardt finds the mode
@@ -118,15 +118,5 @@ def at_draws(frame: Frame, u: jax.Array, fn: Any, *args: Any) -> Any:
 def points_of(problem: Problem, z: np.ndarray) -> tuple[np.ndarray, Any]:
     """Return -log density (draws,) and parameters, leaves (draws, *shape), at coordinates z (draws, n)."""
     space = problem.space
-    values = _densities(problem.objective.place(None), space, jnp.asarray(z))
-    return np.asarray(values), jax.tree.map(np.asarray, _unpacked(space, z))
-
-
-@jax.jit
-def _densities(objective: Objective, space: Space, z: jax.Array) -> jax.Array:
-    return values_at(space, objective, z, None) - jax.vmap(space.log_jacobian)(z)
-
-
-@jax.jit
-def _unpacked(space: Space, z: jax.Array) -> Any:
-    return jax.vmap(space.unpack)(z)
+    values = values_on_z(problem.objective.place(None), space, jnp.asarray(z))
+    return np.asarray(values), jax.tree.map(np.asarray, parameters_of(space, z))

@@ -8,6 +8,7 @@ import numpy as np
 
 from shardfit.sampling import diagnostics
 from shardfit.sampling.psis import LARGEST_K
+from shardfit.sampling.shard_table import ShardTable
 from shardfit.sampling.summary import summarize
 
 LARGEST_RHAT = 1.01
@@ -21,6 +22,8 @@ ADVICE = {
     "divergences": "Raise target_accept (0.9, 0.99), or use other coordinates: the draws miss a narrow region.",
     "bfmi": "Chains cross the energies slowly: use other coordinates, or a prior that bounds heavy tails.",
     "depth": "Trees end at their largest depth: this wastes nothing but time; raise max_depth, or rescale.",
+    "disagreement": "The model does not hold for all rows, or their errors are too small: look at these rows.",
+    "skewness": "Use fewer shards, or coordinates in which the posterior is closer to a Gaussian; and correct=True.",
     "pareto_k": "The proposal misses part of the posterior: use fewer shards, or sample all data at once.",
 }
 
@@ -49,14 +52,16 @@ def judge(
     extra: Mapping[str, Any] | None = None,
     labels: Sequence[str] = (),
 ) -> Verdict:
-    """Judge draws z (chains, draws, n) with their statistics; extra may bring pareto_k and max_depth.
+    """Judge draws z (chains, draws, n) with their statistics; extra may bring pareto_k, max_depth, `shards` (columns
+    of a ShardTable), and `independent`: draws that no chain made, of which R-hat would say nothing.
 
     Converged: every R-hat at most 1.01, at least 400 effective draws in bulk and tails, no divergence. Coordinates are
     judged, not parameters: all of them are free, so one that never moved counts against the chains.
     """
     extra = extra or {}
     names = tuple(labels) or tuple(f"z[{i}]" for i in range(z.shape[2]))
-    found = [*_mixing(z, weights, names), *_importance(extra), *_transitions(stats, extra)]
+    found = [*_mixing(z, weights, names, bool(extra.get("independent")))]
+    found += [*_importance(extra), *_transitions(stats, extra), *_shards(extra)]
     status = max((s for s, _, _ in found if s is not None), key=STATUSES.index, default=CONVERGED)
     return Verdict(
         status,
@@ -69,14 +74,14 @@ def judge(
 Finding = tuple[str | None, str, str]  # status it calls for, None for a caution; what was found; kind of advice
 
 
-def _mixing(z: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...]) -> list[Finding]:
+def _mixing(z: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...], independent: bool) -> list[Finding]:
     if z.shape[1] < diagnostics.FEWEST_DRAWS:
         return [(NOT_CONVERGED, f"{z.shape[1]} draws per chain say nothing", "ess")]
     found: list[Finding] = []
-    table = summarize(names, ("",) * len(names), z, weights)
+    table = summarize(names, ("",) * len(names), z, weights, independent)
     ratio = np.where(np.isnan(table["rhat"]), np.inf, table["rhat"])
     effective = np.nan_to_num(np.minimum(table["ess_bulk"], table["ess_tail"]), nan=0.0)
-    if ratio.max(initial=0) > LARGEST_RHAT:
+    if not independent and ratio.max(initial=0) > LARGEST_RHAT:
         found.append((NOT_CONVERGED, f"R-hat {_worst(ratio, names, np.argmax, '.3f')}", "rhat"))
     if effective.min(initial=np.inf) < FEWEST_EFFECTIVE:
         found.append((NOT_CONVERGED, f"effective draws {_worst(effective, names, np.argmin, '.0f')}", "ess"))
@@ -109,3 +114,12 @@ def _transitions(stats: Mapping[str, np.ndarray], extra: Mapping[str, Any]) -> l
         if saturated > 0.01:
             found.append((None, f"{100 * saturated:.0f} % of the trees ended at depth {extra['max_depth']}", "depth"))
     return found
+
+
+def _shards(extra: Mapping[str, Any]) -> list[Finding]:
+    if extra.get("shards") is None:
+        return []
+    corrected = extra.get("pareto_k") is not None  # by the density of all rows, whatever the shards have said
+    usual = {"divergences": DIVERGENCES, "disagreement": None, "skewness": None if corrected else NOT_CONVERGED}
+    found = ShardTable(extra["shards"]).complaints()
+    return [(usual.get(kind, NOT_CONVERGED), text, kind) for kind, text in found.items()]

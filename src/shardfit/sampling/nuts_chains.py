@@ -19,7 +19,7 @@ from shardfit.io.files import read_arrays, read_json, write_arrays, write_json
 from shardfit.io.run_dir import RunDir, opened
 from shardfit.sampling.blocks import Blocks
 from shardfit.sampling.chains import Place, choose_width, measured_width, places, run_groups
-from shardfit.sampling.density import in_words, sampled
+from shardfit.sampling.density import in_words, parameters_of, sampled
 from shardfit.sampling.nuts import NUTS
 from shardfit.sampling.posterior import STATS, Posterior
 from shardfit.sampling.progress import SamplingProgress
@@ -157,7 +157,7 @@ class _Study:
         z = np.concatenate([one["z"] for one in results])
         chains, n, _ = z.shape
         flat = z.reshape(chains * n, -1)
-        leaves = _parameters(self.problem.space, flat)
+        leaves = parameters_of(self.problem.space, flat)
         draws = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(chains, n, *leaf.shape[1:]), leaves)
         units = dict(zip(self.problem.space.labels, self.problem.unit_labels(), strict=True))
         useful = sum(int(np.sum(one["gradients"]) + np.sum(one["warmup_gradients"])) for one in results)
@@ -193,8 +193,3 @@ def _require_end(finish: Any) -> None:
 
 def _group_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
-
-
-@jax.jit
-def _parameters(space: Any, z: jax.Array) -> Any:
-    return jax.vmap(space.unpack)(z)

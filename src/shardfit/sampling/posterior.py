@@ -155,7 +155,7 @@ class Posterior:
         sizes = [int(np.prod(np.shape(leaf)[2:])) for leaf in jax.tree.leaves(self.draws)]
         labels = zip(leaf_labels(self.draws), sizes, strict=True)
         units = tuple(self.units.get(label, "") for label, size in labels for _ in range(size))
-        return summarize(self.names, units, self.numbers(), self.weights)
+        return summarize(self.names, units, self.numbers(), self.weights, bool(self.extra.get("independent")))
 
     def table(self) -> list[tuple[str, ...]]:
         """Return the summary as lines of text, the header first."""

@@ -76,11 +76,23 @@ class Summary:
         return [f"{left} more numbers, all with more effective draws."] if left > 0 else []
 
 
-def summarize(names: tuple[str, ...], units: tuple[str, ...], x: np.ndarray, weights: np.ndarray | None) -> Summary:
-    """Return the summary of numbers x (chains, draws, n). weights: (chains, draws), or None where all are equal."""
+def summarize(
+    names: tuple[str, ...],
+    units: tuple[str, ...],
+    x: np.ndarray,
+    weights: np.ndarray | None,
+    independent: bool = False,
+) -> Summary:
+    """Return the summary of numbers x (chains, draws, n). weights: (chains, draws), or None where all are equal.
+
+    independent: no chain made these draws, so that an R-hat would say nothing.
+    """
     measure = _plain if weights is None else partial(_weighted, weights)
     table = diagnostics.in_blocks(measure, x)
-    return Summary(names, units, dict(zip(COLUMNS, table.reshape(len(COLUMNS), -1), strict=True)))
+    columns: dict[str, np.ndarray] = dict(zip(COLUMNS, table.reshape(len(COLUMNS), -1), strict=True))
+    if independent:
+        columns["rhat"] = np.full(len(names), np.nan)
+    return Summary(names, units, columns)
 
 
 def _plain(x: np.ndarray) -> np.ndarray:

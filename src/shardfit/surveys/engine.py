@@ -4,7 +4,7 @@ While the device works on the next ticks the host writes what the last ones gave
 """
 
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 from typing import Any
@@ -46,7 +46,8 @@ class Tally:
 class Engine:
     """Runs points of one problem in slots. picture: drawn of every point, where it is not one of the parameters.
 
-    given: arrays that every run's solver begins with.
+    given: arrays that every run's solver begins with. look: called whenever the device has handed back its work, twice
+    a second or so.
 
     Example: `for finished in Engine(variants(problem, axes), LBFGS(), 64).run(points): ...`.
     """
@@ -58,6 +59,7 @@ class Engine:
     seed: int = 0
     picture: Picture | None = None
     given: Any = None
+    look: Callable[[], Any] | None = None
     tally: Tally = field(default_factory=Tally)
 
     @property
@@ -97,6 +99,8 @@ class Engine:
             if finished:
                 yield finished  # written while the device works
             done = work.ended(slots)
+            if self.look is not None:
+                self.look()
             self.tally.total += int(count) * self.slots * self.solver.points
             ticks = _next_ticks(ticks, time.perf_counter() - launched)
             finished = []

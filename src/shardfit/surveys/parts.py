@@ -4,18 +4,14 @@ Workers may be processes of this machine or of others that see the same folder. 
 the caller gathers what they have finished into the survey's ledger, while they run and whenever someone looks.
 """
 
-import multiprocessing
-import os
 import secrets
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from shardfit.distributed.executors import Outcome, run_tasks
+from shardfit.distributed.executors import Outcome, end_with_parent, run_tasks
 from shardfit.io.lock import only_writer
 from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.ledger import PARTS, Ledger
@@ -93,7 +89,7 @@ def run_part(
 ) -> None:
     """Run some points of a survey into a ledger of their own; those that it holds already are left out."""
     if local:
-        _end_with_parent()
+        end_with_parent()
     prepared, slots = _prepared(*make(*arguments))
     folder = run_dir / PARTS
     with (
@@ -132,17 +128,3 @@ def _require_all(outcomes: Sequence[Outcome]) -> None:
         assert error is not None
         error.add_note(f"{len(failed)} of {len(outcomes)} parts ended with an error; what they finished is kept.")
         raise error
-
-
-@cache  # once in a process
-def _end_with_parent() -> None:
-    """End this process when the one that started it has ended: a killed caller must not leave workers behind."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch():
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

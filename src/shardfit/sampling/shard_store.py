@@ -1,0 +1,87 @@
+"""Draws of shards on disk: one file for each, written when the shard has ended, whole or not at all.
+
+A file names the run and the shard that it belongs to and has a checksum. So a consensus that was killed at any instant
+goes on with the shards that are missing, and several workers may write to one folder.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.errors import CheckpointError
+from shardfit.io.files import read_arrays, write_arrays
+from shardfit.sampling.start import Start
+
+FOLDER, START = "shards", "start.npz"
+OWN = ("run", "shard", "evaluations", "seconds")  # entries of a file that are not the sampler's
+
+
+@dataclass(frozen=True, eq=False)
+class ShardRun:
+    """One shard's chains: what the sampler handed over (`z` is (chains, draws, n)), its gradients and its seconds."""
+
+    number: int
+    arrays: dict[str, np.ndarray]
+    evaluations: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ShardStore:
+    """The shards of one run in its folder. run: digest of what the run computes."""
+
+    folder: Path
+    run: str
+
+    def clear(self) -> None:
+        """Remove what an earlier run left."""
+        for path in (self.folder / FOLDER).glob("*.npz"):
+            path.unlink()
+
+    def path(self, number: int) -> Path:
+        """Return the file of a shard."""
+        return self.folder / FOLDER / f"{number:05d}.npz"
+
+    def missing(self, numbers: Any) -> list[int]:
+        """Return those of some shards that have no file yet."""
+        return [int(k) for k in numbers if not self.path(k).exists()]
+
+    def write(self, done: ShardRun) -> None:
+        """Keep a shard's draws."""
+        facts = {"run": self.run, "shard": done.number, "evaluations": done.evaluations, "seconds": done.seconds}
+        self.path(done.number).parent.mkdir(parents=True, exist_ok=True)
+        write_arrays(self.path(done.number), {**done.arrays, **{name: np.array(v) for name, v in facts.items()}})
+
+    def read(self, number: int) -> ShardRun:
+        """Return a shard's draws; raise for a file that is damaged or of another run."""
+        arrays = self._arrays(self.path(number))
+        if int(arrays["shard"]) != number:
+            raise CheckpointError(f"{self.path(number)} holds shard {int(arrays['shard'])}. Delete it and run again.")
+        own = {name: a for name, a in arrays.items() if name not in OWN}
+        return ShardRun(number, own, int(arrays["evaluations"]), float(arrays["seconds"]))
+
+    def write_start(self, start: Start) -> None:
+        """Keep where all shards begin."""
+        root = {} if start.root is None else {"root": start.root}
+        (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        arrays = {"z": start.z, "note": np.array(start.note), "run": np.array(self.run), **root}
+        write_arrays(self.folder / FOLDER / START, arrays)
+
+    def read_start(self) -> Start | None:
+        """Return where all shards begin, None if that was not found yet."""
+        path = self.folder / FOLDER / START
+        if not path.exists():
+            return None
+        arrays = self._arrays(path)
+        return Start(arrays["z"], arrays.get("root"), str(arrays["note"]))
+
+    def _arrays(self, path: Path) -> dict[str, np.ndarray]:
+        try:
+            arrays = read_arrays(path)
+        except ValueError as error:
+            raise CheckpointError(f"{error} Delete it and run again: the other shards are kept.") from None
+        if str(arrays.get("run")) != self.run:
+            raise CheckpointError(f"{path} is of another run. Use another run_dir, or resume='never' to start anew.")
+        return arrays
