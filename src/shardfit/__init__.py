@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from shardfit.io.run_dir import RunDir
     from shardfit.planning import Plan, plan
     from shardfit.run_options import RunOptions
+    from shardfit.sampling.calibration import Calibration
     from shardfit.sampling.evidence import Evidence, evidence
     from shardfit.sampling.numpyro_models import from_numpyro
     from shardfit.sampling.posterior import Posterior
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from shardfit.sampling.shard_consensus import consensus
     from shardfit.sampling.shard_control import ShardControl
     from shardfit.sampling.shard_table import ShardTable
+    from shardfit.sampling.simulated import calibrate
     from shardfit.sampling.store import load_posterior, save_posterior
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
@@ -91,6 +93,7 @@ __all__ = [
     "BacktrackingLBFGS",
     "Below",
     "Beta",
+    "Calibration",
     "Certificate",
     "CheckpointError",
     "Coefficients",
@@ -146,6 +149,7 @@ __all__ = [
     "Uniform",
     "ValueAndGrad",
     "below",
+    "calibrate",
     "coefficients",
     "compare",
     "consensus",
@@ -213,6 +217,7 @@ __getattr__, __dir__ = lazy_names(
         "io.run_dir": "RunDir",
         "planning": "Plan plan",
         "run_options": "RunOptions",
+        "sampling.calibration": "Calibration",
         "sampling.evidence": "Evidence evidence",
         "sampling.numpyro_models": "from_numpyro",
         "sampling.posterior": "Posterior",
@@ -221,6 +226,7 @@ __getattr__, __dir__ = lazy_names(
         "sampling.shard_consensus": "consensus",
         "sampling.shard_control": "ShardControl",
         "sampling.shard_table": "ShardTable",
+        "sampling.simulated": "calibrate",
         "sampling.store": "load_posterior save_posterior",
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",
