@@ -101,6 +101,7 @@ PUBLIC = {
     "residual_term",
     "run_tasks",
     "sample",
+    "sample_parts",
     "save_posterior",
     "save_result",
     "seed_axis",

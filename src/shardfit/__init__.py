@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from shardfit.sampling.shard_table import ShardTable
     from shardfit.sampling.simulated import calibrate
     from shardfit.sampling.store import load_posterior, save_posterior
+    from shardfit.sampling.workers import sample_parts
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
     from shardfit.solve.curvature import error_bars
@@ -180,6 +181,7 @@ __all__ = [
     "residual_term",
     "run_tasks",
     "sample",
+    "sample_parts",
     "save_posterior",
     "save_result",
     "seed_axis",
@@ -228,6 +230,7 @@ __getattr__, __dir__ = lazy_names(
         "sampling.shard_table": "ShardTable",
         "sampling.simulated": "calibrate",
         "sampling.store": "load_posterior save_posterior",
+        "sampling.workers": "sample_parts",
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",
         "solve.curvature": "error_bars",

@@ -114,3 +114,16 @@ def test_what_is_assumed_is_said():
     bare = sf.sample(problem(priors=None, bounds={"k": (0.1, 3.0)}), **QUICK)
     assert "No priors are declared" in bare.note
     assert np.all((bare.draws["k"] > 0.1) & (bare.draws["k"] < 3.0))
+
+
+@pytest.mark.processes
+def test_workers_draw_what_one_process_draws(tmp_path):
+    options = {**QUICK, "warmup": 50, "draws": 40}
+    alone = sf.sample(problem(), width=1, run_dir=tmp_path / "alone", **options)
+    shared = sf.sample_parts(problem, run_dir=tmp_path / "shared", workers=2, **options)
+    np.testing.assert_array_equal(alone.z, shared.z)
+
+
+def test_an_option_that_is_none_is_named():
+    with pytest.raises(TypeError, match="no option 'warm_up'. Did you mean 'warmup'"):
+        sf.sample(problem(), warm_up=10)

@@ -23,10 +23,12 @@ STATE = "state_"  # what names of arrays begin with that a later block goes on f
 
 
 class Blocks:
-    """The blocks of one group below a folder; None keeps them in memory."""
+    """The blocks of one group in a run directory; None keeps them in memory."""
 
-    def __init__(self, folder: Path | None, number: int = 0):
-        self.root, self.number, self.count = folder, number, 0
+    def __init__(self, store: RunDir | None, number: int = 0):
+        self.root = None if store is None else store.path
+        self.seconds = 0.0 if store is None else store.seconds
+        self.number, self.count = number, 0
 
     @property
     def path(self) -> Path:
@@ -60,7 +62,7 @@ class Blocks:
             yield None
             return
         self.path.mkdir(parents=True, exist_ok=True)
-        with opened(self.path) as store:
+        with opened(RunDir(self.path, self.seconds)) as store:
             assert store is not None
             known = replace(known, facts={**known.facts, "block": f"{self.number} {self.count}"})
             store.begin(problem, known, "auto", mesh)

@@ -25,7 +25,7 @@ from shardfit.sampling.posterior import STATS, Posterior
 from shardfit.sampling.progress import SamplingProgress
 from shardfit.sampling.start import Start, find_start
 from shardfit.sampling.store import save_posterior
-from shardfit.solve.base import Task
+from shardfit.solve.base import Task, check_options
 from shardfit.solve.loop import run_steps
 from shardfit.solve.monitor import Monitor
 
@@ -48,30 +48,21 @@ def nuts(
 ) -> Posterior:
     """Sample by NUTS; see `sample`.
 
-    chains: independent chains. width: how many share a batch, 'measure' to find out. start: 'fit' begins around
-    the mode, 'x0' around x0. options: of `NUTS`.
+    chains: independent chains. width: how many share a batch, 'measure' to find out. start: 'fit' begins around the
+    mode, 'x0' around x0. options: of `NUTS`.
     """
     began = time.perf_counter()
-    target = sampled(problem)
+    check_options("nuts", NUTS, options)
     whole = NUTS(chains=chains, draws=draws, **options)
+    target = sampled(problem)
     with opened(run_dir) as store, arithmetic(target.precision):
-        together, why = _width(target, chains, width, mesh, store, resume)
-        solver = replace(whole, chains=together)
-        known = _identity(target, solver, chains, start, seed)
-        if store is not None:
-            store.begin(target, known, resume, mesh)
-            if resume == "never":
-                Blocks(store.path).clear()
-            write_json(store.path / LAYOUT, {"width": together, "why": why})
-        beginning = _start(target, mesh, seed, start, store, resume)
-        study = _Study(target, solver, beginning, known, seed, store)
-        groups = chains // together
-        with SamplingProgress(target.name, whole, groups, progress) as show:
-            results = run_groups(partial(study.run, show), groups, places(mesh, groups))
-        posterior = study.posterior(results, mesh, f"{in_words(target)} {beginning.note}".strip(), why)
+        study = Study.prepare(target, whole, (width, start, seed), mesh, store, resume)
+        with SamplingProgress(target.name, whole, study.groups, progress) as show:
+            results = run_groups(partial(study.run, show), study.groups, places(mesh, study.groups))
+        posterior = study.posterior(results, mesh)
         posterior = replace(posterior, timings=posterior.timings | {"total": time.perf_counter() - began})
         if store is not None:
-            save_posterior(posterior, store.path, known.digest)
+            save_posterior(posterior, store.path, study.known.digest)
             store.event("finished", draws=int(posterior.size))
     return posterior
 
@@ -118,20 +109,49 @@ def _identity(problem: Problem, solver: NUTS, chains: int, start: str, seed: int
 
 
 @dataclass(frozen=True, eq=False)
-class _Study:
-    """What all groups have in common."""
+class Study:
+    """What all groups of chains have in common. solver: of one group; why: so many chains share a batch."""
 
     problem: Problem
     solver: NUTS
+    groups: int
     start: Start
     known: Identity
     seed: int
     store: RunDir | None
+    why: str
 
-    def run(self, show: SamplingProgress, number: int, place: Place) -> dict[str, np.ndarray]:
+    @classmethod
+    def prepare(
+        cls, problem: Problem, whole: NUTS, choices: tuple, mesh: Any, store: RunDir | None, resume: str
+    ) -> "Study":
+        """Decide the layout, find the start, and take the run directory. choices: width, start and seed, as given."""
+        width, start, seed = choices
+        together, why = _width(problem, whole.chains, width, mesh, store, resume)
+        solver = replace(whole, chains=together)
+        known = _identity(problem, solver, whole.chains, start, seed)
+        if store is not None:
+            store.begin(problem, known, resume, mesh)
+            if resume == "never":
+                Blocks(store).clear()
+            write_json(store.path / LAYOUT, {"width": together, "why": why})
+        beginning = _start(problem, mesh, seed, start, store, resume)
+        return cls(problem, solver, whole.chains // together, beginning, known, seed, store, why)
+
+    @classmethod
+    def joined(cls, problem: Problem, whole: NUTS, choices: tuple, store: RunDir) -> "Study":
+        """Return a study that another process has prepared in a run directory."""
+        _, start, seed = choices
+        together, why = _width(problem, whole.chains, None, None, store, "must")
+        solver = replace(whole, chains=together)
+        known = _identity(problem, solver, whole.chains, start, seed)
+        beginning = _start(problem, None, seed, start, store, "must")
+        return cls(problem, solver, whole.chains // together, beginning, known, seed, store, why)
+
+    def run(self, show: SamplingProgress | None, number: int, place: Place) -> dict[str, np.ndarray]:
         """Return the draws and statistics of one group, by name; what its folder holds is not drawn again."""
         with arithmetic(self.problem.precision), place.chosen():
-            blocks = Blocks(None if self.store is None else self.store.path, number)
+            blocks = Blocks(self.store, number)
             stored = blocks.stored(self.known.digest)
             have = sum(block["z"].shape[1] for block in stored)
             if have < self.solver.draws:
@@ -142,7 +162,7 @@ class _Study:
         solver = replace(self.solver, draws=self.solver.draws - have)
         given = self.start.given if earlier is None else {"earlier": blocks.continuation(earlier)}
         with blocks.folder(self.problem, self.known, place.mesh) as store:
-            monitor = Monitor(None, None, show.of_group(number), store)
+            monitor = Monitor(None, None, show and show.of_group(number), store)
             placed = self.problem.objective.place(place.mesh)
             space, seed = self.problem.space, _group_seed(self.seed, number)
             task = Task(self.problem, space, self.start.z, None, placed, place.mesh, seed, monitor, given)
@@ -152,8 +172,9 @@ class _Study:
             blocks.write(block, self.known.digest)
         return block
 
-    def posterior(self, results: list[dict], mesh: Any, note: str, why: str) -> Posterior:
+    def posterior(self, results: list[dict], mesh: Any) -> Posterior:
         """Return all groups' draws as one posterior."""
+        note = f"{in_words(self.problem)} {self.start.note}".strip()
         z = np.concatenate([one["z"] for one in results])
         chains, n, _ = z.shape
         flat = z.reshape(chains * n, -1)
@@ -175,7 +196,7 @@ class _Study:
             note=note,
             evaluations=total,
             timings={"compile": float(max(one["compile_seconds"] for one in results))},
-            layout=layout(mesh) | {"width": self.solver.chains, "why": why},
+            layout=layout(mesh) | {"width": self.solver.chains, "why": self.why},
             seed=self.seed,
             extra={"useful_gradients": useful / total},
         )

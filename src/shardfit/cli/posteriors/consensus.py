@@ -1,0 +1,23 @@
+"""`shardfit consensus`: the rows in shards, each sampled by itself, combined and corrected."""
+
+import argparse
+from collections.abc import Sequence
+
+from shardfit.cli.posteriors.config import add_common, close, common_options, read_config
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the file, where to run, and how many shards."""
+    add_common(parser)
+    parser.add_argument("--shards", type=int, metavar="K", help="shards (default: `shards` of the file)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sample all shards, combine them, print the summary, and write the report."""
+    config = read_config(args.config)
+    options = common_options(config, args) | dict(config.consensus)
+    if args.shards is not None:
+        options["shards"] = args.shards
+    from shardfit.sampling.shard_consensus import consensus
+
+    return close(consensus(config.make_problem(), **options), options["run_dir"])
