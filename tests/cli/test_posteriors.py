@@ -28,6 +28,11 @@ noise = 0.1
 chains = 2
 warmup = 100
 draws = 150
+[consensus]
+shards = 2
+chains = 2
+warmup = 100
+draws = 150
 """
 
 
@@ -50,6 +55,14 @@ def test_draws_table_and_report(folder, monkeypatch, capsys):
     assert more.z.shape == (2, 200, 2) and (more.z[:, :150] == first.z).all()
     capsys.readouterr()
     assert main(["show", "run"]) == 0 and "ess_bulk" in capsys.readouterr().out
+
+
+def test_shards_are_combined(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert main(["consensus", "sample.toml", "--out", "shards"]) in (0, 1)
+    assert "2 shards" in capsys.readouterr().out and (folder / "shards" / "report.html").exists()
+    whole, shards = load_posterior(folder / "run"), load_posterior(folder / "shards")
+    assert abs(shards.mean()["k"] - whole.mean()["k"]) < whole.sd()["k"]
 
 
 @pytest.mark.parametrize(

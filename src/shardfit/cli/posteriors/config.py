@@ -32,6 +32,7 @@ draws = 1000                     # of each chain; raise it and run again to add 
 [consensus]                      # `shardfit consensus {path}`: the rows in shards, each with its own chains
 shards = 8
 # by = "angle"                   # name of a row entry: every shard gets its share of each value
+# workers = 2                    # processes that share the shards
 
 [calibrate]                      # `shardfit calibrate {path}`: do the intervals hold?
 make = "model:simulate_problem"  # simulate_problem(params, key) returns the Problem of data simulated at params

@@ -19,5 +19,9 @@ def run(args: argparse.Namespace) -> int:
     if args.shards is not None:
         options["shards"] = args.shards
     from shardfit.sampling.shard_consensus import consensus
+    from shardfit.sampling.shard_control import ShardControl
 
-    return close(consensus(config.make_problem(), **options), options["run_dir"])
+    control = {name: options.pop(name) for name in ("progress", "slots", "workers", "patience") if name in options}
+    options["control"] = ShardControl(**control)
+    problem = config.make_problem if "workers" in control else config.make_problem()  # workers make their own
+    return close(consensus(problem, **options), options["run_dir"])
