@@ -1,0 +1,100 @@
+"""What is done to correlations before a fit: symmetry, the diagonal, noise, outliers."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from shardfit.domains.xpcs.data import Correlation
+
+NEAR = 3  # entries on each side along row and column that the statistical rule looks at
+TO_SIGMA = 1.4826  # standard deviation over median absolute deviation, of a normal
+
+
+def symmetrised(c2: np.ndarray) -> np.ndarray:
+    """Return matrices (..., nt, nt) made symmetric: a half matrix (one triangle zero) is mirrored, else averaged."""
+    c2 = np.asarray(c2, np.float64)
+    flipped = np.swapaxes(c2, -1, -2)
+    upper = np.triu(np.ones(c2.shape[-2:], bool), 1)
+    halves = np.all(c2[..., upper] == 0), np.all(flipped[..., upper] == 0)
+    if any(halves):
+        diagonal = np.arange(c2.shape[-1])
+        whole = c2 + flipped
+        whole[..., diagonal, diagonal] /= 2
+        return whole
+    return 0.5 * (c2 + flipped)
+
+
+def corrected_diagonal(c2: np.ndarray, rule: str = "basic") -> np.ndarray:
+    """Return matrices (..., nt, nt) whose diagonal, which is no correlation, is replaced from its neighbours.
+
+    rule: 'basic' means of the next off-diagonal values; 'interpolation' a line across them, the same but at the ends,
+    which it extrapolates; 'median', 'mean', 'trimmed' of the three neighbours on each side along row and column.
+    """
+    c2 = np.array(c2, np.float64)
+    nt = c2.shape[-1]
+    i = np.arange(nt)
+    beside = 0.5 * (c2[..., i[:-1], i[1:]] + c2[..., i[1:], i[:-1]])
+    if rule in ("basic", "interpolation"):
+        fresh = np.empty((*c2.shape[:-2], nt))
+        fresh[..., 1:-1] = 0.5 * (beside[..., :-1] + beside[..., 1:])
+        reach = 0.0 if rule == "basic" else 0.5
+        fresh[..., 0] = beside[..., 0] + reach * (beside[..., 0] - beside[..., 1])
+        fresh[..., -1] = beside[..., -1] + reach * (beside[..., -1] - beside[..., -2])
+    elif rule in ("median", "mean", "trimmed"):
+        fresh = np.stack([_of_neighbours(c2, k, rule) for k in range(nt)], axis=-1)
+    else:
+        raise ValueError(
+            f"diagonal rule {rule!r}: use 'basic', 'interpolation', 'median', 'mean' or 'trimmed' (20 % at each end)."
+        )
+    c2[..., i, i] = fresh
+    return c2
+
+
+def _of_neighbours(c2: np.ndarray, k: int, rule: str) -> np.ndarray:
+    near = [j for j in range(max(0, k - NEAR), min(c2.shape[-1], k + NEAR + 1)) if j != k]
+    values = np.sort(np.concatenate([c2[..., k, near], c2[..., near, k]], axis=-1), axis=-1)
+    if rule == "median":
+        return np.median(values, axis=-1)
+    cut = int(0.2 * values.shape[-1]) if rule == "trimmed" else 0
+    return np.mean(values[..., cut : values.shape[-1] - cut], axis=-1)
+
+
+def estimate_noise(data: Correlation) -> np.ndarray:
+    """Return the standard deviation (n,) of c2 per bin, from differences of points one frame later at the same lag.
+
+    The signal hardly changes from one frame to the next, so these differences are noise; their median absolute
+    deviation is not moved by outliers. Neighbours at lag 1 share a frame and are left out.
+    """
+    found = []
+    for matrix in data.c2:
+        difference = (matrix[1:, 1:] - matrix[:-1, :-1])[np.triu_indices(data.n_frames - 1, 2)]
+        difference = difference[np.isfinite(difference)]
+        if difference.size < 10:
+            raise ValueError("noise cannot be estimated: fewer than 10 pairs of neighbouring points. Give sigma.")
+        found.append(TO_SIGMA * np.median(np.abs(difference - np.median(difference))) / np.sqrt(2))
+    sigma = np.array(found)
+    if not np.all(sigma > 0):
+        raise ValueError(f"noise cannot be estimated: bin {int(np.argmin(sigma))} has no scatter. Give sigma.")
+    return sigma
+
+
+def without_outliers(data: Correlation, threshold: float = 6.0) -> Correlation:
+    """Return data whose points far from the median of their lag are marked as missing (NaN).
+
+    threshold: in robust standard deviations of the points of the same bin and lag.
+    """
+    c2, nt = data.c2.copy(), data.n_frames
+    i = np.arange(nt)
+    for lag in range(1, nt):
+        first, second = i[: nt - lag], i[lag:]
+        values = c2[:, first, second]
+        centre = np.nanmedian(values, axis=1, keepdims=True)
+        spread = TO_SIGMA * np.nanmedian(np.abs(values - centre), axis=1, keepdims=True)
+        with np.errstate(invalid="ignore"):
+            far = (np.abs(values - centre) > threshold * spread) & (spread > 0) & (nt - lag >= 8)
+        values[far] = np.nan
+        c2[:, first, second] = c2[:, second, first] = values
+    count = int(np.sum(np.isnan(c2)) - np.sum(np.isnan(data.c2))) // 2
+    return replace(
+        data, c2=c2, notes=(*data.notes, f"{count} outliers beyond {threshold:g} σ of their lag are left out.")
+    )

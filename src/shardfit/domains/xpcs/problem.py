@@ -1,0 +1,185 @@
+"""The problem of a fit: data, model and what is known of the parameters become one objective."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shardfit.core.errors import suggestion
+from shardfit.core.objective import Objective
+from shardfit.core.problem import Problem
+from shardfit.domains.xpcs.data import Correlation
+from shardfit.domains.xpcs.forward import Geometry
+from shardfit.domains.xpcs.layout import tiles
+from shardfit.domains.xpcs.losses import check_loss
+from shardfit.domains.xpcs.models import Homodyne, Model
+from shardfit.domains.xpcs.rates import Parameter
+from shardfit.domains.xpcs.scaling import (
+    CONTRAST,
+    HELD,
+    OFFSET,
+    Design,
+    coefficients_of,
+    quantile_scales,
+    scale_basis,
+    shear_weights,
+)
+from shardfit.domains.xpcs.terms import SCALES, joint_term, projected_term
+
+TERM = "c2"
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How a model is fitted.
+
+    Attributes
+    ----------
+    scaling
+        'auto', 'individual', 'fourier', 'constant', 'constant_averaged': see `scale_basis`.
+    loss
+        'linear', 'soft_l1', 'huber', 'cauchy', 'arctan'.
+    start, bounds, fixed
+        of the model's parameters by name: {"D0": 2e4}, {"D0": (100, 1e6)}, {"D_offset": 0.0}.
+    triangle
+        'upper' takes every pair of frames once; 'both' counts it twice, as some packages do: errors are then too small
+        by √2.
+    fourier_order, shared_from
+        of the scaling modes 'fourier' and 'auto'.
+    shear_weighted
+        give angles along the flow more weight; χ² is then no longer one.
+
+    """
+
+    scaling: str = "auto"
+    loss: str = "linear"
+    start: Mapping[str, float] = field(default_factory=dict)
+    bounds: Mapping[str, tuple] = field(default_factory=dict)
+    fixed: Mapping[str, float] = field(default_factory=dict)
+    triangle: str = "upper"
+    fourier_order: int = 2
+    shared_from: int = 3
+    shear_weighted: bool = False
+
+    def __post_init__(self):
+        check_loss(self.loss)
+        if self.triangle not in ("upper", "both"):
+            raise ValueError(f"triangle {self.triangle!r}: use 'upper', or 'both' to count every pair twice.")
+
+    @property
+    def joint(self) -> bool:
+        """Whether scales stay parameters of the fit."""
+        return self.loss != "linear" or self.scaling in HELD
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A problem with what its answer is read with."""
+
+    problem: Problem
+    data: Correlation
+    model: Model
+    options: FitOptions
+    design: Design
+    counts: np.ndarray  # points of each angle
+    n_missing: int
+
+    @property
+    def n_points(self) -> int:
+        """Number of points."""
+        return int(self.counts.sum())
+
+    @property
+    def geometry(self) -> Geometry:
+        """Times, angles and lengths of the data."""
+        return geometry_of(self.data, self.model)
+
+
+def geometry_of(data: Correlation, model: Model) -> Geometry:
+    """Return the geometry of data for a model; q is one number where all bins have the same."""
+    sheared = isinstance(model, Homodyne) and model.shear is not None
+    if sheared and data.gap is None:
+        raise ValueError("a model with shear needs the gap of the cell: read(..., gap=2e6) in Å.")
+    q = data.q[0] if np.all(data.q == data.q[0]) else data.q
+    return Geometry(data.t, data.phi, np.asarray(q), np.asarray(data.gap or 1.0, float), np.asarray(data.dt))
+
+
+def parameter_table(model: Model, options: FitOptions) -> dict[str, Parameter]:
+    """Return the model's parameters with the ranges and starts that the options give them."""
+    table = dict(model.table)
+    for what in ("start", "bounds", "fixed"):
+        for name in getattr(options, what):
+            if name not in table:
+                raise ValueError(f"{what}: the model has no parameter {name!r}.{suggestion(name, table)}")
+    for name, limits in options.bounds.items():
+        known = table[name].lower, table[name].upper
+        low, high = (k if limit is None else float(limit) for k, limit in zip(known, limits, strict=True))
+        if not low < high:
+            raise ValueError(f"bounds of {name}: {low:g} is not below {high:g}. To hold it, use fixed.")
+        table[name] = table[name]._replace(lower=low, upper=high)
+    for name, start in {**options.start, **options.fixed}.items():
+        if not np.isfinite(start):
+            raise ValueError(f"{name} = {start} is not a finite number.")
+        table[name] = table[name]._replace(start=float(start))
+    return {name: p._replace(start=float(np.clip(p.start, p.lower, p.upper))) for name, p in table.items()}
+
+
+def setup(data: Correlation, model: Model, options: FitOptions | None = None) -> Setup:
+    """Return the problem of fitting a model to data.
+
+    Example: `fit(setup(data, laminar_flow()).problem, "lm")`.
+    """
+    options = options or FitOptions()
+    table = parameter_table(model, options)
+    geometry = geometry_of(data, model)
+    level = float(np.mean(data.c2, where=np.isfinite(data.c2)))
+    rows, precision, counts = tiles(data, level)
+    basis = scale_basis(options.scaling, data.phi, options.fourier_order, options.shared_from)
+    n_points = int(counts.sum())
+    n_free = len(table) - len(options.fixed) + (0 if options.scaling in HELD else 2 * basis.shape[1])
+    if n_points <= n_free:
+        raise ValueError(
+            f"{n_points} points do not determine {n_free} parameters. Use more frames or fewer parameters."
+        )
+    n_missing = len(data.phi) * data.n_frames * (data.n_frames - 1) // 2 - n_points
+    if options.shear_weighted:
+        precision = precision * shear_weights(data.phi, table["phi0"].start if "phi0" in table else 0.0)
+    if options.triangle == "both":
+        precision, counts, n_points = 2 * precision, 2 * counts, 2 * n_points
+    design = Design(basis, precision, np.asarray(level))
+    x0, bounds, fixed = _parameters(table, options)
+    if options.joint:
+        term = joint_term(rows, model, geometry, design, n_points, options.loss)
+        scales = dict(zip(SCALES, _first_scales(data, options, basis), strict=True))
+        x0, bounds = {**x0, **scales}, {**bounds, **_scale_bounds(basis)}
+        fixed = {**fixed, **(scales if options.scaling in HELD else {})}
+    else:
+        term = projected_term(rows, model, geometry, design, n_points)
+    problem = Problem(
+        Objective({TERM: term}),
+        x0,
+        bounds=bounds,
+        fixed=fixed or None,
+        units={name: p.unit for name, p in table.items()},
+        name=data.source or "two-time correlation",
+    )
+    return Setup(problem, data, model, options, design, counts, n_missing)
+
+
+def _parameters(table: Mapping[str, Parameter], options: FitOptions) -> tuple[dict, dict, dict]:
+    """Return start, bounds and held values of the model's parameters; what is held has no bounds."""
+    bounds = {name: (p.lower, p.upper) for name, p in table.items() if name not in options.fixed}
+    return {name: p.start for name, p in table.items()}, bounds, dict(options.fixed)
+
+
+def _first_scales(data: Correlation, options: FitOptions, basis: np.ndarray) -> list[np.ndarray]:
+    scales = quantile_scales(data)
+    if options.scaling == "constant_averaged":
+        scales = [np.full_like(each, each.mean()) for each in scales]
+    return [coefficients_of(basis, each) for each in scales]
+
+
+def _scale_bounds(basis: np.ndarray) -> dict[str, tuple[float, float]]:
+    """Return ranges of the coefficients where these are scales themselves, not parts of a series."""
+    plain = np.all((basis == 0) | (basis == 1)) and np.all(basis.sum(axis=1) == 1)
+    return {"contrast": CONTRAST, "offset": OFFSET} if plain else {}

@@ -1,0 +1,263 @@
+"""The answer of a fit: parameters and scales with errors, χ² by angle, rates with bands, and what to beware of."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.objective import replace_terms
+from shardfit.core.precision import arithmetic
+from shardfit.core.result import Result
+from shardfit.core.terms import StatisticTerm, total
+from shardfit.domains.xpcs.forward import Grid
+from shardfit.domains.xpcs.models import Homodyne
+from shardfit.domains.xpcs.problem import TERM, Setup
+from shardfit.domains.xpcs.scaling import CONTRAST, HELD, OFFSET, best_scales
+from shardfit.domains.xpcs.terms import ANSWER_SUMS, normal_equations, weighted_grams
+from shardfit.solve.covariance import covariance
+
+RIDGE = 0.99  # correlation of an amplitude with its offset beyond which they are one number to the data
+COLLAPSE = 1e-5  # 1/s: a shear rate that is none
+GOOD, MARGINAL = 1.5, 3.0  # of reduced χ²
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelationFit:
+    """A fitted model.
+
+    Attributes
+    ----------
+    result
+        of the search: status, evaluations, timings, certificate.
+    setup
+        problem, data, model and options.
+    params, stderr
+        the model's parameters by name, and their standard errors: 0 where held, NaN at a bound.
+    contrast, offset
+        (n,) of the angles, in the order of the data; contrast_stderr, offset_stderr (n,).
+    covariance
+        (2n + p, 2n + p) of [contrast, offset, parameters], scaled by the reduced χ²; divide by `variance` for noise
+        that is known to be right.
+    chi2, dof
+        Σr² in units of σ over n_points, and these less the free parameters; chi2_of_angle (n,) per point.
+    rates
+        J and S by frame: (nt, 2), value and standard error.
+    warnings
+        what the numbers do not say.
+
+    """
+
+    result: Result
+    setup: Setup
+    params: dict[str, float]
+    stderr: dict[str, float]
+    contrast: np.ndarray
+    offset: np.ndarray
+    contrast_stderr: np.ndarray
+    offset_stderr: np.ndarray
+    covariance: np.ndarray
+    variance: float
+    chi2: float
+    dof: int
+    chi2_of_angle: np.ndarray
+    rates: dict[str, np.ndarray]
+    warnings: tuple[str, ...]
+
+    @property
+    def reduced_chi2(self) -> float:
+        """χ² over the degrees of freedom."""
+        return self.chi2 / self.dof
+
+    @property
+    def quality(self) -> str:
+        """'good', 'marginal' or 'poor' by reduced χ²; 'uncalibrated' where the noise was not known."""
+        if self.setup.data.sigma is None:
+            return "uncalibrated"
+        return "good" if self.reduced_chi2 < GOOD else "marginal" if self.reduced_chi2 < MARGINAL else "poor"
+
+    @property
+    def success(self) -> bool:
+        """Whether the search met a tolerance."""
+        return self.result.success
+
+    @arithmetic("float64")
+    def curve(self) -> np.ndarray:
+        """Return the model without scales (n, nt, nt)."""
+        model = self.setup.model
+        geometry = jax.tree.map(jnp.asarray, self.setup.geometry)
+        return np.array(model.curve(model.values(self.params), geometry, Grid()))
+
+    def fitted(self) -> np.ndarray:
+        """Return the fitted correlations (n, nt, nt)."""
+        return self.offset[:, None, None] + self.contrast[:, None, None] * self.curve()
+
+    def table(self) -> list[tuple[str, str, str, str]]:
+        """Return (name, value, standard error, unit) of every parameter, as text."""
+        units = {name: p.unit for name, p in self.setup.model.table.items()}
+        return [(n, f"{v:.6g}", _error(n, self), units[n]) for n, v in self.params.items()]
+
+    def __str__(self):
+        noise = " (σ assumed, not calibrated)" if self.setup.data.sigma is None else ""
+        head = f"{self.result.problem}: {self.result.status.message}. {self.quality} fit, reduced χ² "
+        head += f"{self.reduced_chi2:.4g}{noise}, {self.setup.n_points:,} points, {self.result.evaluations} evaluations"
+        lines = [f"  {n} = {v} ± {e} {u}".rstrip() for n, v, e, u in self.table()]
+        scales = f"  contrast {_range(self.contrast)}, offset {_range(self.offset)} ({self.setup.options.scaling})"
+        return "\n".join([head, *lines, scales, *(f"  note: {text}" for text in self.warnings)])
+
+
+def _error(name: str, fit: CorrelationFit) -> str:
+    return "held" if name in fit.setup.options.fixed else f"{fit.stderr[name]:.2g}"
+
+
+def _range(values: np.ndarray) -> str:
+    low, high = values.min(), values.max()
+    return f"{low:.4g}" if high - low < 1e-12 else f"{low:.4g} … {high:.4g}"
+
+
+@arithmetic("float64")
+def read_answer(setup: Setup, result: Result, mesh: Any = None) -> CorrelationFit:
+    """Return the answer of a fit from one more walk over the rows, on the mesh that it ran on."""
+    params = {name: float(result.params[name]) for name in setup.model.names}
+    coefficients, plain, weighted = _evaluate(setup, result.params, params, mesh)
+    basis = np.asarray(setup.design.basis)
+    contrast, offset = (basis @ each for each in coefficients)
+    level = float(setup.design.level)
+    mix = np.stack([contrast, offset - level, -np.ones_like(contrast)], axis=1)
+    angle_chi2 = np.einsum("ka,kab,kb->k", mix, plain[:, :3, :3], mix)
+    free = _free(setup, result)
+    dof = setup.n_points - int(free.sum())
+    spread, variance = _covariance(setup, weighted, contrast, offset - level, free, (dof, angle_chi2.sum()))
+    n = len(contrast)
+    errors = np.sqrt(np.diag(spread))
+    stderr = dict(zip(params, errors[2 * n :].tolist(), strict=True))
+    stderr = {name: float("nan") if name in _at_bounds(setup, params) else e for name, e in stderr.items()}
+    answer = CorrelationFit(
+        result=result,
+        setup=setup,
+        params=params,
+        stderr=stderr,
+        contrast=contrast,
+        offset=offset,
+        contrast_stderr=errors[:n],
+        offset_stderr=errors[n : 2 * n],
+        covariance=spread,
+        variance=variance,
+        chi2=float(angle_chi2.sum()),
+        dof=dof,
+        chi2_of_angle=angle_chi2 / np.maximum(setup.counts, 1),
+        rates=_rates(setup, params, spread[2 * n :, 2 * n :]),
+        warnings=(),
+    )
+    return replace(answer, warnings=_warnings(answer))
+
+
+def _evaluate(setup: Setup, fitted: Any, params: dict, mesh: Any) -> tuple[list, np.ndarray, np.ndarray]:
+    """Return coefficients of contrast and offset, and the Gram matrices with plain and with robust weights."""
+    term, args = setup.problem.objective.terms[0], (setup.model, setup.geometry, setup.design)
+    design, level = setup.design, float(setup.design.level)
+    if setup.options.joint:
+        coefficients = [np.asarray(fitted[name]) for name in ("contrast", "offset")]
+    else:
+        # scales of unit contrast: what is summed does not depend on them
+        coefficients = [np.ones(design.basis.shape[1])] * 2
+    scales = dict(zip(("contrast", "offset"), (np.asarray(design.basis) @ c for c in coefficients), strict=True))
+    at = {**params, **scales}
+    assert isinstance(term, StatisticTerm)
+    judged = replace(term, fn=ANSWER_SUMS[setup.options.loss], loss=total, equations=None)
+    sums = replace_terms(setup.problem.objective, [judged]).place(mesh).totals(at)[TERM]
+    plain, weighted = (np.asarray(weighted_grams(each, at, *args)) for each in sums)
+    if not setup.options.joint:
+        _, a, b = best_scales(jnp.asarray(plain), design)
+        unit = np.linalg.lstsq(np.asarray(design.basis), np.full(len(design.basis), level), rcond=None)[0]
+        coefficients = [np.asarray(a), np.asarray(b) + unit]
+    return coefficients, plain, weighted
+
+
+def _at_bounds(setup: Setup, params: dict) -> list[str]:
+    bounds = setup.problem.bounds or {}
+    near = []
+    for name, value in params.items():
+        low, high = bounds.get(name) or (None, None)
+        for bound in (low, high):
+            if bound is not None and abs(value - bound) <= 1e-9 * (1 + abs(bound)):
+                near.append(name)
+    return near
+
+
+def _free(setup: Setup, result: Result) -> np.ndarray:
+    """Return which of [a, b, parameters] the fit was free to choose."""
+    params = {name: float(result.params[name]) for name in setup.model.names}
+    still = {*setup.options.fixed, *_at_bounds(setup, params)}
+    scales = np.full(2 * setup.design.basis.shape[1], setup.options.scaling not in HELD)
+    return np.concatenate([scales, [name not in still for name in setup.model.names]])
+
+
+def _covariance(setup, grams, contrast, offset, free, misfit) -> tuple[np.ndarray, float]:
+    """Return the covariance of [contrast (n,), offset (n,), parameters] and the residual variance in it."""
+    dof, chi2 = misfit
+    equations = normal_equations(jnp.asarray(grams), setup.design, jnp.asarray(contrast), jnp.asarray(offset))
+    matrix = np.asarray(equations.matrix)[np.ix_(free, free)]
+    found = covariance(jnp.asarray(matrix), dof, 0.5 * chi2, True)
+    whole = np.zeros((len(free), len(free)))
+    whole[np.ix_(free, free)] = np.asarray(found.matrix)
+    basis, p = np.asarray(setup.design.basis), len(setup.model.names)
+    n, m = basis.shape
+    to_angles = np.zeros((2 * n + p, 2 * m + p))
+    to_angles[:n, :m], to_angles[n : 2 * n, m : 2 * m], to_angles[2 * n :, 2 * m :] = basis, basis, np.eye(p)
+    lost = np.isinf(np.diag(whole))
+    spread = to_angles @ np.where(np.isinf(whole), 0.0, whole) @ to_angles.T
+    unknown = (np.abs(to_angles) @ lost) > 0
+    spread[np.ix_(unknown, unknown)] = np.where(np.eye(unknown.sum(), dtype=bool), np.inf, 0.0)
+    return spread, float(found.variance)
+
+
+def _rates(setup: Setup, params: dict, spread: np.ndarray) -> dict[str, np.ndarray]:
+    """Return J and S (nt, 2) with standard errors by linear propagation."""
+    model = setup.model
+    if not isinstance(model, Homodyne):
+        return {}
+    values, t = model.values(params), jnp.asarray(setup.data.t)
+    rates, slopes = model.rates(values, t), jax.jacfwd(model.rates)(values, t)
+    finite = np.where(np.isfinite(spread), spread, 0.0)
+    bands = {
+        name: np.sqrt(np.maximum(np.einsum("ti,ij,tj->t", slope, finite, slope), 0.0)) for name, slope in slopes.items()
+    }
+    return {name: np.stack([np.asarray(rate), bands[name]], axis=1) for name, rate in rates.items()}
+
+
+def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
+    setup, notes = fit.setup, [*fit.setup.data.notes]
+    if setup.data.sigma is None:
+        notes.append("σ was not given: 0.01 is assumed, χ² is not calibrated. estimate_noise measures it.")
+    if setup.n_missing:
+        notes.append(f"{setup.n_missing:,} points are missing (NaN or infinity) and take no part.")
+    notes += [
+        f"{name} is at its bound {fit.params[name]:g}: widen it, or hold it." for name in _at_bounds(setup, fit.params)
+    ]
+    for one, other in (("D0", "D_offset"), ("gamma_dot_t0", "gamma_dot_t_offset")):
+        rho = correlation(fit, one, other)
+        if abs(rho) > RIDGE:
+            notes.append(
+                f"{one} and {other} have the correlation {rho:.4f}: a ridge. The data determine the rate, not its "
+                f"parts; use the rate's band, or hold {other}."
+            )
+    if abs(fit.params.get("gamma_dot_t0", 1.0)) < COLLAPSE:
+        notes.append("The shear rate has collapsed to nothing: compare with the static model.")
+    for name, values, (low, high) in (("contrast", fit.contrast, CONTRAST), ("offset", fit.offset, OFFSET)):
+        outside = np.flatnonzero((values < low) | (values > high))
+        if outside.size:
+            angles = ", ".join(f"{a:g}°" for a in setup.data.phi[outside][:6])
+            notes.append(f"{name} lies outside {low:g} … {high:g} at {angles}: look at these angles.")
+    return tuple(notes)
+
+
+def correlation(fit: CorrelationFit, one: str, other: str) -> float:
+    """Return the correlation of two parameters; 0 where one is not there, held or unknown."""
+    names, n = list(fit.params), len(fit.contrast)
+    if one not in names or other not in names:
+        return 0.0
+    i, j = 2 * n + names.index(one), 2 * n + names.index(other)
+    size = np.sqrt(fit.covariance[i, i] * fit.covariance[j, j])
+    return float(fit.covariance[i, j] / size) if 0 < size < np.inf else 0.0

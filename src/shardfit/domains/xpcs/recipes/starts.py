@@ -1,0 +1,98 @@
+"""Where a search begins: the best of many candidates on thinned data, each searched from there for a moment.
+
+Thinned data always have the same shape, whatever they are thinned from, so their programs are compiled once for all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.precision import arithmetic
+from shardfit.domains.xpcs.data import Correlation
+from shardfit.domains.xpcs.models import Model
+from shardfit.domains.xpcs.problem import FitOptions, parameter_table, setup
+from shardfit.domains.xpcs.rates import Parameter
+from shardfit.fitting import fit
+from shardfit.stats.latin import latin_hypercube
+
+CANDIDATES = 512
+FRAMES, ANGLES = 48, 8  # of the thinned data
+SEARCHED = 3  # candidates that are searched from, at least
+MAXITER = 60
+APART = 0.1  # relative distance of two minima that are not the same
+
+
+def thinned(data: Correlation) -> Correlation:
+    """Return every few frames and angles: fewer numbers, the same parameters."""
+    step = max(1, data.n_frames // FRAMES)
+    cut = slice(None, step * min(FRAMES, data.n_frames), step)
+    keep = np.linspace(0, len(data.phi) - 1, min(ANGLES, len(data.phi))).round().astype(int)
+    few = data.take(np.sort(np.argsort(data.phi, kind="stable")[keep]))
+    sigma = few.sigma
+    if np.ndim(sigma) >= 2:
+        sigma = sigma[:, cut] if np.ndim(sigma) == 2 else sigma[:, cut, cut]
+    return replace(few, c2=few.c2[:, cut, cut], dt=data.dt * step, sigma=sigma)
+
+
+@arithmetic("float64")
+def find_starts(data: Correlation, model: Model, options: FitOptions, count: int, seed: int) -> list[dict[str, float]]:
+    """Return up to `count` different starts of the model's parameters, best first; one if options give them all."""
+    table = parameter_table(model, options)
+    if {*options.start, *options.fixed} >= {*table}:
+        return [{name: p.start for name, p in table.items()}]
+    thin = replace(options, loss="linear", scaling="individual", shear_weighted=False)
+    problem = setup(thinned(data), model, thin).problem
+    columns = _candidates(table, {*options.start, *options.fixed}, seed)
+    values = np.asarray(_values(problem.objective.place(), columns))
+    order = np.argsort(np.where(np.isfinite(values), values, np.inf), kind="stable")
+    reached = []
+    for i in order[: max(SEARCHED, 2 * count if count > 1 else 0)]:
+        x0 = {name: float(column[i]) for name, column in columns.items()}
+        result = fit(problem.replace(x0=x0), "lm", maxiter=MAXITER, certify=False, progress=False)
+        reached.append((result.value, {name: float(result.params[name]) for name in table}))
+    return _different(reached, table)[:count]
+
+
+def _candidates(table: Mapping[str, Parameter], known: set[str], seed: int) -> dict[str, np.ndarray]:
+    """Return values (CANDIDATES,) of every parameter: spread over its range unless it is known or begins at zero."""
+    loose = [name for name, p in table.items() if name not in known and not _offset_like(p)]
+    points = latin_hypercube(CANDIDATES, max(1, len(loose)), np.random.default_rng(seed))
+    columns = {name: np.full(CANDIDATES, p.start) for name, p in table.items()}
+    return columns | {name: _spread(table[name], points[:, i]) for i, name in enumerate(loose)}
+
+
+@jax.jit
+def _values(objective, columns: Mapping[str, np.ndarray]):
+    return jax.lax.map(objective.value, jax.tree.map(jnp.asarray, columns))
+
+
+def _different(reached: list, table: Mapping[str, Parameter]) -> list[dict[str, float]]:
+    """Return the parameters of different minima, the lowest first."""
+    kept: list[dict[str, float]] = []
+    for _, params in sorted(reached, key=lambda pair: pair[0]):
+        if all(_distance(params, other, table) > APART for other in kept):
+            kept.append(params)
+    return kept
+
+
+def _distance(one: Mapping, other: Mapping, table: Mapping[str, Parameter]) -> float:
+    def scale(name):
+        return max(abs(one[name]), abs(other[name]), 1e-3 * (table[name].upper - table[name].lower))
+
+    return max(abs(one[name] - other[name]) / scale(name) for name in one)
+
+
+def _offset_like(parameter: Parameter) -> bool:
+    """Whether zero is the natural start: a quantity with a unit that may have either sign."""
+    return parameter.lower < 0 < parameter.upper and parameter.unit not in ("", "°") and parameter.start == 0
+
+
+def _spread(parameter: Parameter, unit: np.ndarray) -> np.ndarray:
+    """Return candidates from points of the unit interval: in logarithm where the range is positive and wide."""
+    low, high = parameter.lower, parameter.upper
+    if low > 0 and high / low > 100:
+        return low * (high / low) ** unit
+    return low + (high - low) * unit

@@ -1,0 +1,111 @@
+"""Contrast and offset of the angles: which of them are free together, and what the data say at first sight."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import register_dataclass
+
+from shardfit.core.errors import suggestion
+from shardfit.domains.xpcs.data import Correlation
+
+MODES = ("auto", "individual", "fourier", "constant", "constant_averaged")
+HELD = ("constant", "constant_averaged")
+CONTRAST, OFFSET = (0.0, 1.0), (0.5, 1.5)
+ENOUGH, SOME = 100, 10  # points of an angle, and of a region of lags, below which quantiles say little
+
+
+@register_dataclass
+@dataclass(frozen=True)
+class Design:
+    """How scales follow from their coefficients: contrast = basis @ a, offset = basis @ b; basis (n, m).
+
+    precision (n,): what the squared residuals of an angle are multiplied with. level: subtracted from the data, so that
+    sums of squares keep their digits.
+    """
+
+    basis: Any
+    precision: Any
+    level: Any
+
+
+def fourier_basis(phi: np.ndarray, order: int = 2) -> np.ndarray:
+    """Return the columns 1, cos φ, sin φ, cos 2φ, … (n, 1 + 2·order) at azimuths in degrees."""
+    turn = np.deg2rad(np.asarray(phi, float))
+    waves = [wave(k * turn) for k in range(1, order + 1) for wave in (np.cos, np.sin)]
+    return np.stack([np.ones_like(turn), *waves], axis=1)
+
+
+def scale_basis(mode: str, phi: np.ndarray, order: int = 2, shared_from: int = 3) -> np.ndarray:
+    """Return the basis (n, m) of a scaling mode.
+
+    'individual': every angle its own pair; 'auto': one pair for all, from `shared_from` angles on; 'fourier': a series
+    in φ, which needs more angles than coefficients. The constant modes hold one pair per angle.
+    """
+    n = len(phi)
+    if mode not in MODES:
+        raise ValueError(f"unknown scaling {mode!r}.{suggestion(mode, MODES)}")
+    if mode == "auto" and n >= shared_from:
+        return np.ones((n, 1))
+    if mode == "fourier":
+        if n < 1 + 2 * order:
+            raise ValueError(
+                f"scaling 'fourier' of order {order} needs {1 + 2 * order} angles, there are {n}. Use 'individual'."
+            )
+        return fourier_basis(phi, order)
+    return np.eye(n)
+
+
+def quantile_scales(data: Correlation) -> tuple[np.ndarray, np.ndarray]:
+    """Return contrast (n,) and offset (n,) estimated from short and long lags.
+
+    The offset is the 10th percentile of C2 at the longest fifth of lags, contrast the 90th at the shortest fifth less
+    that, both kept within their ranges.
+    """
+    # differences of times, not of frames: whether a lag at the very percentile counts is decided by its rounding
+    lag = np.abs(data.t[:, None] - data.t[None, :]).ravel()
+    pairs = [_estimate(matrix.ravel(), lag) for matrix in data.c2]
+    contrast, offset = np.array(pairs).T
+    return contrast, offset
+
+
+def _estimate(values: np.ndarray, lag: np.ndarray) -> tuple[float, float]:
+    finite = np.isfinite(values)
+    if finite.sum() < ENOUGH:
+        return float(np.mean(CONTRAST)), float(np.mean(OFFSET))
+    values, lag = values[finite], lag[finite]
+    near, far = np.percentile(lag, [20, 80])
+    late, early = values[lag >= far], values[lag <= near]
+    late, early = (late if late.size >= SOME else values), (early if early.size >= SOME else values)
+    offset = float(np.clip(np.percentile(late, 10), *OFFSET))
+    return float(np.clip(np.percentile(early, 90) - offset, *CONTRAST)), offset
+
+
+def shear_weights(phi: np.ndarray, phi0: float = 0.0, least: float = 0.3, power: float = 1.0) -> np.ndarray:
+    """Return weights (n,), mean 1, that favour angles along the flow: least + (1 − least)·|cos(φ0 − φ)|^power."""
+    weight = least + (1 - least) * np.abs(np.cos(np.deg2rad(phi0 - np.asarray(phi)))) ** power
+    return weight / weight.mean()
+
+
+def coefficients_of(basis: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Return the coefficients (m,) whose scales are nearest to the given ones (n,)."""
+    return np.linalg.lstsq(basis, scales, rcond=None)[0]
+
+
+def best_scales(grams: jax.Array, design: Design) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return value ½Σr² and the best coefficients a (m,), b (m,), from Gram matrices (n, ≥3, ≥3) of [f, 1, y, …].
+
+    The system is scaled to a unit diagonal; the smallest addition keeps one that is singular (f the same at all points)
+    solvable: its answer is then one of many.
+    """
+    m = design.basis.shape[1]
+    matrix = jnp.einsum("ki,kab,kj->aibj", design.basis, grams[:, :2, :2], design.basis).reshape(2 * m, 2 * m)
+    vector = jnp.einsum("ki,ka->ai", design.basis, grams[:, :2, 2]).reshape(-1)
+    unit = jnp.sqrt(jnp.diag(matrix))
+    unit = jnp.where(unit > 0, unit, 1.0)
+    scaled = matrix / jnp.outer(unit, unit) + 4 * jnp.finfo(matrix.dtype).eps * jnp.eye(2 * m, dtype=matrix.dtype)
+    best = jax.scipy.linalg.solve(scaled, vector / unit, assume_a="pos") / unit
+    value = 0.5 * (jnp.sum(grams[:, 2, 2]) - best @ vector)
+    return value, best[:m], best[m:]

@@ -1,0 +1,186 @@
+"""The data term of a fit, in two forms over the same rows.
+
+Projected: contrast and offset take their best values at every point of the search, exactly (variable projection), so
+only the model's parameters are left. Joint: contrast and offset are parameters too, which robust losses, held scales
+and ranges of scales need. Both are sums of Gram matrices per angle.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from shardfit.core.equations import Gram, NormalEquations
+from shardfit.core.terms import StatisticTerm, statistic_term
+from shardfit.domains.xpcs.forward import Ahead, Geometry
+from shardfit.domains.xpcs.losses import LOSSES, SLOPES
+from shardfit.domains.xpcs.models import Model
+from shardfit.domains.xpcs.scaling import Design, best_scales
+
+SCALES = ("contrast", "offset")
+
+
+def projected_term(rows: Any, model: Model, geometry: Geometry, design: Design, n_points: int) -> StatisticTerm:
+    """Return the term whose scales are eliminated. rows: as `layout.tiles` makes them; value: ½Σr² in units of σ."""
+    n_residuals = n_points - 2 * design.basis.shape[1]
+    equations = NormalEquations(block_sums, _projected_equations, n_residuals)
+    args = (model, geometry, design)
+    return statistic_term(_scale_sums, rows, *args, loss=_projected_value, chunk=1, checked=True, gram=equations)
+
+
+def joint_term(
+    rows: Any, model: Model, geometry: Geometry, design: Design, n_points: int, loss: str = "linear"
+) -> StatisticTerm:
+    """Return the term with parameters contrast (m,) and offset (m,), coefficients of the design's basis."""
+    value, sums = _JOINT[loss]
+    equations = NormalEquations(sums, _joint_equations, n_points)
+    return statistic_term(value, rows, model, geometry, design, chunk=1, checked=True, gram=equations)
+
+
+def block_sums(params: Any, rows: Any, real: jax.Array, model: Model, geometry: Geometry, design: Design) -> Any:
+    """Return the sums of a block of tiles that the Gram matrices are made from."""
+    values = model.values(params)
+    sums = jax.vmap(partial(model.sums, values, geometry))(rows["frames"], rows["y"], rows["w"])
+    return jax.tree.map(lambda leaf: jnp.tensordot(real, leaf, axes=1), sums)
+
+
+def weighted_grams(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design) -> jax.Array:
+    """Return the Gram matrices (n, 3 + p, 3 + p) of [f, 1, y, ∂f] in units of the noise."""
+    return model.grams(totals, model.values(params), geometry) * design.precision[:, None, None]
+
+
+def normal_equations(grams: jax.Array, design: Design, contrast: jax.Array, offset: jax.Array) -> Gram:
+    """Return the normal equations over [a (m,), b (m,), parameters of the model (p,)] at scales of the angles (n,).
+
+    offset is less the design's level. The value is ½Σr², whatever loss the weights in the Gram matrices come from.
+    """
+    basis, m = design.basis, design.basis.shape[1]
+    mix = jnp.stack([contrast, offset, -jnp.ones_like(contrast)], axis=1)
+    slopes = jnp.einsum("ka,kab->kb", mix, grams[:, :3])
+    value = 0.5 * jnp.sum(slopes[:, :3] * mix)
+    by_scale = jnp.einsum("ki,ka->ai", basis, slopes[:, :2]).reshape(2 * m)
+    gradient = jnp.concatenate([by_scale, contrast @ slopes[:, 3:]])
+    among = jnp.einsum("ki,kab,kj->aibj", basis, grams[:, :2, :2], basis).reshape(2 * m, 2 * m)
+    across = jnp.einsum("ki,kap,k->aip", basis, grams[:, :2, 3:], contrast).reshape(2 * m, -1)
+    inner = jnp.einsum("kpq,k->pq", grams[:, 3:, 3:], contrast**2)
+    matrix = jnp.concatenate([jnp.concatenate([among, across], 1), jnp.concatenate([across.T, inner], 1)])
+    return Gram(value, gradient, matrix)
+
+
+def _in_tree_order(equations: Gram, params: Any, names: tuple[str, ...]) -> Gram:
+    """Return equations over `names`, in their order, as equations over the leaves of params, which are sorted."""
+    places, start = {}, 0
+    for name in names:
+        size = jnp.size(params[name])
+        places[name] = range(start, start + size)
+        start += size
+    order = jnp.array([place for name in sorted(params) for place in places[name]], int)
+    return Gram(equations.value, equations.gradient[order], equations.matrix[order][:, order])
+
+
+# ---- scales eliminated ----------------------------------------------------------------------------------------------
+
+
+def _scale_sums(params: Any, rows: Any, model: Model, geometry: Geometry, design: Design) -> jax.Array:
+    """Return the products (T, n, 6) of [f, 1, y] with each other, all that the best scales depend on."""
+    values = model.values(params)
+
+    def tile(frames, y, w):
+        f = model.curve(values, geometry, Ahead(frames))
+        one = jnp.ones_like(f)
+        products = (f * f, f, f * y, one, y, y * y)
+        return jnp.stack([jnp.sum(product * w, axis=1) for product in products], axis=1)
+
+    return jax.vmap(tile)(rows["frames"], rows["y"], rows["w"]) * design.precision[:, None]
+
+
+_SYMMETRIC = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])  # where an entry of the Gram matrix is among the products
+
+
+def _projected_value(totals: jax.Array, model: Model, geometry: Geometry, design: Design) -> jax.Array:
+    return best_scales(totals[:, _SYMMETRIC], design)[0]
+
+
+def _projected_equations(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design) -> Gram:
+    """Return the normal equations of what the best scales leave: the Schur complement of the joint ones."""
+    grams = weighted_grams(totals, params, model, geometry, design)
+    value, a, b = best_scales(grams, design)
+    whole = normal_equations(grams, design, design.basis @ a, design.basis @ b)
+    m = 2 * a.shape[0]
+    among, across, inner = whole.matrix[:m, :m], whole.matrix[:m, m:], whole.matrix[m:, m:]
+    unit = jnp.sqrt(jnp.diag(among))
+    unit = jnp.where(unit > 0, unit, 1.0)
+    scaled = among / jnp.outer(unit, unit) + 4 * jnp.finfo(among.dtype).eps * jnp.eye(m, dtype=among.dtype)
+    share = jax.scipy.linalg.solve(scaled, across / unit[:, None], assume_a="pos")
+    projected = Gram(value, whole.gradient[m:], inner - (across / unit[:, None]).T @ share)
+    return _in_tree_order(projected, params, model.names)
+
+
+# ---- scales as parameters -------------------------------------------------------------------------------------------
+
+
+def _scales(params: Any, design: Design) -> tuple[jax.Array, jax.Array]:
+    return design.basis @ params["contrast"], design.basis @ params["offset"] - design.level
+
+
+def _squares(params, frames, y, w, model, geometry, design):
+    """Return squared residuals (n, m) in units of the noise."""
+    contrast, offset = _scales(params, design)
+    f = model.curve(model.values(params), geometry, Ahead(frames))
+    return (offset[:, None] + contrast[:, None] * f - y) ** 2 * w * design.precision[:, None]
+
+
+def _joint_value(loss: str, params: Any, rows: Any, model: Model, geometry: Geometry, design: Design) -> jax.Array:
+    def tile(frames, y, w):
+        return 0.5 * jnp.sum(LOSSES[loss](_squares(params, frames, y, w, model, geometry, design)))
+
+    return jax.vmap(tile)(rows["frames"], rows["y"], rows["w"])
+
+
+def _joint_sums(loss: str, params: Any, rows: Any, real: jax.Array, model, geometry, design) -> Any:
+    """Return value and sums of a block, every point weighted by the slope of its loss."""
+    values = model.values(params)
+
+    def tile(frames, y, w):
+        if loss == "linear":
+            return jnp.zeros(()), model.sums(values, geometry, frames, y, w)
+        squares = _squares(params, frames, y, w, model, geometry, design)
+        return 0.5 * jnp.sum(LOSSES[loss](squares)), model.sums(values, geometry, frames, y, w * SLOPES[loss](squares))
+
+    sums = jax.vmap(tile)(rows["frames"], rows["y"], rows["w"])
+    sums = jax.tree.map(lambda leaf: jnp.tensordot(real, leaf, axes=1), sums)
+    return {"robust": sums[0], "sums": sums[1]} if loss != "linear" else {"sums": sums[1]}
+
+
+def _joint_equations(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design) -> Gram:
+    grams = weighted_grams(totals["sums"], params, model, geometry, design)
+    whole = normal_equations(grams, design, *_scales(params, design))
+    whole = whole._replace(value=totals.get("robust", whole.value))
+    return _in_tree_order(whole, params, (*SCALES, *model.names))
+
+
+# one function object per loss: programs are kept by the identity of what they were made from
+_JOINT = {loss: (partial(_joint_value, loss), partial(_joint_sums, loss)) for loss in LOSSES}
+
+
+def _answer_sums(loss: str, params: Any, rows: Any, model: Model, geometry: Geometry, design: Design) -> Any:
+    """Return what an answer is judged by, per tile: the sums with every point's own weight, and as the loss weights it.
+
+    params holds contrast (n,) and offset (n,) of the angles.
+    """
+    values = model.values(params)
+    angles = Design(jnp.eye(len(params["contrast"])), design.precision, design.level)
+
+    def tile(frames, y, w):
+        plain = model.sums(values, geometry, frames, y, w)
+        if loss == "linear":
+            return plain, plain
+        squares = _squares(params, frames, y, w, model, geometry, angles)
+        return plain, model.sums(values, geometry, frames, y, w * SLOPES[loss](squares))
+
+    return jax.vmap(tile)(rows["frames"], rows["y"], rows["w"])
+
+
+ANSWER_SUMS = {loss: partial(_answer_sums, loss) for loss in LOSSES}

@@ -1,0 +1,152 @@
+"""Files: every layout gives the expected arrays; damaged or hostile files give clear errors."""
+
+import numpy as np
+import pytest
+
+from shardfit.domains.xpcs import read, write
+from tests.domains.xpcs.cases import FOLDER, small
+
+h5py = pytest.importorskip("h5py")
+FIXTURES = ("fixture_aps_u", "fixture_aps_u_partial", "fixture_aps_legacy")
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_reference_files(name):
+    with np.load(FOLDER / f"{name}_expected.npz") as expected:
+        frames = int(expected["start_frame"]), int(expected["end_frame"])
+        data = read(FOLDER / f"{name}.h5", q=float(expected["requested_q"]), dt=float(expected["dt"]), frames=frames)
+        assert np.max(np.abs(data.c2 - expected["c2_exp"])) < 1e-12
+        assert np.array_equal(data.phi, expected["phi_angles_list"]) and np.allclose(data.t, expected["t1"])
+        assert np.array_equal(data.q, expected["wavevector_q_list"])
+
+
+def test_npz_there_and_back(tmp_path):
+    data = small()
+    again = read(write(tmp_path / "a.npz", data), gap=2e6)
+    assert np.array_equal(again.c2, data.c2) and np.array_equal(again.phi, data.phi) and again.gap == 2e6
+    assert np.isclose(again.dt, data.dt) and again.sigma == data.sigma
+    with pytest.raises(ValueError, match="ends in .npz"):
+        write(tmp_path / "a.h5", data)
+
+
+def test_npy_needs_q_and_dt(tmp_path):
+    np.save(tmp_path / "a.npy", small().c2[0])
+    assert read(tmp_path / "a.npy", q=0.01, dt=1.0).c2.shape == (1, 24, 24)
+    with pytest.raises(ValueError, match="Say q"):
+        read(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("mode", ["one_array_q_first", "one_array_q_last", "data_exchange_keys"])
+@pytest.mark.parametrize("half", [False, True])
+def test_nexus(tmp_path, mode, half):
+    data = small(phi=(0.0, 30.0))
+    c2 = np.triu(data.c2) if half else data.c2
+    with h5py.File(tmp_path / "a.nxs", "w") as file:
+        twotime, masks = file.create_group("entry/twotime"), file.create_group("entry/instrument/masks")
+        if mode == "data_exchange_keys":
+            group = twotime.create_group("two_time_corr_func")
+            for k, matrix in enumerate(c2):
+                group[f"{k + 1:05d}"] = matrix
+        else:
+            stored = np.moveaxis(c2, 0, -1) if mode == "one_array_q_last" else c2
+            group = twotime.create_dataset("two_time_corr_func", data=stored)
+        group.attrs["storage_mode"] = mode
+        masks["dynamic_q_list"] = [0.05, 0.05]
+        masks["dynamic_q_list"].attrs["units"] = "1/nm"
+        masks["dynamic_phi_list"] = [0.0, 30.0]
+        file["entry/instrument/detector/frame_time"] = 0.1
+    found = read(tmp_path / "a.nxs", diagonal="keep")
+    assert np.allclose(found.c2, data.c2) and np.allclose(found.q, 0.005) and found.dt == 0.1
+    assert found.phi.tolist() == [0.0, 30.0]
+
+
+def aps_u(path, **changes):
+    content = {
+        "xpcs/qmap/dynamic_v_list_dim0": [0.005],
+        "xpcs/qmap/dynamic_v_list_dim1": [0.0, 10.0],
+        "xpcs/twotime/processed_bins": [1, 2],
+        "xpcs/twotime/correlation_map/c2_00001": np.triu(np.ones((6, 6))),
+        "xpcs/twotime/correlation_map/c2_00002": np.triu(np.ones((6, 6))),
+    }
+    with h5py.File(path, "w") as file:
+        for name, value in {**content, **changes}.items():
+            if value is not None:
+                file[name] = value
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"xpcs/twotime/processed_bins": [1, 9]}, "whole numbers from 1 to 2"),
+        ({"xpcs/twotime/processed_bins": [1]}, "2 matrices for 1 processed bins"),
+        ({"xpcs/twotime/processed_bins": None}, "processed_bins is missing"),
+        ({"xpcs/qmap/dynamic_v_list_dim0": [np.nan]}, "not positive numbers"),
+        ({"xpcs/qmap/dynamic_v_list_dim0": [b"a"]}, "not real numbers"),
+        ({"xpcs/twotime/correlation_map/c2_00002": np.ones((6, 5))}, "has shape"),
+        ({"xpcs/twotime/correlation_map/c2_00002": np.ones(5)}, "axes are needed"),
+    ],
+)
+def test_wrong_content_is_named(tmp_path, changes, message):
+    assert read(aps_u(tmp_path / "good.h5"), dt=0.1).c2.shape == (2, 6, 6)
+    with pytest.raises(ValueError, match=message):
+        read(aps_u(tmp_path / "a.h5", **changes), dt=0.1)
+
+
+def test_links_into_other_files_are_not_followed(tmp_path):
+    aps_u(tmp_path / "other.h5")
+    inside = "xpcs/twotime/correlation_map/c2_00002"
+    path = aps_u(tmp_path / "a.h5", **{inside: h5py.ExternalLink("other.h5", inside)})
+    with pytest.raises(ValueError, match="link into another file"):
+        read(path, dt=0.1)
+
+
+def test_sizes_are_looked_at_before_numbers(tmp_path):
+    with h5py.File(aps_u(tmp_path / "a.h5"), "a") as file:
+        del file["xpcs/twotime/correlation_map/c2_00001"]
+        file.create_dataset("xpcs/twotime/correlation_map/c2_00001", (40_000, 40_000), "f8", chunks=(100, 100))
+    with pytest.raises(ValueError, match="at most"):
+        read(tmp_path / "a.h5", dt=0.1)
+
+
+def test_unknown_files_say_what_they_hold(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["somewhere/else"] = 1.0
+    with pytest.raises(ValueError, match="at its top are somewhere"):
+        read(tmp_path / "a.h5")
+    (tmp_path / "b.h5").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="cannot be read as an HDF5 file"):
+        read(tmp_path / "b.h5")
+    with pytest.raises(FileNotFoundError):
+        read(tmp_path / "c.h5")
+
+
+def damaged(content, rng):
+    """A copy with some bytes changed, or its end cut off."""
+    content = bytearray(content)
+    if rng.random() < 0.2:
+        return bytes(content[: rng.integers(len(content))])
+    for place in rng.integers(min(len(content), 8192), size=rng.integers(1, 20)):
+        content[place] = rng.integers(256)
+    return bytes(content)
+
+
+def fuzz(tmp_path, count, seed):
+    write(tmp_path / "good.npz", small(n_frames=8))
+    sources = [FOLDER / "fixture_aps_u_partial.h5", FOLDER / "fixture_aps_legacy.h5", tmp_path / "good.npz"]
+    rng, path = np.random.default_rng(seed), tmp_path / "damaged"
+    for k in range(count):
+        path.write_bytes(damaged(sources[k % 3].read_bytes(), rng))
+        try:
+            read(path, q=0.0054, dt=0.1)
+        except (ValueError, TypeError) as error:
+            assert str(error)
+
+
+def test_damaged_files_give_clear_errors(tmp_path):
+    fuzz(tmp_path, 60, seed=0)
+
+
+@pytest.mark.slow
+def test_many_damaged_files_give_clear_errors(tmp_path):
+    fuzz(tmp_path, 5000, seed=1)

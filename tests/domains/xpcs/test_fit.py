@@ -1,0 +1,204 @@
+"""Fits: reference optima, every layout the same answer, and known truths at many sizes."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+import shardfit
+from shardfit import RunOptions, fit
+from shardfit.domains.xpcs import (
+    Correlation,
+    FitOptions,
+    Homodyne,
+    Knots,
+    TwoComponent,
+    fit_correlation,
+    laminar_flow,
+    setup,
+    static,
+)
+from shardfit.domains.xpcs.recipes.answer import read_answer
+from tests.domains.xpcs.cases import FLOW, STATIC, measured, model_of, reference, small
+
+STATIC_CASE, FLOW_CASE = "fit_static_nt40_nphi3", "fit_laminar_nt60_nphi5"
+QUIET = RunOptions(progress=False)
+
+
+def answer(name, **options):
+    """Fit a reference case from its start, and return the answer in the order of the reference's numbers."""
+    case = reference(name)
+    model = model_of(case["init"])
+    start = dict(zip(model.names, case["init"].tolist(), strict=True))
+    ready = setup(measured(case), model, FitOptions(start=start, triangle="both", **options))
+    found = read_answer(ready, fit(ready.problem, "lm", certify=False, progress=False))
+    n, whole = len(found.contrast), np.r_[found.contrast, found.offset, list(found.params.values())]
+    places = [0, n, *range(2 * n, len(whole))] if options["scaling"] == "auto" else list(range(len(whole)))
+    return found, whole[places], found.covariance[np.ix_(places, places)], case
+
+
+@pytest.mark.parametrize(
+    ("name", "scaling"),
+    [
+        (FLOW_CASE, "individual"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((FLOW_CASE, "auto"), (STATIC_CASE, "individual"))),
+        pytest.param(STATIC_CASE, "auto", marks=pytest.mark.slow),
+    ],
+)
+def test_reference_optima(name, scaling):
+    found, values, covariance, case = answer(name, scaling=scaling)
+    tag = f"ref_{scaling}_linear_weighted_offdiag"
+    errors = np.sqrt(np.diag(case[f"{tag}_cov"]))
+    assert found.success
+    assert np.max(np.abs(values - case[f"{tag}_x"]) / errors) < 1e-5
+    assert np.isclose(0.5 * found.chi2, case[f"{tag}_cost"], rtol=1e-10)
+    assert found.setup.n_points == case[f"{tag}_n"]
+    assert np.max(np.abs(covariance - case[f"{tag}_cov"]) / np.outer(errors, errors)) < 1e-5
+    assert np.allclose(covariance / found.variance, case[f"{tag}_cov_unscaled"], atol=1e-5 * errors.max() ** 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [STATIC_CASE, FLOW_CASE])
+def test_reference_optima_of_a_robust_loss(name):
+    found, values, _, case = answer(name, scaling="individual", loss="soft_l1")
+    tag = "ref_individual_soft_l1_weighted_offdiag"
+    errors = np.sqrt(np.diag(case[f"{tag}_cov"]))
+    assert np.max(np.abs(values - case[f"{tag}_x"]) / errors) < 1e-4
+    assert np.isclose(found.result.value, case[f"{tag}_cost"], rtol=1e-10)
+
+
+def test_from_data_to_answer_without_a_start():
+    found = fit_correlation(small(phi=(40.0, -20.0)), static(), FitOptions(fixed={"D_offset": 800.0}), QUIET)
+    assert found.success and found.quality == "good" and found.result.certificate is not None
+    assert abs(found.params["D0"] - STATIC["D0"]) < 4 * found.stderr["D0"]
+    assert found.stderr["D_offset"] == 0.0 and "held" in str(found)
+    assert np.allclose(found.contrast, 0.3, atol=5 * found.contrast_stderr.max())
+    residual = (found.setup.data.c2 - found.fitted())[:, *np.triu_indices(24, 1)]
+    assert np.isclose(np.sum((residual / 0.01) ** 2), found.chi2, rtol=1e-9)
+    assert np.allclose(np.mean((residual / 0.01) ** 2, axis=1), found.chi2_of_angle, rtol=1e-9)
+    assert found.rates["J"].shape == (24, 2)
+
+
+def test_values_and_normal_equations_do_not_depend_on_the_mesh():
+    ready = setup(small(laminar_flow()), laminar_flow(), FitOptions(scaling="individual", start=FLOW))
+    values = [
+        (placed.value(ready.problem.x0), placed.gram(ready.problem.x0))
+        for placed in (ready.problem.objective.place(), ready.problem.objective.place(shardfit.mesh(rows=4)))
+    ]
+    one, four = (jax.tree.leaves(each) for each in values)
+    assert all(np.allclose(a, b, rtol=1e-9, atol=1e-9 * np.max(np.abs(a))) for a, b in zip(one, four, strict=True))
+    assert np.isclose(values[0][0], values[0][1].value, rtol=1e-10)
+
+
+def test_wrong_options_are_refused():
+    data = small()
+    for options, message in (
+        ({"start": {"D1": 1.0}}, "no parameter 'D1'"),
+        ({"bounds": {"D0": (5.0, 2.0)}}, "is not below"),
+        ({"loss": "soft"}, "unknown loss"),
+        ({"triangle": "lower"}, "triangle"),
+        ({"scaling": "fourier"}, "needs 5 angles"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            setup(data, static(), FitOptions(**options))
+    with pytest.raises(ValueError, match="needs the gap"):
+        setup(replace(data, gap=None), laminar_flow())
+    with pytest.raises(ValueError, match="do not determine"):
+        setup(data.frames(1, 4).take([0]), laminar_flow())
+
+
+def test_missing_points_and_default_noise_are_said():
+    data = small(n_frames=16)
+    c2 = data.c2.copy()
+    c2[0, 3, 9] = c2[0, 9, 3] = np.nan
+    ready = setup(replace(data, c2=c2, sigma=None), static())
+    assert ready.n_missing == 1 and ready.n_points == 3 * 120 - 1
+
+
+def truth_errors(found, truth):
+    return {name: abs(found.params[name] - truth[name]) / found.stderr[name] for name in truth}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("nt", "n_angles"), [(66, 3), (129, 23), (256, 7), (577, 5)])
+def test_known_truths_at_many_sizes_with_unsorted_angles(nt, n_angles):
+    phi = np.random.default_rng(nt).permutation(np.linspace(-90, 88, n_angles))
+    data = small(laminar_flow(), FLOW, seed=nt, n_frames=nt, phi=phi, dt=20.0 / nt)
+    found = fit_correlation(data, laminar_flow(), FitOptions(scaling="individual"), QUIET)
+    assert found.success and max(truth_errors(found, FLOW).values()) < 4.5
+    assert np.array_equal(found.setup.data.phi, phi)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [Knots((0.0, 2.0, 6.0))])
+def test_other_rates_recover_their_truth(rate):
+    model = Homodyne(rate)
+    truth = dict(zip(model.names, (12000.0, 6000.0, 4000.0), strict=True))
+    found = fit_correlation(small(model, truth, n_frames=60), model, None, QUIET)
+    assert found.success and max(truth_errors(found, truth).values()) < 4.5
+
+
+@pytest.mark.slow
+def test_two_components_fit_from_nearby():
+    model = TwoComponent()
+    truth = dict(zip(model.names, (800, -0.1, 50, 9000, -0.2, 300, 300, 0.1, 10, 0.3, 0.0, 0.0, 0.2, 2.0), strict=True))
+    held = {
+        name: truth[name] for name in ("alpha_ref", "D_offset_ref", "D_offset_sample", "f1", "f2", "f3", "v_offset")
+    }
+    data = small(model, truth, n_frames=50, phi=(-60.0, -20.0, 0.0, 30.0, 85.0), sigma=0.002)
+    loose = {name: 1.05 * value for name, value in truth.items() if name not in held}
+    found = fit_correlation(data, model, FitOptions(start=loose, fixed=held), QUIET)
+    assert found.success and max(e for name, e in truth_errors(found, truth).items() if name not in held) < 4.5
+
+
+@pytest.mark.slow
+def test_a_million_points_by_the_reference_recipe():
+    case = reference("fit_laminar_nt210_nphi23")
+    data = small(laminar_flow(), FLOW, seed=2, n_frames=210, phi=case["phi"], dt=float(case["dt"]))
+    assert np.isclose(data.c2.sum(), float(case["c2_sum"]), rtol=1e-14)
+    found = fit_correlation(data, laminar_flow(), FitOptions(triangle="both"), QUIET)
+    tag = "refauto_linear_weighted_offdiag"
+    errors = np.sqrt(np.diag(case[f"{tag}_cov"]))[2:]
+    assert np.max(np.abs(np.array(list(found.params.values())) - case[f"{tag}_x"][2:]) / errors) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"scaling": "constant"}, {"loss": "huber"}, {"loss": "cauchy"}])
+def test_joint_fits_equal_scipy(options):
+    """A fit with scales as parameters against scipy's least_squares on the same residuals."""
+    from scipy.optimize import least_squares
+
+    data = small(n_frames=20, phi=(0.0, 60.0))
+    found = fit_correlation(data, static(), FitOptions(**{"scaling": "individual", **options}), QUIET)
+    held = options.get("scaling") == "constant"
+    i, j = np.triu_indices(20, 1)
+
+    def residual(x):
+        params = dict(zip(static().names, x, strict=False))
+        scales = np.array([found.contrast, found.offset]) if held else x[3:].reshape(2, -1)
+        curve = replace(found, params=params).curve()[:, i, j]
+        return ((scales[1][:, None] + scales[0][:, None] * curve - data.c2[:, i, j]) / 0.01).ravel()
+
+    x0 = np.r_[list(found.params.values()), [] if held else np.r_[found.contrast, found.offset]]
+    best = least_squares(
+        residual, x0 * 1.001, loss=options.get("loss", "linear"), x_scale="jac", xtol=1e-14, ftol=1e-14
+    )
+    assert np.isclose(found.result.value, best.cost, rtol=1e-8)
+    errors = np.array(list(found.stderr.values()))
+    assert np.max(np.abs(np.array(list(found.params.values())) - best.x[:3]) / errors) < 1e-2
+
+
+@pytest.mark.slow
+def test_intervals_cover_the_truth():
+    model, inside = static(), []
+    for seed in range(100):
+        data = small(model, STATIC, seed=seed, n_frames=24)
+        found = fit_correlation(data, model, FitOptions(start=STATIC), QUIET)
+        inside += [[error < 1 for error in truth_errors(found, STATIC).values()]]
+    assert np.all(np.abs(np.mean(inside, axis=0) - 0.68) < 0.1)
+
+
+def test_correlation_keeps_the_order_of_angles():
+    data = small(phi=(40.0, -20.0, 10.0))
+    assert isinstance(data, Correlation) and data.take([2, 0]).phi.tolist() == [10.0, 40.0]

@@ -1,0 +1,194 @@
+"""The forward model against reference numbers, and its layouts against each other."""
+
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from shardfit.core.precision import arithmetic
+from shardfit.domains.xpcs import (
+    Ageing,
+    Ahead,
+    CurvedPower,
+    Geometry,
+    Grid,
+    Homodyne,
+    Knots,
+    Model,
+    Points,
+    PowerLaw,
+    Stretched,
+    TwoComponent,
+    laminar_flow,
+    static,
+)
+from tests.domains.xpcs.cases import FLOW, FOLDER, STATIC, model_of, reference
+
+QUICK = ("forward_laminar_floors_nt40_nphi5", "forward_static_negalpha_nt20_nphi3")
+FORWARD = [
+    pytest.param(path.stem, marks=() if path.stem in QUICK else pytest.mark.slow)
+    for path in sorted(FOLDER.glob("forward_*.npz"))
+]
+TWO = dict.fromkeys(TwoComponent().names, 0.0) | {
+    "D0_ref": 500.0, "alpha_ref": -0.2, "D0_sample": 9000.0, "alpha_sample": -0.3, "v0": 40.0, "f0": 0.4, "f3": 0.1,
+    "phi0": 3.0,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    with arithmetic("float64"):
+        yield
+
+
+def geometry_of(case):
+    return Geometry(*(jnp.asarray(case[name], float) for name in ("t", "phi", "q", "L", "dt")))
+
+
+def small_geometry(nt=20, q=0.0054):
+    return Geometry(
+        jnp.arange(nt) * 0.1, jnp.array([-30.0, 10.0, 85.0]), jnp.asarray(q), jnp.asarray(2e6), jnp.asarray(0.1)
+    )
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_reference_values_and_gradients(name):
+    case = reference(name)
+    model, where, params = model_of(case["params"]), geometry_of(case), jnp.asarray(case["params"])
+
+    @jax.jit
+    def everything(params, where):
+        def misfit(params):
+            g2 = case["offset"] + case["contrast"] * model.curve(params, where, Grid())
+            target = jax.lax.stop_gradient(case["offset"] + 0.5 * (g2 - case["offset"]))
+            return jnp.sum((g2 - target) ** 2), g2
+
+        (value, whole), gradient = jax.value_and_grad(misfit, has_aux=True)(params)
+        return whole, value, gradient, model.rates(params, where.t)["J"]
+
+    whole, value, gradient, rate = everything(params, where)
+    chosen = case.get("g2_angles", slice(None))
+    assert np.max(np.abs(np.asarray(whole)[chosen] - case["g2"])) < 1e-12
+    assert np.allclose(rate, case["rate_D"], rtol=1e-14)
+    assert np.isclose(value, case["chi2_value"], rtol=1e-12)
+    assert np.max(np.abs(gradient - case["chi2_grad"])) < 1e-9 * np.max(np.abs(case["chi2_grad"]))
+
+
+@pytest.mark.parametrize("name", ["pointwise_static_n1000", "pointwise_laminar_n2000"])
+def test_points_equal_reference_and_grid(name):
+    case = reference(name)
+    params = jnp.asarray(case["params"])
+    model, where = model_of(params), geometry_of(case)
+    points = Points(*(jnp.asarray(case[key]) for key in ("i1", "i2", "iphi")))
+    f, grid = jax.jit(lambda p, w: [model.curve(p, w, pairs) for pairs in (points, Grid())])(params, where)
+    f, grid = np.asarray(f), np.asarray(grid)
+    assert np.max(np.abs(case["offset"] + case["contrast"] * f - case["g2"])) < 1e-12
+    assert np.max(np.abs(f - grid[case["iphi"], case["i1"], case["i2"]])) < 1e-13
+
+
+TF = (True, False)
+MODELS = {
+    "static": (static(), STATIC),
+    "flow": (laminar_flow(), FLOW),
+    "theory": (laminar_flow("theory"), FLOW),
+    "two_component": (TwoComponent(), TWO),
+}
+
+
+@pytest.mark.parametrize("nt", [12, 13])
+@pytest.mark.parametrize("kind", MODELS)
+def test_frames_ahead_are_the_upper_triangle(kind, nt):
+    model, params = MODELS[kind]
+    where, values = small_geometry(nt), model.values(params)
+    both = Grid(), Ahead(jnp.arange(nt))
+    grid, ahead = map(np.asarray, jax.jit(lambda v, w: [model.curve(v, w, pairs) for pairs in both])(values, where))
+    ahead = ahead.reshape(3, nt, nt // 2)
+    seen = np.zeros((nt, nt), int)
+    for i in range(nt):
+        partners = (i + 1 + np.arange(nt // 2)) % nt
+        assert np.allclose(ahead[:, i], grid[:, np.minimum(i, partners), np.maximum(i, partners)], atol=1e-14)
+        seen[i, partners] += 1
+    seen = (seen + seen.T)[np.triu_indices(nt, 1)]
+    assert set(seen) == ({1} if nt % 2 else {1, 2}) and np.sum(seen == 2) == (0 if nt % 2 else nt // 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "several_q", "per_angle"),
+    [
+        ("static", False, True),
+        ("flow", True, False),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in product(("static", "flow", "theory"), TF, TF)),
+    ],
+)
+def test_factored_sums_equal_derivatives_column_by_column(kind, several_q, per_angle):
+    model, params = MODELS[kind]
+    where = small_geometry(q=[0.004, 0.0054, 0.007] if several_q else 0.0054)
+    values, rng = model.values(params), np.random.default_rng(0)
+    y = jnp.asarray(rng.normal(size=(3, 50)))
+    weight = jnp.asarray(rng.random((3, 50) if per_angle else 50))
+    frames = jnp.arange(5)
+
+    @jax.jit
+    def both(values, where):
+        own = model.grams(model.sums(values, where, frames, y, weight), values, where)
+        return own, Model.sums(model, values, where, frames, y, weight)
+
+    own, generic = map(np.asarray, both(values, where))
+    size = np.sqrt(np.einsum("kaa->ka", generic))
+    assert np.max(np.abs(own - generic) / (size[:, :, None] * size[:, None, :])) < 1e-12
+
+
+RATES = [
+    (PowerLaw(), (9e3, -0.3, 100.0)),
+    (CurvedPower(1.0), (9e3, -0.3, -0.2)),
+    (CurvedPower(1.0), (9e3, 0.0, -0.2)),
+    (Ageing(1.0), (9e3, 2e3, 0.7)),
+    (Stretched(1.0), (9e3, 0.7, 0.8, 500.0)),
+    (Knots((0.0, 0.8, 1.9)), (9e3, 5e3, 2e3)),
+    (Knots((0.0, 0.5, 1.2, 1.9), cubic=True), (9e3, 5e3, 4e3, 2e3)),
+]
+
+
+@pytest.mark.parametrize(("rate", "values"), RATES)
+def test_every_rate_has_right_derivatives_in_a_model(rate, values):
+    model, where = Homodyne(rate), small_geometry()
+    values = jnp.array(values)
+    assert len(rate.table) == len(values)
+
+    @jax.jit
+    def mean(v):
+        return jnp.mean(model.curve(v, where, Grid()))
+
+    gradient = jax.grad(mean)(values)
+    for i, unit in enumerate(np.eye(len(values))):
+        step = 1e-5 * max(1e-2, abs(float(values[i])))
+        slope = (mean(values + step * unit) - mean(values - step * unit)) / (2 * step)
+        assert np.isclose(gradient[i], slope, rtol=1e-5, atol=1e-10)
+
+
+def test_curved_power_is_the_power_law_in_other_coordinates():
+    t, curved = jnp.linspace(0.05, 5.0, 40), CurvedPower(0.7)
+    power = (8000.0, -0.25, 300.0)
+    there = curved.from_power_law(power)
+    assert np.allclose(curved(there, t), PowerLaw()(power, t), rtol=1e-12)
+    assert np.allclose(curved.power_law(there), power, rtol=1e-12)
+
+
+def test_a_spline_goes_through_its_knots_like_scipys():
+    from scipy.interpolate import CubicSpline
+
+    knots, values = (0.0, 0.5, 1.2, 1.9), np.array([9.0, 5.0, 4.0, 2.0])
+    t = np.linspace(0.0, 1.9, 30)
+    expected = CubicSpline(knots, values, bc_type="natural")(t)
+    assert np.allclose(Knots(knots, cubic=True)(values, jnp.asarray(t)), expected, atol=1e-12)
+
+
+def test_conventions_agree_at_small_shear():
+    where, factor = small_geometry(), np.pi / np.sqrt(2)
+    weak = FLOW | {"gamma_dot_t0": 1e-6, "gamma_dot_t_offset": 0.0}
+    compat, theory = laminar_flow(), laminar_flow("theory")
+    strong = weak | {"gamma_dot_t0": 1e-6 * factor}
+    one, other = jax.jit(lambda: [m.curve(m.values(p), where, Grid()) for m, p in ((compat, strong), (theory, weak))])()
+    assert np.allclose(one, other, atol=1e-9)
