@@ -1,6 +1,8 @@
 """Problems of known posterior for tests of shards; importable by workers."""
 
-import threading
+import multiprocessing
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -64,18 +66,26 @@ def decay_posterior() -> tuple[float, float]:
     return shape / rate, np.sqrt(shape) / rate
 
 
-def line_or_wait(mark: str) -> Problem:
-    """Return the problem; whoever of the workers finds no mark leaves one and waits for ever."""
-    if threading.current_thread() is not threading.main_thread() or _is_worker():
-        try:
-            Path(mark).touch(exist_ok=False)
-        except FileExistsError:
-            return line()
+def line_or_wait(mark: str | None) -> Problem:
+    """Return the problem; a worker that finds no mark leaves one and waits for ever; None: every worker waits."""
+    if _is_first(mark):
         time.sleep(3600)
     return line()
 
 
-def _is_worker() -> bool:
-    import multiprocessing
+def line_or_die(mark: str) -> Problem:
+    """Return the problem; a worker that finds no mark leaves one and is killed."""
+    if _is_first(mark):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return line()
 
-    return multiprocessing.parent_process() is not None
+
+def _is_first(mark: str | None) -> bool:
+    if multiprocessing.parent_process() is None:
+        return False
+    try:
+        if mark is not None:
+            Path(mark).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
