@@ -239,7 +239,7 @@ class Objective:
 
         Rows are shuffled and dealt, penalties (the prior) divided by the number of shards. by: labels of which every
         shard gets its share: the name of an entry of the rows, an array with one label per row, or a dict of these by
-        term.
+        term; None: the groups of linear terms.
 
         Example: `objective.split(16, by="angle")`.
         """

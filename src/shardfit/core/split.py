@@ -79,7 +79,7 @@ def _labels(terms: Mapping[str, Term], by: Any) -> dict[str, np.ndarray]:
     """Return the label of every row, by term; by: as Objective.split takes it."""
     with_rows = {name: term for name, term in terms.items() if isinstance(term, RowTerm)}
     if by is None:
-        return {}
+        by = {name: term.strata for name, term in with_rows.items() if term.strata is not None}
     if isinstance(by, str):
         labels = {name: _entry(term, by) for name, term in with_rows.items()}
         labels = {name: entry for name, entry in labels.items() if entry is not None}

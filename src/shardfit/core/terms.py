@@ -78,6 +78,11 @@ class RowTerm:
         return self.linear
 
     @property
+    def strata(self) -> str | None:
+        """Name of an entry of rows of which every shard needs its share, None if there is none."""
+        return None
+
+    @property
     def least_squares(self) -> bool:
         """Whether the term has normal equations."""
         return self.equations is not None or self.generic_equations is not None

@@ -61,6 +61,11 @@ class LinearTerm(RowTerm):
         return self.marginal and self.prior is None
 
     @property
+    def strata(self) -> str | None:
+        """The groups of rows: a shard without rows of a group knows nothing of its coefficients."""
+        return self.group if self.group is not None and np.ndim(self.rows[self.group]) == 1 else None
+
+    @property
     def generic_equations(self) -> Equations | None:
         """Those of the projected residuals; integrated coefficients leave a determinant, so there are none."""
         return None if self.marginal else Projected()
