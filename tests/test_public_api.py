@@ -99,6 +99,7 @@ PUBLIC = {
     "recover",
     "residual_penalty",
     "residual_term",
+    "robust_fit",
     "run_tasks",
     "sample",
     "sample_parts",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from shardfit.io.results import load_result, save_result
     from shardfit.io.run_dir import RunDir
     from shardfit.planning import Plan, plan
+    from shardfit.robust import robust_fit
     from shardfit.run_options import RunOptions
     from shardfit.sampling.calibration import Calibration
     from shardfit.sampling.evidence import Evidence, evidence
@@ -179,6 +180,7 @@ __all__ = [
     "recover",
     "residual_penalty",
     "residual_term",
+    "robust_fit",
     "run_tasks",
     "sample",
     "sample_parts",
@@ -218,6 +220,7 @@ __getattr__, __dir__ = lazy_names(
         "io.results": "load_result save_result",
         "io.run_dir": "RunDir",
         "planning": "Plan plan",
+        "robust": "robust_fit",
         "run_options": "RunOptions",
         "sampling.calibration": "Calibration",
         "sampling.evidence": "Evidence evidence",

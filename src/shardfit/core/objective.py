@@ -310,6 +310,12 @@ def replace_terms(objective: Objective, terms: Any) -> Objective:
     return Objective(tuple(terms), objective.names, objective.mesh, objective.precision)
 
 
+def normalised(objective: Objective) -> bool:
+    """Return whether every data term has an entry `sigma`, so that its residuals are in units of known errors."""
+    terms = [t for t in objective.terms if isinstance(t, RowTerm)]
+    return all(isinstance(t.rows, dict) and "sigma" in t.rows for t in terms)
+
+
 def named_parts(names: tuple[str, ...], losses: tuple) -> dict[str, Any]:
     """Flatten losses to one dict: 'term', or 'term.product' where a loss is a dict."""
     parts = {}

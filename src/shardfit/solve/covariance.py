@@ -11,10 +11,12 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from shardfit.core.equations import parameter_slopes
 from shardfit.core.gram import Gram, gram
-from shardfit.core.objective import Objective
+from shardfit.core.objective import Objective, normalised
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm, numbers_in
+
+__all__ = ["Covariance", "ErrorBars", "covariance", "normalised", "standard_errors"]
 
 
 class Covariance(NamedTuple):
@@ -78,12 +80,6 @@ def count_residuals(objective: Objective, params: Any) -> Any:
         else:
             total += numbers_in(jax.eval_shape(lambda p, t: t.fn(p, *t.args), params, term))
     return total
-
-
-def normalised(objective: Objective) -> bool:
-    """Return whether every data term has an entry `sigma`, so that its residuals are in units of known errors."""
-    terms = [t for t in objective.terms if isinstance(t, RowTerm)]
-    return all(isinstance(t.rows, dict) and "sigma" in t.rows for t in terms)
 
 
 def standard_errors(

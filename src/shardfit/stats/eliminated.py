@@ -10,7 +10,7 @@ from jax.scipy.linalg import solve_triangular
 
 from shardfit.core.errors import suggestion
 from shardfit.core.gram import row_sums
-from shardfit.core.objective import Objective, replace_terms
+from shardfit.core.objective import Objective, normalised, replace_terms
 from shardfit.core.params import make_space
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
@@ -59,11 +59,14 @@ class _Solved(NamedTuple):
     slopes: jax.Array
 
 
-def coefficients(problem: Problem, at: Any, term: str | None = None) -> Coefficients:
+def coefficients(
+    problem: Problem, at: Any, term: str | None = None, *, absolute_sigma: bool | None = None
+) -> Coefficients:
     """Return the best linear coefficients of a problem's linear term at a fit's Result, or at given parameters.
 
     With a Result that has a covariance (from `least_squares`) errors are those of a joint fit of all parameters.
-    term: its name, where the problem has several.
+    term: its name, where the problem has several. absolute_sigma: as for `LM`, the same as in the fit; None takes
+    residuals as normalised if every data term has an entry `sigma`, and scales errors by the reduced χ² if not.
 
     Example: `coefficients(problem, least_squares(problem)).value`.
     """
@@ -74,6 +77,8 @@ def coefficients(problem: Problem, at: Any, term: str | None = None) -> Coeffici
         alone = _without_own_equations(problem.objective.only(name))
         solved = jax.device_get(_solved(alone, make_space(params), params))
     conditional, rank = _inverse(solved.matrix)
+    if not (normalised(problem.objective) if absolute_sigma is None else absolute_sigma):
+        conditional = conditional * (at.reduced_chi2 or np.nan if isinstance(at, Result) else 1.0)
     p = solved.slopes.shape[-1]
     parameters = np.zeros((p, p)) if known is None else np.where(np.isfinite(known), known, 0.0)
     cross = solved.slopes @ parameters

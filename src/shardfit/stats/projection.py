@@ -29,8 +29,10 @@ class Normal(NamedTuple):
     @property
     def least(self) -> jax.Array:
         """The minimum (G,): half the squared residuals that are left, the prior's among them."""
-        whitened = self.whiten(self.vector[..., None])[..., 0]
-        return 0.5 * (self.square - jnp.sum(whitened**2, axis=-1))
+        best = self.best
+        # at a minimum errors of the coefficients, such as the factor's slack makes, count by their squares only
+        curved = jnp.einsum("gk,gkl,gl->g", best, self.matrix, best)
+        return 0.5 * (self.square - 2 * jnp.sum(self.vector * best, axis=-1) + curved)
 
     @property
     def log_det(self) -> jax.Array:
