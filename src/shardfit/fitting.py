@@ -14,6 +14,7 @@ from shardfit.check.agreement import require_same_value
 from shardfit.check.certificate import Certificate, certify_answer
 from shardfit.check.certificate import certify as certify_start
 from shardfit.check.identity import identity, probe_digest, settings
+from shardfit.core.centring import centred
 from shardfit.core.errors import NonFiniteError, ParityError
 from shardfit.core.mesh import layout, leads, spans_processes
 from shardfit.core.objective import Objective, named_parts
@@ -86,7 +87,7 @@ def fit(
         leader = leads(mesh)
         shown = Progress(problem.name, solver.maxiter) if progress is not False and leader else None
         monitor = Monitor(callback if leader else None, every if callback else None, shown, store)
-        placed = None if solver.batch else problem.objective.place(mesh)
+        placed = None if solver.batch else centred(problem.objective.place(mesh), problem.x0)
         monitor.diagnose = partial(_diagnose, problem, placed)
         task = Task(problem, problem.space, z0, problem.box, placed, mesh, seed, monitor)
         try:

@@ -213,3 +213,16 @@ def test_bounds_as_scipy_writes_them_follow_the_written_order():
     np.testing.assert_array_equal(Problem(objective, {"a": 1.0}, bounds=([0], [2])).box, [[0], [2]])
     with pytest.raises(ValueError, match="bounds: 3 lower and 2 upper ends for 2 parameters"):
         Problem(objective, {"b": 1.0, "a": 5.0}, bounds=([0, 4, 5], [2, 9]))
+
+
+def test_a_problem_is_made_with_the_shapes_of_one_chunk():
+    """Shapes of all rows may not even fit into an index: 23 million rows with a wide intermediate."""
+    seen = []
+
+    def residual(p, rows):
+        seen.append(rows["x"].shape[0])
+        return (p * rows["x"][:, None] * np.ones(1 << 20))[:, 0]
+
+    rows = {"x": np.broadcast_to(np.float64(1.0), 23_000_000)}
+    Problem(Objective({"data": residual_term(residual, rows, chunk=1000)}), 1.0)
+    assert set(seen) == {1000}

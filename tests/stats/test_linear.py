@@ -8,6 +8,7 @@ from scipy import integrate, optimize
 
 import shardfit as sf
 from shardfit import coefficients, linear_term, marginalised, recover
+from shardfit.core.centring import centred
 from shardfit.core.precision import arithmetic
 from shardfit.stats.eliminated import require_determined
 
@@ -247,3 +248,20 @@ def test_integrated_coefficients_are_no_least_squares():
         sf.least_squares(problem)
     again = marginalised(problem, False)
     assert float(again.objective.value(PARAMS)) == pytest.approx(float(objective().value(PARAMS)), rel=1e-12)
+
+
+def test_values_keep_their_digits_at_a_high_signal_to_noise_ratio():
+    """Sums around the best coefficients of a start resolve values that plain sums would round away."""
+    rows = ROWS | {"y": ROWS["y"] + 3e5}
+    for prior in (None, (np.array([1.0, 3e5]), np.array([0.3, 9.0]))):
+        plain = sf.Problem(objective(prior, rows), PARAMS).objective
+        centre = centred(plain, PARAMS)
+        near = PARAMS | {"k": PARAMS["k"] + 0.01}
+        design, right = dense(near, rows, prior)
+        best = np.linalg.lstsq(design, right, rcond=None)[0]
+        value = 0.5 * np.sum((design @ best - right) ** 2)
+        assert float(centre.value(near)) == pytest.approx(value, rel=1e-9)
+        assert float(plain.value(near)) == pytest.approx(value, rel=1e-1)
+        np.testing.assert_allclose(centre.gram(near).matrix, plain.gram(near).matrix, rtol=1e-6)
+        found = coefficients(sf.Problem(centre, PARAMS), near).value
+        np.testing.assert_allclose(found.ravel(), best, rtol=1e-9)

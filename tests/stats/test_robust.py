@@ -39,7 +39,7 @@ def test_robust_fit_is_that_of_a_joint_fit(loss, scale):
     start = np.append(0.5, np.tile([1.0, 0.2], N_GROUPS))
     tight = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-12, "x_scale": "jac", "max_nfev": 5000}
     joint = optimize.least_squares(residuals, start, loss=loss, f_scale=scale, **tight)
-    result, reweighted = sf.robust_fit(PROBLEM, loss, scale=scale)
+    result, reweighted = sf.robust_fit(PROBLEM, loss, scale=scale, certify=False)
     assert result.success, result.message
     assert result.value == pytest.approx(joint.cost, rel=1e-8)
     assert float(result.params["k"]) == pytest.approx(joint.x[0], rel=1e-5)

@@ -104,6 +104,10 @@ class RowTerm:
     def check_shapes(self, name: str, contributions: Any) -> None:  # noqa: B027 (most kinds take any shape)
         """Raise where contributions, given as shapes with some number of rows, do not fit this kind of term."""
 
+    def centre_of(self, totals: Any) -> Any:
+        """Return what a field `centre` of the term should be near these totals, to gain digits; None if it has none."""
+        return None
+
     def sampled(self) -> "RowTerm":
         """Return the term so that it can be examined on a few of its rows."""
         return self

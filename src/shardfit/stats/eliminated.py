@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 
+from shardfit.core.centring import centred
 from shardfit.core.errors import suggestion
 from shardfit.core.gram import row_sums
 from shardfit.core.objective import Objective, normalised, replace_terms
@@ -18,7 +18,7 @@ from shardfit.core.reduce import scaled, totals
 from shardfit.core.result import Result
 from shardfit.stats.groups import SHOWN
 from shardfit.stats.linear import LinearTerm, Projected
-from shardfit.stats.projection import normal, ranks
+from shardfit.stats.projection import ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +118,13 @@ def marginalised(problem: Problem, marginal: bool = True) -> Problem:
     The first is for sampling, the second for fits. Raises where a group's coefficients are not determined at x0: a flat
     prior would then leave a density that cannot be normalised.
     """
-    terms = list(problem.objective.terms)
-    if not any(isinstance(term, LinearTerm) for term in terms):
+    if not any(isinstance(term, LinearTerm) for term in problem.objective.terms):
         raise ValueError("marginalised: the problem has no linear term.")
     if marginal:
         require_determined(problem)
-    changed = [t.with_marginal(marginal) if isinstance(t, LinearTerm) else t for t in terms]
-    return problem.replace(objective=replace_terms(problem.objective, changed))
+    objective = centred(problem.objective, problem.x0)
+    changed = [t.with_marginal(marginal) if isinstance(t, LinearTerm) else t for t in objective.terms]
+    return problem.replace(objective=replace_terms(objective, changed))
 
 
 def require_determined(problem: Problem) -> None:
@@ -167,8 +167,8 @@ def _solved(objective, space, params) -> _Solved:
     ((place, sums),) = row_sums(objective, space, space.pack(params), None)
     best, first = place.known
     cross = Projected().slopes(place, scaled(place.term, sums))
-    solved = normal(first, place.term.prior)
-    moved = solve_triangular(solved.factor, solved.whiten(cross), lower=True, trans="T")
+    solved = place.term.normal(first)
+    moved = solved.unwhiten(solved.whiten(cross))
     return _Solved(best - moved[..., -1], solved.matrix, -moved[..., :-1])
 
 
@@ -179,7 +179,7 @@ def _matrices(objective, params):
 
 def _normal_at(objective, params):
     (sums,), (term,) = totals(objective.mesh, objective.terms, params, None), objective.terms
-    return normal(scaled(term, sums), term.prior)
+    return term.normal(scaled(term, sums))
 
 
 @jax.jit
@@ -189,7 +189,7 @@ def _drawn(objective, draws, key):
     def one(draw, number):
         solved = _normal_at(objective, draw)
         noise = jax.random.normal(jax.random.fold_in(key, number), solved.vector.shape, solved.vector.dtype)
-        return solved.best + solve_triangular(solved.factor, noise[..., None], lower=True, trans="T")[..., 0]
+        return solved.best + solved.unwhiten(noise[..., None])[..., 0]
 
     return jax.lax.map(lambda pair: one(*pair), (draws, jnp.arange(n)))
 

@@ -28,7 +28,9 @@ from shardfit.stats.groups import (
     group_numbers,
     require_density,
 )
-from shardfit.stats.projection import log_prior_scales, normal, prior_residuals, prior_slopes, products
+from shardfit.stats.projection import Normal, log_prior_scales, normal, prior_residuals, prior_slopes, products
+
+CANCELLING = 30.0  # squares of the parts of a model, over those of the data, from which on they cancel each other
 
 
 @register_dataclass
@@ -42,6 +44,7 @@ class LinearTerm(RowTerm):
     prior: Any  # (mean, sd), each as broad as (G, K); None: flat
     inner: Any  # groups of the numbers of a row; None if groups are those of rows
     sizes: Any  # (G,) numbers in each group
+    centre: Any  # (G, K) coefficients around which sums are taken; None: zero
     group: str | None = static()  # entry of rows that holds the groups
     marginal: bool = static()
 
@@ -82,18 +85,34 @@ class LinearTerm(RowTerm):
 
     def statistics(self, params: Any, rows: Any, mask: jax.Array | None, key: Any) -> jax.Array:
         """Return the products of a block's columns [B, y] by group (G, K+1, K+1)."""
-        basis = self.contributions(params, rows, key)
-        columns = jnp.concatenate([basis, rows["y"][..., None].astype(basis.dtype)], axis=-1)
+        basis, y = self.contributions(params, rows, key), rows["y"]
+        if self.centre is not None:
+            y = y - jnp.sum(basis * self.own(self.centre, rows), axis=-1)
+        columns = jnp.concatenate([basis, y[..., None].astype(basis.dtype)], axis=-1)
         columns = self.whitened(columns, rows, mask)
         return self.products(columns, columns, rows)
 
     def losses(self, totals: jax.Array, key: Any) -> jax.Array:
         """Return ½Σ of the squared residuals at the best coefficients, or −log of the integral over coefficients."""
-        solved = normal(totals, self.prior)
+        solved = self.normal(totals)
         value = jnp.sum(solved.least)
         if not self.marginal:
             return value
         return value + jnp.sum(0.5 * solved.log_det + log_prior_scales(self.prior, solved.vector))
+
+    def normal(self, totals: jax.Array) -> Normal:
+        """Return what data and prior say of the coefficients, from the totals of all rows."""
+        return normal(totals, self.prior, self.centre)
+
+    def centre_of(self, totals: jax.Array) -> jax.Array:
+        """Return the best coefficients: around them values lose no digits to differences of large sums.
+
+        Large ones that cancel each other, as at a poor start, would cost digits elsewhere: zero stands for them.
+        """
+        solved = self.normal(totals)
+        size = jnp.diagonal(solved.matrix, axis1=1, axis2=2)
+        sums = jnp.sum(size * solved.best**2, axis=1), solved.square + jnp.sum(size * solved.centre**2, axis=1)
+        return jnp.where((sums[0] <= CANCELLING * sums[1])[:, None], solved.best, 0)
 
     def whitened(self, columns: jax.Array, rows: Any, mask: jax.Array | None) -> jax.Array:
         """Return columns (n, *shape, m) in units of the noise, zero where masked."""
@@ -166,7 +185,7 @@ class Projected(Equations):
 
     def start(self, place: Place, totals: Any) -> Any:
         """Return the coefficients (G, K) and the totals that they are from."""
-        return normal(totals, place.term.prior).best, totals
+        return place.term.normal(totals).best, totals
 
     def sums(self, place: Place, rows: Any, mask: jax.Array | None) -> dict[str, jax.Array]:
         """Return products of [J, r] with themselves (n+1, n+1), and by group with the basis (G, K, n+1)."""
@@ -189,7 +208,7 @@ class Projected(Equations):
         """Return the normal equations of the projected residuals."""
         coefficients, first = place.known
         # the coefficients' own rounding leaves a little of the basis in the residuals: it is taken out here
-        inside = normal(first, place.term.prior).whiten(self.slopes(place, totals))
+        inside = place.term.normal(first).whiten(self.slopes(place, totals))
         whole = totals["columns"] - jnp.einsum("gka,gkb->ab", inside, inside)
         value = 0.5 * whole[-1, -1] + 0.5 * jnp.sum(prior_residuals(coefficients, place.term.prior) ** 2)
         return Gram(value, whole[:-1, -1], whole[:-1, :-1])
@@ -239,5 +258,5 @@ def linear_term(
         require_density(weight)
     group, inner, sizes = group_numbers(rows, groups)
     fields |= {"rows": rows, "equations": check_equations("linear_term", gram, weight)}
-    settings = {"prior": check_prior(prior), "inner": inner, "sizes": sizes, "group": group}
+    settings = {"prior": check_prior(prior), "inner": inner, "sizes": sizes, "centre": None, "group": group}
     return LinearTerm(**fields, **settings, marginal=bool(marginal))

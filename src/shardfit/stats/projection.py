@@ -2,6 +2,8 @@
 
 With columns [B, y] (K + 1) of basis functions and data, in units of the noise, all that a group g of rows says of its
 coefficients c is the matrix T_g of the columns' products: A = BᵀB, b = Bᵀy and yᵀy. A Gaussian prior adds to the three.
+What is left of yᵀy by the best coefficients is a small difference of large sums. Taken of data less the model at fixed
+coefficients c₀ near the best ones, y − Bc₀, the sums are small themselves; c − c₀ is then what is solved for.
 """
 
 from typing import Any, NamedTuple
@@ -13,26 +15,26 @@ from jax.scipy.linalg import solve_triangular
 
 
 class Normal(NamedTuple):
-    """What data and prior say of the coefficients of G groups: cᵀAc/2 − bᵀc + s/2, and the factor of A."""
+    """What data and prior say of the coefficients c₀ + d of G groups: dᵀAd/2 − bᵀd + s/2, and the factor of A."""
 
     matrix: jax.Array  # A (G, K, K)
     vector: jax.Array  # b (G, K)
     square: jax.Array  # s (G,)
     factor: jax.Array  # (G, K, K), lower: factor @ factor.T = A
+    centre: jax.Array  # c₀ (G, K)
 
     @property
     def best(self) -> jax.Array:
         """The coefficients (G, K) at the minimum."""
-        whitened = self.whiten(self.vector[..., None])
-        return solve_triangular(self.factor, whitened, lower=True, trans="T")[..., 0]
+        return self.centre + self.unwhiten(self.whiten(self.vector[..., None]))[..., 0]
 
     @property
     def least(self) -> jax.Array:
         """The minimum (G,): half the squared residuals that are left, the prior's among them."""
-        best = self.best
+        step = self.unwhiten(self.whiten(self.vector[..., None]))[..., 0]
         # at a minimum errors of the coefficients, such as the factor's slack makes, count by their squares only
-        curved = jnp.einsum("gk,gkl,gl->g", best, self.matrix, best)
-        return 0.5 * (self.square - 2 * jnp.sum(self.vector * best, axis=-1) + curved)
+        curved = jnp.einsum("gk,gkl,gl->g", step, self.matrix, step)
+        return 0.5 * (self.square - 2 * jnp.sum(self.vector * step, axis=-1) + curved)
 
     @property
     def log_det(self) -> jax.Array:
@@ -43,19 +45,25 @@ class Normal(NamedTuple):
         """Return factor⁻¹ columns (G, K, m): products of these are products of columns with A⁻¹ between them."""
         return solve_triangular(self.factor, columns, lower=True)
 
+    def unwhiten(self, columns: jax.Array) -> jax.Array:
+        """Return factor⁻ᵀ columns (G, K, m): of unit noise it makes noise with covariance A⁻¹."""
+        return solve_triangular(self.factor, columns, lower=True, trans="T")
 
-def normal(totals: jax.Array, prior: Any) -> Normal:
-    """Return the normal form of totals (G, K+1, K+1), of columns [B, y], with a prior (mean, sd), or None.
+
+def normal(totals: jax.Array, prior: Any, centre: Any = None) -> Normal:
+    """Return the normal form of totals (G, K+1, K+1), of columns [B, y − Bc₀], with a prior (mean, sd), or None.
 
     A matrix without full rank, or of a group without rows, is made definite by as much as its rounding: the minimum is
     then that of the pseudo-solution, and nothing is NaN.
     """
     matrix, vector, square = totals[:, :-1, :-1], totals[:, :-1, -1], totals[:, -1, -1]
+    centre = jnp.zeros_like(vector) if centre is None else centre
     if prior is not None:
         mean, precision = _on_groups(prior, vector)
+        mean = mean - centre
         matrix = matrix + precision[..., None] * jnp.eye(vector.shape[1], dtype=vector.dtype)
         vector, square = vector + precision * mean, square + jnp.sum(precision * mean**2, axis=-1)
-    return Normal(matrix, vector, square, _factor(matrix))
+    return Normal(matrix, vector, square, _factor(matrix), centre)
 
 
 def prior_residuals(coefficients: jax.Array, prior: Any) -> jax.Array:

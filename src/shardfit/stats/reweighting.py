@@ -67,7 +67,7 @@ def linear_terms(problem: Problem, where: str) -> dict[str, LinearTerm]:
 def with_deviations(problem: Problem, deviations: dict[str, np.ndarray], x0: Any = None) -> Problem:
     """Return the problem with other standard deviations of its linear terms' data, and another start."""
     terms = [
-        replace(term, rows={**term.rows, "sigma": deviations[name]}) if name in deviations else term
+        replace(term, rows={**term.rows, "sigma": deviations[name]}) if isinstance(term, LinearTerm) else term
         for name, term in problem.objective.items()
     ]
     return problem.replace(objective=replace_terms(problem.objective, terms), x0=problem.x0 if x0 is None else x0)
