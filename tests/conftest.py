@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cpu_seconds import CpuSeconds
+
 COMPILED = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiled"
 MOST_COMPILED = 2**30  # bytes
 ALONE = ("test_docs.py", "test_examples.py")  # tests that share nothing: workers take them one by one
@@ -32,8 +34,14 @@ def prepare_environment() -> None:
 prepare_environment()
 
 
+def pytest_addoption(parser):
+    parser.addoption("--cpu", type=int, metavar="N", help="show the N files and tests that took most CPU seconds")
+
+
 def pytest_configure(config):
     """Throw the compiled programs away when they have become too many; JAX never does."""
+    if shown := config.getoption("--cpu"):
+        config.pluginmanager.register(CpuSeconds(shown))
     if hasattr(config, "workerinput") or not COMPILED.is_dir():
         return
     if sum(entry.stat().st_size for entry in os.scandir(COMPILED)) > MOST_COMPILED:

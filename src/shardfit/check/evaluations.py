@@ -5,6 +5,7 @@ model. Of a term, on a probe of its rows: value and gradient backwards, contribu
 unequal blocks in another order with their forward derivatives, and contributions at steps along a direction.
 """
 
+import os
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -48,10 +49,15 @@ def _program():
 
 
 def _quick_compilation() -> dict[str, Any]:
-    """Return options with which a CPU program compiles in about half the time and runs as fast; {} elsewhere."""
+    """Return options with which a CPU program compiles in about half the time and runs as fast; {} elsewhere.
+
+    What the environment's XLA_FLAGS choose stands.
+    """
     if jax.default_backend() != "cpu":
         return {}
+    chosen = os.environ.get("XLA_FLAGS", "")
     options = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+    options = {name: value for name, value in options.items() if name not in chosen}
     try:
         jax.jit(lambda x: x + 1, compiler_options=options).lower(0.0).compile()
     except jax.errors.JaxRuntimeError:
