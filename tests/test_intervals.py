@@ -137,3 +137,17 @@ def test_bad_questions():
     early = replace(result, params={"tau": np.array(1.2 * result.params["tau"])})
     with pytest.raises(ValueError, match="not at a minimum"):
         sf.profile(problem, early, "tau")
+
+
+@pytest.mark.slow
+def test_quantiles_of_a_skewed_posterior_agree():
+    """A lifetime, with the prior 1/tau under which intervals of confidence and of probability agree best."""
+    times = np.random.default_rng(8).exponential(2.0, 20)
+    rows, x0, transforms = {"t": times}, {"tau": 1.0}, {"tau": "log"}
+    found = interval(made(decay, rows, x0, transforms=transforms), "tau")
+    terms = {"data": sf.statistic_term(decay, rows), "prior": sf.prior(lambda p: -jnp.log(p["tau"]))}
+    posterior = sf.sample(sf.Problem(sf.Objective(terms), x0, transforms=transforms), draws=5000, progress=False)
+    width = posterior.sd()["tau"]
+    # the likelihood leaves out a shift of order 1/n, a fifth of a standard deviation here at most
+    np.testing.assert_allclose(found.interval, posterior.quantile((0.16, 0.84))["tau"], atol=0.2 * width)
+    assert found.upper - found.estimate > 1.1 * (found.estimate - found.lower)
