@@ -81,7 +81,7 @@ def test_nuisance_parameters_are_fitted_again():
     np.testing.assert_allclose(found.interval, [NORMAL.mean() - half, NORMAL.mean() + half], rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("sigma", [True, False])
+@pytest.mark.parametrize("sigma", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_straight_lines_have_their_standard_errors(sigma):
     x = np.linspace(0, 1, 12)
     rows = {"x": x, "y": 1 + 2 * x + 0.3 * RNG.standard_normal(12)} | ({"sigma": np.full(12, 0.3)} if sigma else {})

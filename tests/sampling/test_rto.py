@@ -13,6 +13,7 @@ A = RNG.standard_normal((30, 3))
 SIGMA = 0.5
 Y = A @ np.array([1.0, -0.5, 2.0]) + SIGMA * RNG.standard_normal(30)
 DRAWS = 400
+SLOTS = 8  # the same for all: one compiled program serves several tests
 
 
 def line(p, rows):
@@ -56,7 +57,7 @@ def density(k, sd=0.7):
 @pytest.mark.parametrize(("weights", "weight"), [(True, 1.0), (False, 4.0)])
 def test_linear_models_have_their_gaussian(weights, weight):
     problem, mean, covariance = linear(weight)
-    posterior = rto(problem, draws=DRAWS, weights=weights, progress=False, slots=40)
+    posterior = rto(problem, draws=DRAWS, weights=weights, progress=False, slots=SLOTS)
     sd = np.sqrt(np.diag(covariance))
     assert np.abs((posterior.mean() - mean) / sd).max() < 4 / np.sqrt(DRAWS)
     np.testing.assert_allclose(posterior.covariance() / np.outer(sd, sd), covariance / np.outer(sd, sd), atol=0.25)
@@ -73,15 +74,15 @@ def test_weights_correct_for_what_is_bent(transform):
     x = np.linspace(1e-6 if transform else -3.0, 6.0, 4001)
     mean = density(x) @ x / density(x).sum()
     sd = np.sqrt(density(x) @ (x - mean) ** 2 / density(x).sum())
-    posterior = rto(problem, draws=4 * DRAWS, progress=False, slots=40)
+    posterior = rto(problem, draws=2 * DRAWS, progress=False, slots=SLOTS)
     assert posterior.extra["pareto_k"] < 0.7
-    assert posterior.mean()["k"] == pytest.approx(mean, abs=5 * sd / np.sqrt(4 * DRAWS))
-    assert posterior.sd()["k"] == pytest.approx(sd, rel=0.12)
+    assert posterior.mean()["k"] == pytest.approx(mean, abs=5 * sd / np.sqrt(2 * DRAWS))
+    assert posterior.sd()["k"] == pytest.approx(sd, rel=0.15)
 
 
 def test_refits_go_on_where_they_were_interrupted(tmp_path, monkeypatch):
     problem, *_ = linear()
-    whole = rto(problem, draws=60, progress=False, slots=8)
+    whole = rto(problem, draws=60, progress=False, slots=SLOTS)
     real = module.survey
 
     def interrupted(*args, control, **options):
@@ -90,38 +91,39 @@ def test_refits_go_on_where_they_were_interrupted(tmp_path, monkeypatch):
 
     monkeypatch.setattr(module, "survey", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        rto(problem, draws=60, run_dir=tmp_path, progress=False, slots=8)
+        rto(problem, draws=60, run_dir=tmp_path, progress=False, slots=SLOTS)
     monkeypatch.setattr(module, "survey", real)
-    resumed = rto(problem, draws=60, run_dir=tmp_path, progress=False, slots=8)
+    resumed = rto(problem, draws=60, run_dir=tmp_path, progress=False, slots=SLOTS)
     np.testing.assert_array_equal(resumed.z, whole.z)
-    more = rto(problem, draws=80, run_dir=tmp_path, progress=False, slots=8)
+    more = rto(problem, draws=80, run_dir=tmp_path, progress=False, slots=SLOTS)
     np.testing.assert_array_equal(more.z[:, :60], whole.z)
     with pytest.raises(sf.CheckpointError):
         rto(bent(), draws=60, run_dir=tmp_path, progress=False)
 
 
+@pytest.mark.slow
 def test_devices_give_the_same_draws():
     problem, *_ = linear()
-    options = {"draws": 24, "weights": False, "progress": False, "slots": 8}
+    options = {"draws": 24, "weights": False, "progress": False, "slots": SLOTS}
     alone, split = rto(problem, **options), rto(problem, mesh=sf.mesh(rows=2, runs=2), **options)
     np.testing.assert_allclose(split.z, alone.z, atol=1e-3)  # refits end within their tolerance
 
 
 def test_refits_that_do_not_converge_are_tried_again_and_reported(monkeypatch):
     problem, *_ = linear()
-    again = rto(problem, draws=20, weights=False, maxiter=1, progress=False, slots=4)
+    again = rto(problem, draws=20, weights=False, maxiter=1, progress=False, slots=SLOTS)
     assert again.extra["again"] > 10
     assert again.extra["lost"] == 0
     assert "refits were tried again, 0 of them" in again.note
     monkeypatch.setattr(module, "CHANCES", 0)
     with pytest.raises(RuntimeError, match=r"of 20 refits did not converge \(.*MAX_STEPS"):
-        rto(problem, draws=20, weights=False, maxiter=1, progress=False, slots=4)
+        rto(problem, draws=20, weights=False, maxiter=1, progress=False, slots=SLOTS)
 
 
 def test_hyper_parameters_are_weighted_by_evidence():
     problem, *_ = linear()
     axis = sf.Axis((0.01, 1.0, 100.0), _stretched)
-    posterior = rto(problem, draws=60, axes={"width": axis}, progress=False, slots=8)
+    posterior = rto(problem, draws=60, axes={"width": axis}, progress=False, slots=SLOTS)
     share, log_z = posterior.extra["hyper_share"], posterior.extra["hyper_log_evidence"]
     exact = [_gaussian_evidence(1.5 * width) for width in (0.01, 1.0, 100.0)]
     np.testing.assert_allclose(log_z - log_z[1], np.array(exact) - exact[1], rtol=1e-8)
