@@ -36,6 +36,9 @@ PEERS = {
     "deepwave": Peer(("torch==2.13.0", "numpy==2.4.6"), source="deepwave==0.1.0"),
     # it requires torch whichever of its backends runs; this version has a small build
     "sweep": Peer(("torch==2.13.0", "jax==0.10.2", "sweep-solver==0.3.5", "numpy==2.4.6")),
+    "numpyro": Peer(("numpyro==0.22.0", "jax==0.10.2", "numpy==2.4.6", "scipy==1.17.1")),
+    "blackjax": Peer(("blackjax==1.7.1", "jax==0.10.2", "numpy==2.4.6", "scipy==1.17.1")),
+    "nutpie": Peer(("nutpie==0.16.8", "jax==0.10.2", "numpy==2.4.6", "scipy==1.17.1")),
 }
 # one thread each: unpinned libraries fight over the cores and the figures mean nothing
 THREADS = {
@@ -105,7 +108,8 @@ def _build(folder: Path, peer: Peer) -> None:
 
 def _run(python: Path, module: str, arguments: Any) -> Any:
     command = [python, "-m", module]
-    env = {**os.environ, **THREADS}
+    # peers are given our problems, so that both sides compute the same function
+    env = {**os.environ, **THREADS, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, input=json.dumps(arguments), env=env, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{module} failed in {python}:\n{done.stderr[-2000:]}")
