@@ -57,7 +57,10 @@ def find_start(problem: Problem, mesh: Any = None, seed: int = 0, how: str = "fi
     if z.size > DENSE:
         return Start(z, None)
     placed = density.objective.place(mesh)
-    hessian = np.asarray(_hessian(problem.space, placed, replicate(jnp.asarray(z), mesh)))
+    at = replicate(jnp.asarray(z), mesh)
+    if not _differentiable_twice(problem.space, placed, at):
+        return Start(z, None, "The model has no second derivatives: chains began at the mode with scales of their own.")
+    hessian = np.asarray(_hessian(problem.space, placed, at))
     if not np.isfinite(hessian).all():
         return Start(z0, None, "The curvature at the mode is not finite: chains began at x0.")
     return _with_root(problem, placed, z, hessian)
@@ -89,6 +92,16 @@ def _require_end(problem: Problem, placed: Objective, z: np.ndarray, directions:
                     f"the posterior is improper: neither data nor priors say anything of {', '.join(labels[:6])} "
                     "(together), so its density has no integral. Give priors, or hold one of them: fixed=[...]."
                 )
+
+
+def _differentiable_twice(space: Space, objective: Objective, z: jax.Array) -> bool:
+    try:
+        jax.eval_shape(_hessian, space, objective, z)
+    except (
+        Exception
+    ):  # JAX refuses in several ways, before anything is computed; first derivatives were there for the fit
+        return False
+    return True
 
 
 @jax.jit
