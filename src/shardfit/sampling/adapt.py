@@ -20,7 +20,7 @@ from jax.scipy.linalg import solve_triangular
 from shardfit.sampling.trees import against
 
 DENSE = 200  # coordinates up to which the metric has correlations
-GAIN, SETTLING, FORGETTING = 0.05, 10.0, 0.75  # gamma, t0 and kappa of dual averaging
+GAIN, SETTLING, FORGETTING = 0.2, 10.0, 0.75  # gamma, t0 and kappa of dual averaging
 FIRST, GROWTH = 10, 1.25  # transitions per chain before the first metric; how far apart later ones are
 LEAST_RATIO = 2.0  # of variances, to the metric's, that a direction must have before it is changed
 SHRINKAGE = 0.1  # of covariances from few draws, in variances of the present metric

@@ -257,8 +257,7 @@ class NUTS(StepSolver):
             informed=jnp.ones((), bool),
             closed=closes,
         )
-        momentum = draw_chance(state.key, -1 - state.tick, self.chains, state.x.shape[0], state.x.dtype).momentum
-        planted = jax.vmap(trees.restart, (0, 0, None))(old, momentum, change)
+        planted = jax.vmap(trees.restart, (0, None))(old, change)
         planted = self._with_lengths(planted, state.made <= self.warmup, state.made < self.warmup, renewed)
         # every chain is evaluated at once: those that have a density wait for those that have none
         halfway = self._planted(0.5 * (old.near[:, Z] + state.centre))

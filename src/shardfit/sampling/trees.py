@@ -183,8 +183,12 @@ def with_length(tree: Tree, length: jax.Array) -> Tree:
     return tree._replace(step=jnp.copysign(length, tree.step))
 
 
-def restart(tree: Tree, momentum: jax.Array, change: jax.Array) -> Tree:
-    """Return a tree that begins anew at what it has drawn so far, in a metric whose root was multiplied by change."""
+def restart(tree: Tree, change: jax.Array) -> Tree:
+    """Return a tree that begins anew at what it has drawn so far, in a metric whose root was multiplied by change.
+
+    The momentum stays what it is: it is as good as a new one while the density is still being explored.
+    """
+    momentum = tree.near[MOMENTUM]
     point = jnp.stack([tree.draw[Z], momentum, against(change, tree.draw[SLOPE])])
     none, zero = jnp.zeros_like(tree.leaf), jnp.zeros_like(tree.weight)
     return tree._replace(
