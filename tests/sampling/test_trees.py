@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from shardfit.core.precision import arithmetic
 from shardfit.sampling import trees
@@ -80,28 +81,32 @@ class PlainNUTS:
         return draw, chance, self.max_depth, leaps
 
 
+@jax.jit
+def machine(start, chances, step, max_depth):
+    """Return what every tick of a chain ends, and its draw, with steps of one length."""
+    root = jnp.asarray(ROOT)
+
+    def tick(tree, chance):
+        z = trees.ask(tree, root)
+        bend = z[1] - 0.5 * z[0] ** 2
+        gradient = jnp.array([z[0] - 2 * bend * z[0], 2 * bend, z[2]])
+        value = 0.5 * (z[0] ** 2 + 2 * bend**2 + z[2] ** 2)
+        grown, done = trees.tell(tree, z, value, trees.against(root, gradient), chance, max_depth)
+        begins = done.ends | (grown.started & ~tree.started)
+        return trees.choose(begins, trees.with_length(grown, step), grown), (done, grown.draw[trees.Z])
+
+    return jax.lax.scan(tick, trees.plant(start, 10), chances)[1]
+
+
 @pytest.mark.parametrize(("step", "max_depth"), [(0.15, 10), (0.5, 10), (1.2, 10), (0.02, 5)])
 def test_same_as_plain_sampler(step, max_depth):
     """Draws, depths and gradients of many transitions agree, whatever the length of the trees."""
     rng, ticks = np.random.default_rng(3), 600
-    uniform = rng.uniform(size=(3, ticks))
-    chances = trees.Chance(*uniform, rng.standard_normal((ticks, 3)))
+    chances = trees.Chance(*rng.uniform(size=(3, ticks)), rng.standard_normal((ticks, 3)))
     each = [trees.Chance(*(leaf[i] for leaf in chances)) for i in range(ticks)]
     start = np.array([0.3, -0.2, 0.1])
-
-    def tick(tree, chance):
-        z = trees.ask(tree, jnp.asarray(ROOT))
-        bend = z[1] - 0.5 * z[0] ** 2
-        gradient = jnp.array([z[0] - 2 * bend * z[0], 2 * bend, z[2]])
-        value = 0.5 * (z[0] ** 2 + 2 * bend**2 + z[2] ** 2)
-        grown, done = trees.tell(tree, z, value, trees.against(jnp.asarray(ROOT), gradient), chance, max_depth)
-        begins = done.ends | (grown.started & ~tree.started)
-        grown = trees.choose(begins, trees.with_length(grown, jnp.asarray(step)), grown)
-        return grown, (done, grown.draw[trees.Z])
-
     with arithmetic("float64"):
-        planted = trees.plant(jnp.asarray(start), max_depth)
-        _, (done, draws) = jax.jit(lambda tree, chances: jax.lax.scan(tick, tree, chances))(planted, chances)
+        done, draws = machine(start, chances, step, max_depth)
     ended = np.flatnonzero(done.ends)
     assert len(ended) > 5
     plain, chance, z = PlainNUTS(each[1:], step, max_depth), each[0], start
@@ -111,3 +116,32 @@ def test_same_as_plain_sampler(step, max_depth):
         assert (depth, leaps) == (done.depth[i], done.gradients[i])
         np.testing.assert_allclose(draws[i], z, rtol=1e-9, atol=1e-11)
         z = np.asarray(draws[i])  # or rounding would grow from one transition to the next
+
+
+@pytest.mark.parametrize("step", [0.7, 2.5])
+def test_density_is_kept(step):
+    """Chains that begin with the density (logistic, which no step follows exactly) have it after three transitions."""
+    chains, ticks, transitions, depth = 4000, 60, 3, 4
+    rng = np.random.default_rng(5)
+    chances = trees.Chance(*rng.uniform(size=(3, ticks, chains)), rng.standard_normal((ticks, chains, 1)))
+
+    def chain(start, chances):
+        def tick(carry, chance):
+            tree, made, kept = carry
+            z = trees.ask(tree, jnp.ones(1))
+            value = jnp.sum(z + 2 * jax.nn.softplus(-z))
+            grown, done = trees.tell(tree, z, value, jnp.tanh(z / 2), chance, depth)
+            begins = done.ends | (grown.started & ~tree.started)
+            grown = trees.choose(begins, trees.with_length(grown, jnp.asarray(step)), grown)
+            made = made + done.ends
+            kept = jnp.where(done.ends & (made == transitions), grown.draw[trees.Z, 0], kept)
+            return (grown, made, kept), None
+
+        begin = (trees.plant(start, depth), 0, jnp.nan)
+        return jax.lax.scan(tick, begin, chances)[0][2]
+
+    with arithmetic("float64"):
+        z = np.asarray(jax.jit(jax.vmap(chain, (0, 1)))(rng.logistic(size=(chains, 1)), chances))
+    assert np.isfinite(z).all()
+    assert stats.kstest(z, "logistic").pvalue > 0.01
+    assert stats.kstest(np.abs(z), lambda size: 2 / (1 + np.exp(-size)) - 1).pvalue > 0.01

@@ -117,7 +117,7 @@ def renew_root(pool: Pool) -> jax.Array:
     counts = (number >= jnp.maximum(pool.collected // 2, 0)) & (number >= 0)
     n_draws = jnp.sum(counts)
     z, slope = pool.recent[:, 0], pool.recent[:, 1]
-    whitened = z / pool.root if pool.root.ndim == 1 else jnp.linalg.solve(pool.root, z.T).T
+    whitened = z / pool.root if pool.root.ndim == 1 else z @ jnp.linalg.inv(pool.root).T
     draws, slopes = (_centred(rows, counts, n_draws) for rows in (whitened, slope))
     tiny = jnp.finfo(z.dtype).tiny ** 0.5
     ratio = (jnp.sum(draws**2, 0) + tiny) / (jnp.sum(slopes**2, 0) + tiny)

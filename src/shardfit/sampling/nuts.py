@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from shardfit.core.mesh import RUNS
 from shardfit.core.status import Status
@@ -79,7 +80,7 @@ class NUTS(StepSolver):
     """
 
     chains: int = 4
-    warmup: int = 500
+    warmup: int = 300
     draws: int = 1000
     target_accept: float = 0.8
     max_depth: int = 10
@@ -180,8 +181,8 @@ class NUTS(StepSolver):
             return jax.vmap(density)(z)
         # copies of the last chain fill the devices: any other point could be outside the model's domain
         filled = jnp.concatenate([z, jnp.broadcast_to(z[-1], (-n % runs, z.shape[1]))])
-        found = jax.vmap(density)(placed(filled, mesh, RUNS))
-        return jax.tree.map(lambda leaf: placed(leaf[:n], mesh), found)
+        found = jax.vmap(density)(_unless_mapped(filled, mesh, RUNS))
+        return jax.tree.map(lambda leaf: _unless_mapped(leaf[:n], mesh), found)
 
     def step(self, evaluate, state):
         """Move every chain by one gradient, and hand in what has ended."""
@@ -319,6 +320,20 @@ def draw_chance(key: jax.Array, tick: jax.Array, chains: int, n: int, dtype: Any
     centred = ((bits >> 9).astype(jnp.float32) + 0.5) * np.float32(2.0**-22) - 1
     normal = np.float32(np.sqrt(2)) * jax.lax.erf_inv(centred)
     return Chance(uniform[0][:, 0], uniform[1][:, 0], uniform[0][:, 1], normal.astype(dtype))
+
+
+def _unless_mapped(array: jax.Array, mesh: Mesh | None, *axes: str) -> jax.Array:
+    """Return an array placed on the mesh; as it is where many runs are mapped, for then they are what `runs` splits."""
+
+    @jax.custom_batching.custom_vmap
+    def put(array):
+        return placed(array, mesh, *axes)
+
+    @put.def_vmap
+    def _as_it_is(_size, mapped, array):
+        return array, mapped[0]
+
+    return put(array)
 
 
 def _root_of(root: jax.Array, n: int) -> jax.Array:
