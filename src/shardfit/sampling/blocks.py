@@ -68,9 +68,9 @@ class Blocks:
             store.begin(problem, known, "auto", mesh)
             yield store
 
-    def write(self, block: dict[str, np.ndarray], run: str) -> None:
-        """Keep a block that has ended; its checkpoints are not needed any more."""
-        if self.root is not None:
+    def write(self, block: dict[str, np.ndarray], run: str, store: RunDir | None) -> None:
+        """Keep a block that has ended; its checkpoints are not needed any more. Of several processes one writes."""
+        if store is not None and store.writes:
             write_arrays(self.path / "draws.npz", {**block, "run": np.array(run)})
             shutil.rmtree(self.path / "ckpt", ignore_errors=True)
         self.count += 1

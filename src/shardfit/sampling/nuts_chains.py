@@ -61,7 +61,7 @@ def nuts(
             results = run_groups(partial(study.run, show), study.groups, places(mesh, study.groups))
         posterior = study.posterior(results, mesh)
         posterior = replace(posterior, timings=posterior.timings | {"total": time.perf_counter() - began})
-        if store is not None:
+        if store is not None and store.writes:
             save_posterior(posterior, store.path, study.known.digest)
             store.event("finished", draws=int(posterior.size))
     return posterior
@@ -97,7 +97,7 @@ def _start(problem: Problem, mesh: Any, seed: int, how: str, store: RunDir | Non
             raise CheckpointError(f"{error} Start anew with resume='never'.") from None
         return Start(arrays["z"], arrays.get("root"), str(arrays["note"]))
     found = find_start(problem, mesh, seed, how)
-    if path is not None:
+    if path is not None and store is not None and store.writes:
         write_arrays(path, {"z": found.z, **found.given, "note": np.array(found.note)})
     return found
 
@@ -132,9 +132,10 @@ class Study:
         known = _identity(problem, solver, whole.chains, start, seed)
         if store is not None:
             store.begin(problem, known, resume, mesh)
-            if resume == "never":
+            if resume == "never" and store.writes:
                 Blocks(store).clear()
-            write_json(store.path / LAYOUT, {"width": together, "why": why})
+            if store.writes:
+                write_json(store.path / LAYOUT, {"width": together, "why": why})
         beginning = _start(problem, mesh, seed, start, store, resume)
         return cls(problem, solver, whole.chains // together, beginning, known, seed, store, why)
 
@@ -169,7 +170,7 @@ class Study:
             finish = run_steps(solver, task)
             _require_end(finish)
             block = {**(finish.leaves or {}), "compile_seconds": np.array(finish.compile_seconds)}
-            blocks.write(block, self.known.digest)
+            blocks.write(block, self.known.digest, store)
         return block
 
     def posterior(self, results: list[dict], mesh: Any) -> Posterior:
