@@ -114,7 +114,7 @@ def test_refits_that_do_not_converge_are_tried_again_and_reported(monkeypatch):
     again = rto(problem, draws=20, weights=False, maxiter=1, progress=False, slots=SLOTS)
     assert again.extra["again"] > 10
     assert again.extra["lost"] == 0
-    assert "refits were tried again, 0 of them" in again.note
+    assert "refits were tried again; 0 have no answer" in again.note
     monkeypatch.setattr(module, "CHANCES", 0)
     with pytest.raises(RuntimeError, match=r"of 20 refits did not converge \(.*MAX_STEPS"):
         rto(problem, draws=20, weights=False, maxiter=1, progress=False, slots=SLOTS)
@@ -174,3 +174,63 @@ def test_bad_questions():
     tv = sf.Objective({**dict(linear()[0].objective.items()), "tv": sf.penalty(lambda p: jnp.sum(jnp.abs(p)))})
     with pytest.raises(TypeError, match="'tv' is no density"):
         sf.evidence(sf.Problem(tv, np.zeros(3)))
+
+
+@pytest.mark.slow
+def test_a_bound_cuts_the_posterior():
+    """Some perturbations have no answer inside the bound: those that have, weighted, are the posterior."""
+    y = np.array([0.2, 0.1, -0.1, 0.3, 0.2])
+    term = sf.residual_term(lambda p, r: (r["y"] - p["a"]) / r["sigma"], {"y": y, "sigma": np.full(5, 0.5)})
+    fields = {"bounds": {"a": (0.0, 2.0)}, "priors": {"a": sf.Normal(0.0, 1.0)}}
+    posterior = rto(sf.Problem(sf.Objective({"data": term}), {"a": 0.3}, **fields), draws=800, progress=False)
+    x = np.linspace(0, 2, 4001)
+    share = np.exp(-0.5 * ((y[:, None] - x) ** 2).sum(0) / 0.25 - 0.5 * x**2)
+    mean = share @ x / share.sum()
+    sd = np.sqrt(share @ (x - mean) ** 2 / share.sum())
+    assert posterior.extra["lost"] > 0
+    assert "have no answer" in posterior.note
+    assert posterior.mean()["a"] == pytest.approx(mean, abs=5 * sd / np.sqrt(posterior.size))
+    assert posterior.sd()["a"] == pytest.approx(sd, rel=0.15)
+
+
+@pytest.mark.slow
+def test_complex_residuals_and_weights_of_parts():
+    x = np.linspace(0, 1, 20)
+    noise = RNG.standard_normal(20) + 1j * RNG.standard_normal(20)
+
+    def fn(p, r):
+        wave = (r["y"] - p["a"] * jnp.exp(1j * r["x"])) / 0.1
+        return {"wave": wave, "line": (r["x"] * p["b"] - r["x"]) / 0.2}
+
+    rows = {"x": x, "y": 1.3 * np.exp(1j * x) + 0.1 * noise}
+    term = sf.residual_term(fn, rows, weight={"wave": 1.0, "line": 2.0}, chunk=7)
+    problem = sf.Problem(sf.Objective({"data": term}), {"a": 1.0, "b": 1.0})
+    posterior = rto(problem, draws=DRAWS, weights=False, progress=False, slots=SLOTS)
+    assert posterior.sd()["a"] == pytest.approx(0.1 / np.sqrt(20), rel=0.15)
+    assert posterior.sd()["b"] == pytest.approx(0.2 / np.sqrt(2 * np.sum(x**2)), rel=0.15)
+
+
+@pytest.mark.slow
+def test_more_parameters_than_a_matrix_is_formed_for():
+    n = 1200
+    kernel = RNG.standard_normal((60, n)) / np.sqrt(n)
+    y = kernel @ RNG.standard_normal(n) + 0.3 * RNG.standard_normal(60)
+    term = sf.residual_term(line, {"A": kernel, "y": y, "sigma": np.full(60, 0.3)})
+    problem = sf.Problem(sf.Objective({"data": term}), np.zeros(n), priors=sf.Normal(0.0, 1.0))
+    posterior = rto(problem, draws=200, progress=False)
+    precision = kernel.T @ kernel / 0.09 + np.eye(n)
+    sd = np.sqrt(np.diag(np.linalg.inv(precision)))
+    left = (posterior.mean() - np.linalg.solve(precision, kernel.T @ y / 0.09)) / sd
+    assert np.sqrt(np.mean(left**2) * 200) == pytest.approx(1.0, abs=0.15)
+    assert np.median(posterior.sd() / sd) == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", [True, False])
+def test_float32(weights):
+    problem, mean, covariance = linear()
+    posterior = rto(problem.replace(precision="float32"), draws=DRAWS, weights=weights, progress=False, slots=SLOTS)
+    sd = np.sqrt(np.diag(covariance))
+    assert posterior.z.dtype == np.float32
+    assert np.abs((posterior.mean() - mean) / sd).max() < 4 / np.sqrt(DRAWS)
+    np.testing.assert_allclose(posterior.sd() / sd, 1, atol=0.15)

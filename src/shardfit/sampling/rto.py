@@ -274,5 +274,9 @@ def _in_words(problem: Problem, weighed: bool, k: float, extra: dict[str, Any]) 
     elif k > LARGEST_K:
         told.append(f"Pareto k {k:.2f}: the weights are unreliable, so the draws are approximate.")
     if extra["again"]:
-        told.append(f"{extra['again']} refits were tried again, {extra['lost']} of them without success and left out.")
+        told.append(f"{extra['again']} refits were tried again; {extra['lost']} have no answer and are left out.")
+    if extra["lost"] and weighed:
+        told.append("That is right where the model cannot reach the perturbed data (a bound), and an error elsewhere.")
+    elif extra["lost"]:
+        told.append("Without them the draws are too narrow: raise maxiter.")
     return " ".join(told)
