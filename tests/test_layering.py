@@ -46,6 +46,7 @@ OWNERS = {
     "segyio": [],
     "numpyro": ["sampling/*numpyro*.py"],
     "arviz": [],
+    "blackjax": [],
     "starlette": ["report/server.py"],
     "uvicorn": ["report/server.py"],
     "mpi4py": [],

@@ -12,7 +12,12 @@ from shardfit.io.run_dir import RESUME, RunDir
 from shardfit.sampling.posterior import Posterior
 
 # where each method lives: a function of a problem and keywords that returns a Posterior
-METHODS = {"nuts": "nuts_chains:nuts", "rto": "rto:rto"}
+METHODS = {
+    "nuts": "nuts_chains:nuts",
+    "rto": "rto:rto",
+    "numpyro": "engines:numpyro",
+    "blackjax": "engines:blackjax",
+}
 
 
 def sample(
@@ -36,6 +41,7 @@ def sample(
     method
         'nuts': Hamiltonian chains, for up to some hundred parameters; options: chains, warmup, target_accept,
         max_depth, width, start. 'rto': perturbed refits, for images and other problems of many parameters.
+        'numpyro', 'blackjax': their NUTS on the same density, to compare.
     draws
         of each chain, after the warm-up.
     mesh
