@@ -45,7 +45,7 @@ def test_demo_end_to_end(tmp_path):
     flags = [flag for flag in os.environ["XLA_FLAGS"].split() if "device_count" not in flag]
     env = os.environ | {"XLA_FLAGS": " ".join(flags)}  # the command chooses the number of devices itself
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "shardfit.cli", "demo", "--rows", "5000", "--repeats", "10", "--out", str(out)]
+    command = [sys.executable, "-m", "shardfit.cli", "demo", "--rows", "2000", "--repeats", "10", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 devices" in done.stdout

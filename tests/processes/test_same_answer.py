@@ -39,8 +39,9 @@ def test_eight_devices(tmp_path, alone):
 @pytest.mark.parametrize(
     ("n", "devices", "solver", "whose"),
     [
-        (2, 1, "lbfgsb", "own"),
-        (3, 1, "lbfgs", "own"),
+        (2, 1, "lbfgs", "own"),
+        pytest.param(2, 1, "lbfgsb", "own", marks=pytest.mark.slow),
+        pytest.param(3, 1, "lbfgs", "own", marks=pytest.mark.slow),
         pytest.param(2, 2, "lbfgsb", "own", marks=pytest.mark.slow),
         pytest.param(2, 1, "lbfgs", "all", marks=pytest.mark.slow),
         pytest.param(3, 1, "lbfgsb", "all", marks=pytest.mark.slow),

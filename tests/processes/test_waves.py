@@ -7,7 +7,7 @@ import pytest
 
 from tests.processes import waves
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 
 def test_two_processes(launch, tmp_path):

@@ -134,10 +134,10 @@ def test_a_fit_traces_the_model_a_bounded_number_of_times(name):
 
     sf.fit(problem(0), name, maxiter=20, progress=False)
     first = len(traces)
-    sf.fit(problem(1), name, maxiter=20, progress=False)
+    sf.fit(problem(1), name, maxiter=25, progress=False)
     again = len(traces) - first
     assert first <= 16
-    assert again <= 3  # the shape check of a new Problem, never a compilation
+    assert again <= 3  # the shape check of a new Problem, never a compilation, also with another limit
 
 
 def test_progress_lines(capsys, monkeypatch):

@@ -49,7 +49,7 @@ def test_every_solver_on_every_problem(name, kind, best_decay):
 
 
 @pytest.mark.parametrize("name", ["lbfgsb", "lbfgs", "lbfgs-bt", "lm"])
-@pytest.mark.parametrize("rows", [2, 3])
+@pytest.mark.parametrize("rows", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_the_answer_does_not_depend_on_the_mesh(name, rows):
     problem = least_squares_problem()
     tight = {"ftol": 1e-14, "gtol": 1e-8}
@@ -106,7 +106,9 @@ def test_mini_batches_reach_the_answer_and_report_the_whole_value():
     best = sf.fit(problem, "lbfgs", progress=False).value
     assert result.value == pytest.approx(whole, rel=1e-12)
     assert whole < 1.3 * best
+    options |= {"maxiter": 40}
+    begun = result.history["value"][:41]
     again = sf.fit(problem, "adam", seed=3, mesh=sf.mesh(rows=3), **options)
-    np.testing.assert_allclose(again.history["value"], result.history["value"], rtol=1e-9)
+    np.testing.assert_allclose(again.history["value"], begun, rtol=1e-9)
     other = sf.fit(problem, "adam", seed=4, **options)
-    assert not np.array_equal(other.history["value"], result.history["value"])
+    assert not np.array_equal(other.history["value"], begun)

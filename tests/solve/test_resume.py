@@ -154,7 +154,9 @@ def run_victim(solver, folder, options, kill_after=None):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("solver", ["lbfgs", "lbfgsb", pytest.param("adam", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "solver", ["lbfgsb", *(pytest.param(name, marks=pytest.mark.slow) for name in ("lbfgs", "adam"))]
+)
 def test_kill_without_warning(solver, tmp_path):
     options = {"maxiter": 25} if solver == "adam" else {}
     for kill_after in (2, 4):

@@ -70,6 +70,7 @@ class LBFGS(StepSolver):
 
     memory: int = 10
     name: ClassVar[str] = "lbfgs"
+    any_length: ClassVar[bool] = True
 
     def init(self, z0, lower, upper):
         """Return the state before the first evaluation."""

@@ -71,6 +71,7 @@ class LM(StepSolver):
     needs: ClassVar[str] = "gram"
     bounded: ClassVar[bool] = True
     error_bars: ClassVar[bool] = True
+    any_length: ClassVar[bool] = True
 
     def extras(self, task, params, z):
         """Return covariance and standard errors."""

@@ -131,7 +131,8 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
     """Run a step solver to its end, on all rows or on mini-batches drawn for every tick."""
     space, z0, monitor = task.space, task.z0, task.monitor
     lower, upper = (None, None) if task.box is None else (jnp.asarray(end, z0.dtype) for end in task.box)
-    run = start(solver, jnp.asarray(z0), lower, upper, jax.random.key(task.seed), task.given)
+    program = solver.program()
+    run = start(program, jnp.asarray(z0), lower, upper, jax.random.key(task.seed), task.given)
     run = run._replace(state=solver.populate(run.state, space, task.seed))
     objective = mini_batch(task, solver.batch, 0) if solver.batch else task.objective
     key = jax.random.key(task.seed) if objective.stochastic else None
@@ -139,7 +140,7 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
     run = replicate(run, objective.mesh)
     began = time.perf_counter()
     # no ticks: this call only compiles
-    jax.block_until_ready(advance(solver, space, objective, run, key, 0, 0))
+    jax.block_until_ready(advance(program, space, objective, run, key, 0, 0))
     compile_seconds = time.perf_counter() - began
 
     if monitor.store is not None:
@@ -154,7 +155,7 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
                 objective, ticks = mini_batch(task, solver.batch, int(run.ticks)), 1
             began = time.perf_counter()
             stop = min(solver.maxiter, monitor.next_stop(steps))
-            run, record = advance(solver, space, objective, run, key, ticks, stop)
+            run, record = advance(program, space, objective, run, key, ticks, stop)
             done = int(run.ticks) - len(monitor.trace)
             record = jax.tree.map(lambda column, done=done: np.asarray(column)[:done], record)
             monitor.trace.extend(record.value, record.gradient, record.step, _thinned(record, solver))

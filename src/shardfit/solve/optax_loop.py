@@ -43,6 +43,7 @@ class OptaxLoop(StepSolver):
     name: ClassVar[str] = "optax"
     stochastic: ClassVar[bool] = True
     bounded: ClassVar[bool] = True
+    any_length: ClassVar[bool] = True
 
     def __post_init__(self):
         super().__post_init__()

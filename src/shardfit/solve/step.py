@@ -5,6 +5,7 @@ evaluation), so that one evaluation is one tick and thousands of runs can share 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 import jax
@@ -31,10 +32,15 @@ class StepSolver(Solver):
 
     slots: ClassVar[bool] = True
     keep: ClassVar[int] = 0
+    any_length: ClassVar[bool] = False  # steps do not depend on maxiter
 
     def solve(self, task: Task) -> Finish:
         """Run in the device loop."""
         return run_steps(self, task)
+
+    def program(self) -> "StepSolver":
+        """Return the solver that the loop is compiled for: where steps allow it, runs of any length share one."""
+        return replace(self, maxiter=1) if self.any_length else self
 
     def init(self, z0: jax.Array, lower: Any, upper: Any) -> Any:
         """Return the state before the first evaluation; lower and upper are (n,) or None."""

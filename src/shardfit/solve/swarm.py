@@ -94,6 +94,7 @@ class Swarm(StepSolver):
     bounded: ClassVar[bool] = True
     stochastic: ClassVar[bool] = True
     slots: ClassVar[bool] = False
+    any_length: ClassVar[bool] = True
     name: ClassVar[str] = "swarm"
 
     def __post_init__(self):

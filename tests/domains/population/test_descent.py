@@ -10,6 +10,7 @@ from shardfit.stats.bank import make_bank
 from tests.reference import REFERENCE
 
 TRUTH = np.concatenate([np.ravel(gaussian.TRUTH[name]) for name in ("mean", "variance", "correlation")])
+DESCENT = {"learning_rate": 1.0, "keep": 1, "certify": False, "progress": False, "seed": 3}
 # five times the root mean square error with seeds 0 to 19, which are not used below
 ROOM = 5 * np.array([0.014, 0.024, 0.015, 0.041, 0.026])
 
@@ -24,14 +25,15 @@ def problem():
     return gaussian.problem(1001, bank=bank)
 
 
-def test_normal_is_found():
-    params, result = recipes.descend_gaussian(seed=100)
-    assert (np.abs(flat(params) - TRUTH) < ROOM).all(), flat(params)
+def test_normal_is_found_with_few_points(problem):
+    result = sf.fit(problem, "adam", maxiter=100, **DESCENT)
+    params = recipes.settle(problem, result)
+    assert (np.abs(flat(params) - TRUTH) < 3 * ROOM).all(), flat(params)
     assert result.steps == 100
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(101, 121))
+@pytest.mark.parametrize("seed", range(100, 121))
 def test_normal_is_found_with_every_seed(seed):
     params, _ = recipes.descend_gaussian(seed)
     assert (np.abs(flat(params) - TRUTH) < ROOM).all(), flat(params)
@@ -49,10 +51,9 @@ def test_random_samples_do_not_depend_on_the_devices(problem, devices):
 
 
 def test_resumed_descent_is_the_same_to_the_bit(problem, tmp_path):
-    options = {"learning_rate": 1.0, "keep": 1, "certify": False, "progress": False, "seed": 3}
-    whole = sf.fit(problem, "adam", maxiter=14, **options)
-    sf.fit(problem, "adam", maxiter=6, run_dir=tmp_path, **options)
-    resumed = sf.fit(problem, "adam", maxiter=14, run_dir=tmp_path, **options)
+    whole = sf.fit(problem, "adam", maxiter=14, **DESCENT)
+    sf.fit(problem, "adam", maxiter=6, run_dir=tmp_path, **DESCENT)
+    resumed = sf.fit(problem, "adam", maxiter=14, run_dir=tmp_path, **DESCENT)
     assert np.array_equal(resumed.history["x"], whole.history["x"])
     assert np.array_equal(resumed.history["value"], whole.history["value"])
     assert np.array_equal(flat(resumed.params), flat(whole.params))
@@ -83,7 +84,7 @@ def test_colour_model_draws_what_it_says():
 
 @pytest.fixture(scope="module")
 def coloured():
-    return colours.problem(2000, 100)
+    return colours.problem(400, 100)
 
 
 def test_colour_gradient_against_differences(coloured):
