@@ -1,0 +1,20 @@
+"""`shardfit xpcs`: fit two-time correlations, look at them, simulate them, check a configuration."""
+
+from shardfit.cli.commands import Command
+from shardfit.sciences import Science
+
+COMMANDS = (
+    Command("fit", "fit correlation files as a configuration says, with report", "shardfit.cli.xpcs.fit"),
+    Command("simulate", "write correlations of a known sample", "shardfit.cli.xpcs.simulate"),
+    Command("plot", "draw the correlations of a file", "shardfit.cli.xpcs.plot"),
+    Command("validate", "check a configuration, and the file that it names", "shardfit.cli.xpcs.validate"),
+    Command("init", "write a configuration file to start from", "shardfit.cli.xpcs.init"),
+)
+
+SCIENCE = Science(
+    "xpcs",
+    "two-time correlations: transport coefficients and shear rates",
+    commands="shardfit.cli.xpcs",
+    report="shardfit.domains.xpcs.plots",
+    data={".hdf": "two-time correlations", ".h5": "two-time correlations", ".npz": "two-time correlations"},
+)

@@ -1,0 +1,159 @@
+"""`shardfit xpcs fit`: fit correlation files as a configuration says; answers, arrays, figures and a report of each."""
+
+import argparse
+import csv
+import io
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shardfit.cli.commands import add_resume
+from shardfit.cli.processes import request_devices, writes_files
+from shardfit.cli.xpcs.config import Config, make_config, read_config
+
+STOPPED = 130  # exit code of an interrupted command
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add files, configuration, and what may differ from it."""
+    parser.add_argument("file", metavar="FILE", nargs="*", help="correlation file, or several (as configured)")
+    parser.add_argument("--config", metavar="FILE", help="TOML, or YAML of the package homodyne")
+    parser.add_argument("--out", metavar="DIR", default="xpcs-out", help="run directory; of several files, one below")
+    add_data_arguments(parser)
+    parser.add_argument("--scaling", metavar="NAME", help="auto, individual, fourier, constant, constant_averaged")
+    parser.add_argument("--loss", metavar="NAME", help="linear, soft_l1, huber, cauchy, arctan (linear)")
+    parser.add_argument("--hold", metavar="NAME=VALUE", action="append", default=[], help="hold a parameter")
+    parser.add_argument("--start", metavar="NAME=VALUE", action="append", default=[], help="where a parameter begins")
+    parser.add_argument("--starts", metavar="N", type=int, help="search from so many different starts (1)")
+    parser.add_argument("--devices", metavar="N", type=int, help="devices to split the data over (1)")
+    parser.add_argument("--no-arrays", action="store_true", help="leave out fitted_data.npz and heat maps")
+    add_resume(parser)
+
+
+def add_data_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what selects data, which several commands share."""
+    parser.add_argument("--mode", metavar="NAME", help="static, laminar_flow or two_component (static)")
+    parser.add_argument("--q", metavar="Q", type=float, help="wave vector in 1/Å")
+    parser.add_argument("--dt", metavar="S", type=float, help="seconds between frames")
+    parser.add_argument("--gap", metavar="L", type=float, help="gap of the shear cell in Å")
+    parser.add_argument("--frames", metavar="FIRST:LAST", help="frames, counted from 1; :-1 to the end")
+    parser.add_argument("--sigma", metavar="X", help="noise of c2, or 'estimate' to measure it (0.01, not calibrated)")
+
+
+def configured(args: argparse.Namespace) -> Config:
+    """Return the configuration of a file with the command's own options in it."""
+    config = read_config(args.config)
+    data = {name: getattr(args, name) for name in ("q", "dt", "gap") if getattr(args, name) is not None}
+    if args.frames is not None:
+        data["frames"] = _frames(args.frames)
+    if args.sigma is not None:
+        data["sigma"] = args.sigma if args.sigma == "estimate" else _number("--sigma", args.sigma)
+    fit = {n: getattr(args, n) for n in ("scaling", "loss", "starts") if getattr(args, n, None) is not None}
+    config = replace(config, data=replace(config.data, **data), fit=replace(config.fit, **fit))
+    if args.mode is not None:
+        config = replace(config, mode=make_config({"mode": args.mode}, "--mode").mode)
+    for what, field in (("hold", "fixed"), ("start", "start")):
+        given = dict(_assignment(f"--{what}", text) for text in getattr(args, what, []))
+        config = replace(config, **{field: {**getattr(config, field), **given}})
+    held = set(config.fixed)
+    return replace(config, start={n: v for n, v in config.start.items() if n not in held})
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit every file; 0 if all searches met their tolerance, 1 if one did not, 130 if interrupted."""
+    devices = request_devices(args.devices)
+    config = configured(args)
+    if args.no_arrays:
+        config = replace(config, arrays=False)
+    files = [Path(f) for f in args.file or filter(None, [config.data.file])]
+    if not files:
+        raise ValueError("no file: name one, or set file in section [data] of the configuration.")
+    from shardfit import mesh
+
+    split = mesh(rows=devices) if devices > 1 else None
+    out, rows = Path(args.out), []
+    for file, folder in zip(files, _folders(files, out), strict=True):
+        try:
+            row = fit_file(file, folder, config, split, args.resume)
+        except (ValueError, OSError) as error:
+            if len(files) == 1:
+                raise
+            print(f"{file}: {error}")  # one bad file of many does not end the others
+            row = {"file": str(file), "status": f"failed: {error}"}
+        rows.append(row)
+        if row["status"] == "interrupted":
+            return STOPPED
+    if len(files) > 1 and writes_files():
+        print(f"summary: {_summary(out, rows)}")
+    return 0 if all(row["status"].startswith("converged") for row in rows) else 1
+
+
+def fit_file(file: Path, out: Path, config: Config, split: Any, resume: str) -> dict[str, Any]:
+    """Fit one file into one folder and print the answer; return a row of the summary."""
+    began = time.perf_counter()
+    from shardfit import LM, RunOptions, save_result
+    from shardfit.cli.xpcs.outputs import write_outputs
+    from shardfit.cli.xpcs.report import write_report
+    from shardfit.domains.xpcs import fit_correlation
+    from shardfit.report.values import seconds
+
+    data = config.load(file)
+    print(f"{file.name}: {len(data.phi)} angles, {data.n_frames} frames, {config.mode}", flush=True)
+    limits = {n: getattr(config.fit, n) for n in ("maxiter", "ftol") if getattr(config.fit, n) is not None}
+    single = config.fit.starts == 1
+    run_options = RunOptions(LM(**limits) if limits else None, split, config.seed, out if single else None, resume)
+    fit = fit_correlation(data, config.model(), config.options(), run_options, config.fit.starts)
+    print(fit)
+    if writes_files():
+        if not single:
+            save_result(fit.result, out)
+        write_outputs(out, fit, config.mode, config.arrays)
+        print(f"report: {write_report(out, fit, config)}  ({seconds(time.perf_counter() - began)} in all)", flush=True)
+    numbers = {name: f"{value:.8g}" for name, value in fit.params.items()}
+    errors = {f"{name}_error": f"{value:.3g}" for name, value in fit.stderr.items()}
+    status = fit.result.status.name.lower()
+    return {"file": str(file), "status": status, "reduced_chi2": f"{fit.reduced_chi2:.6g}", **numbers, **errors}
+
+
+def _folders(files: list[Path], out: Path) -> list[Path]:
+    if len(files) == 1:
+        return [out]
+    names = [file.stem for file in files]
+    return [out / (name if names.count(name) == 1 else f"{i + 1:03d}_{name}") for i, name in enumerate(names)]
+
+
+def _summary(out: Path, rows: list[dict[str, Any]]) -> Path:
+    from shardfit.io.files import write_atomic
+
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomic(out / "summary.csv", lambda file: file.write(text.getvalue().encode()))
+    return out / "summary.csv"
+
+
+def _frames(text: str) -> tuple[int, int]:
+    first, colon, last = text.partition(":")
+    try:
+        return int(first or 1), int(last or -1) if colon else -1
+    except ValueError:
+        raise ValueError(f"--frames {text}: give FIRST:LAST, such as 1:500.") from None
+
+
+def _assignment(option: str, text: str) -> tuple[str, float]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"{option} {text}: give NAME=VALUE, such as D_offset=0.")
+    return name.strip(), _number(option, value)
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{option}: {text!r} is not a number.") from None

@@ -1,0 +1,55 @@
+"""`shardfit xpcs init`: a commented configuration to start from."""
+
+import argparse
+from collections.abc import Sequence
+
+from shardfit.cli.toml import write_new
+
+TEMPLATE = """\
+# What `shardfit xpcs fit` reads. Every line may be left out; options given to the command win.
+
+mode = "{mode}"    # static, laminar_flow, two_component
+convention = "compat"    # of shear: "compat", the numbers of the package homodyne, or "theory"
+seed = 0
+
+[data]
+# file = "run7.hdf"
+q = 0.0054    # 1/Å; the nearest in the file is taken
+dt = 0.1    # s between frames
+{gap}frames = [1, -1]    # first and last, counted from 1; -1: to the end
+# angles = [[-10, 10], [85, 95]]    # keep azimuths in these ranges, in degrees
+diagonal = "basic"    # or interpolation, median, mean, trimmed, keep
+sigma = "estimate"    # noise of c2: a number, or measured from the data
+# outliers = 6.0    # leave out points so many σ from the median of their lag
+
+[fit]
+scaling = "auto"    # auto: one contrast and offset; individual, fourier, constant, constant_averaged
+loss = "linear"    # or soft_l1, huber, cauchy, arctan
+starts = 1    # different starts that are searched from
+
+[start]    # where parameters begin; what is left out is found from the data
+# D0 = 1e4
+
+[bounds]
+# D0 = [100, 1e5]
+
+[fixed]    # parameters to hold
+# D_offset = 0.0
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the file and the mode."""
+    parser.add_argument("file", metavar="FILE", help="TOML file to write")
+    parser.add_argument("--mode", metavar="NAME", default="static", help="static, laminar_flow, two_component (static)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the configuration."""
+    from shardfit.cli.xpcs.config import make_config
+
+    mode = make_config({"mode": args.mode}, "--mode").mode
+    gap = "gap = 2e6    # Å between the plates\n" if mode == "laminar_flow" else ""
+    path = write_new(args.file, TEMPLATE.format(mode=mode, gap=gap))
+    print(f"{path}: edit it, then `shardfit xpcs fit FILE --config {path}`")
+    return 0

@@ -1,0 +1,41 @@
+"""The report of a fit: what was asked, the answer, scales and χ² of the angles; figures come from the domain."""
+
+from pathlib import Path
+from typing import Any
+
+from shardfit.cli.xpcs.config import Config
+from shardfit.report.run import report_run, save_extra
+
+
+def write_report(out: Path, fit: Any, config: Config) -> Path:
+    """Write report.html of a run directory and return its path."""
+    sections = [
+        {"title": "Answer", "blocks": [_parameters(fit), *({"text": text} for text in fit.warnings)]},
+        {"title": "Angles", "blocks": [_angles(fit)]},
+        {"title": "Settings", "blocks": [{"header": ["setting", "value"], "rows": _settings(config)}]},
+    ]
+    data = fit.setup.data
+    noise = "σ assumed: not calibrated" if data.sigma is None else f"fit quality: {fit.quality}"
+    subtitle = f"{config.mode}, {len(data.phi)} angles × {data.n_frames} frames, {fit.setup.n_points:,} points, "
+    subtitle += f"reduced χ² {fit.reduced_chi2:.4g} ({noise})"
+    save_extra(out, f"Two-time correlations: {data.source}", subtitle, sections, "xpcs", {"mode": config.mode})
+    return report_run(out)
+
+
+def _parameters(fit: Any) -> dict[str, Any]:
+    caption = "Standard errors are scaled by the reduced χ²; they take points as independent of each other."
+    return {"header": ["parameter", "value", "1σ", "unit"], "rows": fit.table(), "caption": caption}
+
+
+def _angles(fit: Any) -> dict[str, Any]:
+    columns = (fit.setup.data.phi, fit.setup.data.q, fit.contrast, fit.contrast_stderr, fit.offset, fit.offset_stderr)
+    rows = [[f"{v:.6g}" for v in row] for row in zip(*columns, fit.chi2_of_angle, strict=True)]
+    return {"header": ["φ (°)", "q (1/Å)", "contrast", "1σ", "offset", "1σ", "χ² per point"], "rows": rows}
+
+
+def _settings(config: Config) -> list[tuple[str, str]]:
+    shown = {"mode": config.mode, "convention": config.convention, "seed": config.seed}
+    shown |= {f"data.{k}": v for k, v in vars(config.data).items() if v not in (None, ())}
+    shown |= {f"fit.{k}": v for k, v in vars(config.fit).items() if v is not None}
+    shown |= {what: dict(getattr(config, what)) for what in ("start", "bounds", "fixed") if getattr(config, what)}
+    return [(name, str(value)) for name, value in shown.items()]

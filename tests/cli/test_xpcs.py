@@ -1,0 +1,143 @@
+"""`shardfit xpcs`: commands end to end, and configurations in TOML and YAML."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+from shardfit.cli import main
+from shardfit.cli.xpcs.config import Config, make_config, read_config
+
+HOMODYNE = """
+metadata: {config_version: "2.5"}
+analysis_mode: static_isotropic
+analyzer_parameters:
+  dt: 0.1
+  start_frame: 2
+  end_frame: 21
+  scattering: {wavevector_q: 0.0054}
+  geometry: {stator_rotor_gap: 2000000}
+experimental_data: {data_folder_path: "./", data_file_name: s.npz, cache_compression: true}
+phi_filtering: {enabled: true, target_ranges: [{min_angle: -40, max_angle: 10}], fallback_to_all_angles: true}
+initial_parameters:
+  parameter_names: [D0, alpha, D_offset]
+  values: [12000.0, -0.3, 500.0]
+  fixed_parameters: {D_offset: 800.0}
+parameter_space:
+  bounds:
+    - {name: D0, min: 100.0, max: 100000.0, type: TruncatedNormal, prior_mu: 1000.0, prior_sigma: 1000.0}
+    - {name: gamma_dot_0, min: 1.0e-6, max: 0.5}
+optimization:
+  method: nlsq
+  nlsq:
+    loss: linear
+    max_iterations: 50
+    tolerance: 1.0e-8
+    anti_degeneracy: {per_angle_mode: individual, fourier_order: 2, constant_scaling_threshold: 3}
+  cmc: {enable: auto, sharding: {strategy: angle_balanced}}
+logging: {level: INFO}
+"""
+
+
+def test_simulate_fit_report_plot(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["xpcs", "simulate", "s.npz", "--frames", "1:24", "--seed", "3"]) == 0
+    assert main(["xpcs", "init", "a.toml"]) == 0
+    options = ["--config", "a.toml", "--hold", "D_offset=800", "--start", "D0=12000", "--start", "alpha=-0.2"]
+    assert main(["xpcs", "fit", "s.npz", *options, "--out", "out"]) == 0
+    said = capsys.readouterr().out
+    assert "D_offset = 800 ± held" in said and "report.html" in said
+    answer = json.loads((tmp_path / "out/nlsq/parameters.json").read_text())
+    assert answer["convergence_status"].startswith("converged")
+    d0 = answer["parameters"]["D0"]
+    assert abs(d0["value"] - 15000) < 5 * d0["uncertainty"]
+    with np.load(tmp_path / "out/nlsq/fitted_data.npz") as kept:
+        names = {
+            "phi_angles",
+            "c2_exp",
+            "c2_theoretical_raw",
+            "c2_theoretical_scaled",
+            "per_angle_scaling",
+            "residuals",
+        }
+        assert names | {"per_angle_scaling_solver", "residuals_normalized", "t1", "t2", "q"} <= set(kept)
+        assert kept["per_angle_scaling"].shape == (3, 2)
+    assert (tmp_path / "out/figures/rates.png").is_file()
+    assert "Figures of the answer" in (tmp_path / "out/report.html").read_text()
+    assert main(["xpcs", "plot", "s.npz", "--out", "pictures"]) == 0
+    assert len(list((tmp_path / "pictures").glob("*.png"))) == 3
+
+
+def test_homodyne_yaml_is_understood(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["xpcs", "simulate", "s.npz", "--frames", "1:24"]) == 0
+    (tmp_path / "a.yaml").write_text(HOMODYNE.replace("    - {name: gamma_dot_0, min: 1.0e-6, max: 0.5}\n", ""))
+    config = read_config("a.yaml")
+    assert (config.mode, config.data.frames, config.data.file) == ("static", (2, 21), "./s.npz")
+    assert config.fit.scaling == "individual" and config.fit.maxiter == 50 and config.data.angles == ((-40.0, 10.0),)
+    assert config.start == {"D0": 12000.0, "alpha": -0.3} and config.fixed == {"D_offset": 800.0}
+    assert main(["xpcs", "validate", "a.yaml"]) == 0
+    assert "2 angles, 20 frames, 380 points" in capsys.readouterr().out
+
+
+def test_yaml_keys_that_are_not_used_are_named(tmp_path):
+    (tmp_path / "a.yaml").write_text("analysis_mode: laminar_flow\nanalyzer_parameters: {dtt: 0.1}\n")
+    with pytest.warns(UserWarning, match=r"analyzer_parameters.dtt.*analyzer_parameters.dt"):
+        assert read_config(tmp_path / "a.yaml").mode == "laminar_flow"
+    (tmp_path / "b.yaml").write_text(HOMODYNE)
+    config = read_config(tmp_path / "b.yaml")
+    with pytest.raises(ValueError, match="no parameter 'gamma_dot_t0'"):
+        from shardfit.domains.xpcs.problem import parameter_table
+
+        parameter_table(config.model(), config.options())
+
+
+@pytest.mark.parametrize("mode", ["static", "static_isotropic", "static_anisotropic", "laminar_flow", "heterodyne"])
+def test_all_modes_are_accepted(mode):
+    config = make_config({"mode": mode}, "test")
+    assert len(config.model().names) in (3, 7, 14)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"mdoe": "static"}, "unknown key 'mdoe'.*mode"),
+        ({"mode": "statics"}, "unknown mode"),
+        ({"data": {"qq": 1.0}}, "no key 'qq'"),
+        ({"data": {"q": "x"}}, "q = 'x' must be a number"),
+        ({"data": {"frames": [1]}}, "a pair of whole numbers"),
+        ({"data": {"angles": [1, 2]}}, "a list of pairs"),
+        ({"data": {"sigma": "guess"}}, "a number or 'estimate'"),
+        ({"fit": {"starts": 1.5}}, "a whole number"),
+        ({"fit": {"shear_weighted": 1}}, "true or false"),
+        ({"start": {"D0": "x"}}, "must be a number"),
+        ({"bounds": {"D0": 3}}, "a pair of numbers"),
+        ({"seed": True}, "must be of type int"),
+        ({"data": 3}, "must be a section"),
+    ],
+)
+def test_wrong_configurations_are_named(content, message):
+    with pytest.raises(ValueError, match=message):
+        make_config(content, "test")
+
+
+def test_few_keys():
+    """So few that all are known."""
+    config = Config()
+    assert len(vars(config)) + len(vars(config.data)) + len(vars(config.fit)) <= 60
+
+
+def test_damaged_yaml_gives_clear_errors(tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "a.yaml"
+    for _ in range(150):
+        text = bytearray(HOMODYNE.encode())
+        for place in rng.integers(len(text), size=rng.integers(1, 8)):
+            text[place] = rng.integers(32, 127)
+        path.write_bytes(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                read_config(path)
+            except ValueError as error:
+                assert str(error)
