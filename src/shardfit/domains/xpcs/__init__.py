@@ -5,7 +5,7 @@ from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.files import Selection, read, write
 from shardfit.domains.xpcs.forward import Ahead, Geometry, Grid, Points
 from shardfit.domains.xpcs.models import Homodyne, Model, TwoComponent, laminar_flow, static
-from shardfit.domains.xpcs.problem import FitOptions, Setup, setup
+from shardfit.domains.xpcs.problem import FitOptions, Setup, curved, setup
 from shardfit.domains.xpcs.rates import Ageing, CurvedPower, Knots, Parameter, PowerLaw, Rate, Stretched
 from shardfit.domains.xpcs.recipes import CorrelationFit, fit_correlation
 from shardfit.domains.xpcs.scaling import fourier_basis, quantile_scales
@@ -33,6 +33,7 @@ __all__ = [
     "Stretched",
     "TwoComponent",
     "corrected_diagonal",
+    "curved",
     "estimate_noise",
     "fit_correlation",
     "fourier_basis",

@@ -1,7 +1,7 @@
 """The problem of a fit: data, model and what is known of the parameters become one objective."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from shardfit.domains.xpcs.forward import Geometry
 from shardfit.domains.xpcs.layout import tiles
 from shardfit.domains.xpcs.losses import check_loss
 from shardfit.domains.xpcs.models import Homodyne, Model
-from shardfit.domains.xpcs.rates import Parameter
+from shardfit.domains.xpcs.rates import CurvedPower, Parameter, PowerLaw
 from shardfit.domains.xpcs.scaling import (
     CONTRAST,
     HELD,
@@ -102,6 +102,22 @@ def geometry_of(data: Correlation, model: Model) -> Geometry:
         raise ValueError("a model with shear needs the gap of the cell: read(..., gap=2e6) in Å.")
     q = data.q[0] if np.all(data.q == data.q[0]) else data.q
     return Geometry(data.t, data.phi, np.asarray(q), np.asarray(data.gap or 1.0, float), np.asarray(data.dt))
+
+
+def curved(model: Model, data: Correlation) -> Model:
+    """Return the model with its power laws in coordinates without a ridge, around the middle of the data's times.
+
+    Its parameters are D_ref, alpha, D_slope (and gamma_dot_ref, beta, gamma_dot_slope): the rate at t_ref, the
+    geometric mean of first and last time, and its logarithmic slope there.
+    """
+    if not isinstance(model, Homodyne):
+        raise TypeError(f"curved: {type(model).__name__} has no power laws to put into other coordinates.")
+    t_ref = float(data.dt * np.sqrt(data.n_frames - 1))
+
+    def other(rate):
+        return CurvedPower(t_ref, rate.stem) if isinstance(rate, PowerLaw) else rate
+
+    return replace(model, diffusion=other(model.diffusion), shear=other(model.shear))
 
 
 def parameter_table(model: Model, options: FitOptions) -> dict[str, Parameter]:

@@ -14,6 +14,7 @@ from shardfit.core.terms import StatisticTerm, total
 from shardfit.domains.xpcs.forward import Grid
 from shardfit.domains.xpcs.models import Homodyne
 from shardfit.domains.xpcs.problem import TERM, Setup
+from shardfit.domains.xpcs.rates import CurvedPower, PowerLaw
 from shardfit.domains.xpcs.scaling import CONTRAST, HELD, OFFSET, best_scales
 from shardfit.domains.xpcs.terms import ANSWER_SUMS, normal_equations, weighted_grams
 from shardfit.solve.covariance import covariance
@@ -92,6 +93,11 @@ class CorrelationFit:
     def fitted(self) -> np.ndarray:
         """Return the fitted correlations (n, nt, nt)."""
         return self.offset[:, None, None] + self.contrast[:, None, None] * self.curve()
+
+    @arithmetic("float64")
+    def power_law(self) -> dict[str, tuple[float, float]]:
+        """Return the power laws' own parameters, (value, standard error), of a model from `curved`."""
+        return power_law(self)
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, standard error, unit) of every parameter, as text."""
@@ -236,12 +242,15 @@ def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
     notes += [
         f"{name} is at its bound {fit.params[name]:g}: widen it, or hold it." for name in _at_bounds(setup, fit.params)
     ]
+    unknown = [name for name, error in fit.stderr.items() if np.isinf(error)]
+    if unknown:
+        notes.append(f"The data do not determine {', '.join(unknown)}.")
     for one, other in (("D0", "D_offset"), ("gamma_dot_t0", "gamma_dot_t_offset")):
         rho = correlation(fit, one, other)
-        if abs(rho) > RIDGE:
+        if abs(rho) > RIDGE or {one, other} <= {*unknown}:
             notes.append(
-                f"{one} and {other} have the correlation {rho:.4f}: a ridge. The data determine the rate, not its "
-                f"parts; use the rate's band, or hold {other}."
+                f"{one} and {other} are on a ridge (correlation {rho:.4f}): the data determine the rate, not its parts. "
+                f"Use the rate's band, hold {other}, or fit the model curved(model, data)."
             )
     if abs(fit.params.get("gamma_dot_t0", 1.0)) < COLLAPSE:
         notes.append("The shear rate has collapsed to nothing: compare with the static model.")
@@ -251,6 +260,25 @@ def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
             angles = ", ".join(f"{a:g}°" for a in setup.data.phi[outside][:6])
             notes.append(f"{name} lies outside {low:g} … {high:g} at {angles}: look at these angles.")
     return tuple(notes)
+
+
+def power_law(fit: CorrelationFit) -> dict[str, tuple[float, float]]:
+    """Return amplitude, exponent and offset (value, standard error) of the rates that were fitted as CurvedPower."""
+    model, found = fit.setup.model, {}
+    if not isinstance(model, Homodyne):
+        return found
+    start, n = 0, len(fit.contrast)
+    for rate in filter(None, (model.diffusion, model.shear)):
+        stop = start + len(rate.table)
+        if isinstance(rate, CurvedPower):
+            values = np.array(list(fit.params.values()))[start:stop]
+            slope = np.array(jax.jacfwd(lambda v, rate=rate: jnp.stack(rate.power_law(v)))(jnp.asarray(values)))
+            spread = slope @ fit.covariance[2 * n + start : 2 * n + stop, 2 * n + start : 2 * n + stop] @ slope.T
+            pairs = zip(rate.power_law(values), np.sqrt(np.diag(spread)), strict=True)
+            names = PowerLaw(rate.stem).table
+            found |= {name: (float(v), float(e)) for name, (v, e) in zip(names, pairs, strict=True)}
+        start = stop
+    return found
 
 
 def correlation(fit: CorrelationFit, one: str, other: str) -> float:

@@ -12,6 +12,7 @@ from shardfit.domains.xpcs.recipes.starts import find_starts
 from shardfit.fitting import fit
 from shardfit.run_options import RunOptions
 
+MAXITER = 200
 NEAR = 1e-7  # distance to the answer, in standard errors, at which a search ends
 
 
@@ -36,7 +37,7 @@ def fit_correlation(
     keywords = run.series("start") if starts > 1 else lambda number: _single(run)
     best: tuple[float, Setup, object] | None = None
     # the value is about half the number of points, and half of 1 at a distance of one standard error
-    stop = {"ftol": NEAR**2 / ready.n_points} if run.solver is None else {}
+    stop = {"ftol": NEAR**2 / ready.n_points, "maxiter": MAXITER} if run.solver is None else {}
     for number, start in enumerate(find_starts(data, model, options, starts, run.seed), 1):
         here = replace(ready, problem=ready.problem.replace(x0={**ready.problem.x0, **start}))
         result = fit(here.problem, run.solver or "lm", certify=number == 1, **stop, **keywords(number))
