@@ -249,8 +249,8 @@ def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
         rho = correlation(fit, one, other)
         if abs(rho) > RIDGE or {one, other} <= {*unknown}:
             notes.append(
-                f"{one} and {other} are on a ridge (correlation {rho:.4f}): the data determine the rate, not its parts. "
-                f"Use the rate's band, hold {other}, or fit the model curved(model, data)."
+                f"{one} and {other} are on a ridge (correlation {rho:.4f}): the data determine the rate, not its "
+                f"parts. Use the rate's band, hold {other}, or fit the model curved(model, data)."
             )
     if abs(fit.params.get("gamma_dot_t0", 1.0)) < COLLAPSE:
         notes.append("The shear rate has collapsed to nothing: compare with the static model.")
