@@ -4,6 +4,7 @@ They draw from the same density on the same coordinates, and start where ours st
 """
 
 import time
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -110,16 +111,15 @@ def _by_numpyro(density, z0, key, *, draws, warmup, target_accept, max_depth):
 
 
 def _by_blackjax(density, z0, key, *, draws, warmup, target_accept, max_depth):
-    import blackjax
-
-    adaptation = blackjax.window_adaptation(
-        blackjax.nuts, density, is_mass_matrix_diagonal=False, target_acceptance_rate=target_accept
+    library: Any = import_module("blackjax")
+    adaptation = library.window_adaptation(
+        library.nuts, density, is_mass_matrix_diagonal=False, target_acceptance_rate=target_accept
     )
 
     def chain(key, z):
         first, second = jax.random.split(key)
         (state, parameters), _ = adaptation.run(first, z, num_steps=warmup)
-        kernel = blackjax.nuts(density, max_num_doublings=max_depth, **parameters)
+        kernel = library.nuts(density, max_num_doublings=max_depth, **parameters)
 
         def step(state, key):
             state, info = kernel.step(key, state)
