@@ -19,7 +19,7 @@ from shardfit.sampling.shard_table import ShardTable
 from shardfit.sampling.store import load_posterior
 from tests.sampling.shard_cases import EVENTS, QUICK, N, decay, decay_posterior, line, line_posterior
 
-K = 4
+K, POINTS = 4, 2000
 QUIET = ShardControl(slots=2, progress=False)
 
 
@@ -27,7 +27,7 @@ QUIET = ShardControl(slots=2, progress=False)
 def folder(tmp_path_factory):
     """Return the run directory of a consensus."""
     folder = tmp_path_factory.mktemp("consensus") / "run"
-    consensus(line(), K, by="third", run_dir=folder, control=QUIET, **QUICK)
+    again(folder)
     return folder
 
 
@@ -37,7 +37,7 @@ def drawn(folder):
 
 
 def again(folder, **options):
-    return consensus(line(), K, by="third", run_dir=folder, **{"control": QUIET} | QUICK | options)
+    return consensus(line(), K, by="third", run_dir=folder, **{"control": QUIET, "correct": POINTS} | QUICK | options)
 
 
 def moments(posterior):
@@ -59,7 +59,7 @@ def test_corrected_answer(drawn):
     require_moments(drawn)
     assert drawn.extra["pareto_k"] < 0.5
     assert drawn.extra["effective"] > 200
-    assert drawn.draws["w"].shape == (1, 500, 3)
+    assert drawn.draws["w"].shape == (1, POINTS, 3)
     np.testing.assert_array_equal(drawn.draws["w"], drawn.z)
     assert drawn.units == {"w": "m"}
     assert "shards 4" not in str(drawn)
@@ -120,7 +120,9 @@ def test_workers_draw_the_same(drawn, tmp_path):
     for size in (1, 2):
         with ThreadPoolExecutor(size) as pool:
             control = ShardControl(slots=2, executor=pool, progress=False)
-            found = consensus(line, K, by="third", run_dir=tmp_path / str(size), control=control, **QUICK)
+            found = consensus(
+                line, K, by="third", run_dir=tmp_path / str(size), control=control, correct=POINTS, **QUICK
+            )
         np.testing.assert_array_equal(found.z, drawn.z)
         np.testing.assert_array_equal(found.weights, drawn.weights)
     assert not list(tmp_path.glob("*/shards/*.pulse"))
@@ -214,3 +216,13 @@ def test_devices(drawn):
     mesh = shardfit.mesh(2, 2)
     found = consensus(line(), K, by="third", mesh=mesh, control=ShardControl(slots=1, progress=False), **QUICK)
     require_moments(found)
+
+
+def test_progress(capsys, monkeypatch, tmp_path, folder):
+    for number in (1, 2):
+        (folder / "shards" / f"{number:05d}.npz").unlink()
+    monkeypatch.setattr("shardfit.io.progress.PLAIN_SECONDS", 0.0)
+    again(folder, correct=False, control=ShardControl(slots=2))
+    shown = capsys.readouterr().err
+    assert "line: 0 of 2 shards" in shown
+    assert "line: 2 of 2 shards, 0 divergences, R-hat 1.0" in shown

@@ -1,4 +1,4 @@
-"""Progress of many chains in one line: draws, divergences, R-hat so far, and the time left."""
+"""Progress of many chains or shards in one line: draws, divergences, R-hat so far, and the time left."""
 
 import threading
 import time
@@ -68,6 +68,35 @@ class SamplingProgress:
                 z = np.concatenate([part[:, :least] for part in known])
                 self.mixing = f", R-hat {np.max(rhat(z)):.3f}"
         return self.mixing
+
+
+class ShardProgress:
+    """One line for shards that end one by one; a context that removes it at the end."""
+
+    def __init__(self, title: str, total: int, wanted: bool | None = None):
+        self.line = None if wanted is False else Line(title)
+        self.total, self.done, self.divergences, self.largest = total, 0, 0, 0.0
+        self.began = time.monotonic()
+
+    def __enter__(self):
+        if self.line is not None and self.total:
+            self.line.show(f"0 of {self.total} shards")
+        return self
+
+    def __exit__(self, *_):
+        if self.line is not None:
+            self.line.close()
+
+    def update(self, run: Any) -> None:
+        """Show the line with one more shard."""
+        if self.line is None:
+            return
+        self.done += 1
+        self.divergences += int(np.sum(run.arrays["diverging"]))
+        self.largest = max(self.largest, float(np.max(rhat(run.arrays["z"]))))
+        left = duration((time.monotonic() - self.began) * (self.total - self.done) / self.done)
+        text = f"{self.done} of {self.total} shards, {self.divergences} divergences, R-hat {self.largest:.3f}"
+        self.line.show(f"{text}, {left} left")
 
 
 class _Group:

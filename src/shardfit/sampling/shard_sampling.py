@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.problem import Problem
-from shardfit.io.progress import Line
 from shardfit.io.run_dir import RunDir
+from shardfit.sampling.progress import ShardProgress
 from shardfit.sampling.shard_control import ShardControl
 from shardfit.sampling.shard_plan import ShardPlan
 from shardfit.sampling.shard_store import ShardRun, ShardStore
@@ -46,15 +46,13 @@ class ShardSampling:
     def runs(self, start: Start) -> list[ShardRun]:
         """Return the draws of all shards, in order."""
         total, store = len(self.plan.parts), self.store
-        line = None if self.control.progress is False else Line(self.plan.problem.name)
+        missing = total if store is None else len(store.missing(range(total)))
         found: dict[int, ShardRun] = {}
-        try:
+        with ShardProgress(self.plan.problem.name, missing, self.control.progress) as show:
             for run in self._fresh(start):
                 found[run.number] = run
-                self._tell(run, line, f"{len(found)} of {total} shards")
-        finally:
-            if line is not None:
-                line.close()
+                show.update(run)
+                self._note(run)
         if store is not None:
             found |= {k: store.read(k) for k in range(total) if k not in found}
         return [found[k] for k in range(total)]
@@ -72,9 +70,7 @@ class ShardSampling:
                 store.write(run)
             yield run
 
-    def _tell(self, run: ShardRun, line: Line | None, text: str) -> None:
-        if line is not None:
-            line.show(text)
+    def _note(self, run: ShardRun) -> None:
         if self.folder is not None:
             diverging = float(np.mean(run.arrays["diverging"]))
             self.folder.event("shard", number=run.number, gradients=run.evaluations, diverging=diverging)
