@@ -42,7 +42,7 @@ def run(capsys, *argv):
 
 def test_built_in_sciences_are_registered():
     own = {each.name: each for each in installed() if each.package == "shardfit"}
-    assert set(own) == {"population", "seismic", "vlbi", "xpcs"}, "run `pip install -e .`: entry points are written by it"
+    assert set(own) == {"population", "seismic", "vlbi", "xpcs"}, "`pip install -e .` writes the entry points"
     for each in own.values():
         assert each.science is not None, each.problem
         for kind in ("commands", "survey", "report"):
