@@ -90,7 +90,9 @@ def test_what_shards_suffer_from_is_told(drawn):
     columns = {name: column.copy() for name, column in drawn.extra["shards"].items()}
     columns["rhat"][1], columns["divergences"][2], columns["distance"][0], columns["skewness"][3] = 1.3, 0.2, 8, 2
     sick = replace(drawn, extra=drawn.extra | {"shards": columns})
-    assert sick.verdict().status == "not_converged"
+    assert sick.verdict()  # the weights have put it right
+    uncorrected = replace(drawn, extra={"shards": columns, "independent": True})
+    assert uncorrected.verdict().status == "not_converged"
     for words in ("shards 1 have an R-hat", "shards 2 diverged", "shards 0 disagree", "shards 3 are far from Gaussian"):
         assert words in str(sick)
 

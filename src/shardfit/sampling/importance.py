@@ -82,7 +82,8 @@ def importance_sample(
     rng, each = np.random.default_rng(seed), -(-points // len(gaussians))
     proposals = [_proposal(mean, covariance, each) for mean, covariance in gaussians]
     for number in range(1, rounds + 1):
-        drawn = np.concatenate([proposal.draw(rng) for proposal in proposals])
+        # in random order, so that no part of the points is of one proposal
+        drawn = rng.permutation(np.concatenate([proposal.draw(rng) for proposal in proposals]))
         weighted = _weigh(proposals, drawn, density(drawn), number)
         if weighted.k < GOOD and weighted.effective > ENOUGH * len(drawn):
             break

@@ -67,7 +67,7 @@ def judge(
         status,
         tuple(text for s, text, _ in found if s is not None),
         tuple(text for s, text, _ in found if s is None),
-        tuple(ADVICE[kind] for _, _, kind in found),
+        tuple(dict.fromkeys(ADVICE[kind] for _, _, kind in found)),
     )
 
 
@@ -119,7 +119,8 @@ def _transitions(stats: Mapping[str, np.ndarray], extra: Mapping[str, Any]) -> l
 def _shards(extra: Mapping[str, Any]) -> list[Finding]:
     if extra.get("shards") is None:
         return []
-    corrected = extra.get("pareto_k") is not None  # by the density of all rows, whatever the shards have said
-    usual = {"divergences": DIVERGENCES, "disagreement": None, "skewness": None if corrected else NOT_CONVERGED}
+    # weights by the density of all rows put right whatever the shards have got wrong, and tell when they cannot
+    corrected = extra.get("pareto_k") is not None
+    status = {"divergences": DIVERGENCES, "disagreement": None}
     found = ShardTable(extra["shards"]).complaints()
-    return [(usual.get(kind, NOT_CONVERGED), text, kind) for kind, text in found.items()]
+    return [(None if corrected else status.get(kind, NOT_CONVERGED), text, kind) for kind, text in found.items()]
