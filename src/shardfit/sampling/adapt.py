@@ -65,11 +65,11 @@ def begin_steps(log_step: jax.Array) -> Steps:
     return Steps(log_step, log_step, log_step, zero, zero, zero, zero)
 
 
-def follow(steps: Steps, accept: jax.Array, counts: jax.Array, size: jax.Array, target: float) -> Steps:
-    """Add acceptances (chains,) where counts; end the round when it has `size` of them."""
+def follow(steps: Steps, accept: jax.Array, counts: jax.Array, target: float) -> Steps:
+    """Add acceptances (chains,) where counts; end the round when there are as many as chains."""
     total = steps.accept + jnp.sum(jnp.where(counts, accept, 0))
     count = steps.count + jnp.sum(counts.astype(accept.dtype))
-    ends = count >= jnp.maximum(size, 1)
+    ends = count >= accept.shape[0]
     rounds = steps.rounds + 1
     rate = 1 / (rounds + SETTLING)
     shortfall = (1 - rate) * steps.shortfall + rate * (target - total / jnp.maximum(count, 1))

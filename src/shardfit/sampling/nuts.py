@@ -197,13 +197,15 @@ class NUTS(StepSolver):
         warming = state.made < self.warmup
         ends = done.ends & (state.made < self.maxiter)
         warm = ends & warming
-        steps = follow(pool.steps, done.accept, warm, jnp.sum(warming), self.target_accept)
+        # the first chain to end its warm-up settles the length for all: chains of other lengths would end far apart
+        learns = warm & jnp.all(warming)
+        steps = follow(pool.steps, done.accept, learns, self.target_accept)
         made = state.made + ends
         # at first every point counts: where gradients are linear, any few of them give the metric
-        exploring = jnp.sum(state.made) < EXPLORING * self.chains
+        exploring = self._exploring(state.made)
         newest = jnp.where(exploring, jnp.stack([z, slope], 1), grown.draw[:, [Z, SLOPE]])
         pool = collect(pool._replace(steps=steps), newest, jnp.where(exploring, done.error < SOUND, warm))
-        pool = choose(exploring & (jnp.sum(made) >= EXPLORING * self.chains), emptied(pool, self.chains), pool)
+        pool = choose(exploring & ~self._exploring(made), emptied(pool, self.chains), pool)
         begins = done.ends | (grown.started & ~old.started)
         grown = self._with_lengths(grown, begins & (made <= self.warmup), made < self.warmup, pool)
         least = jnp.min(made)
@@ -234,6 +236,9 @@ class NUTS(StepSolver):
         at = jnp.where(keeps, state.made - self.warmup, self.draws)
         return state.kept.at[jnp.arange(self.chains), at].set(row, mode="drop")
 
+    def _exploring(self, made):
+        return jnp.sum(made) < EXPLORING * self.chains
+
     def _metric_due(self, state):
         pool, closes = state.pool, jnp.max(state.made) >= self.closing
         wanted = ~pool.informed | (pool.collected >= pool.next_at) | closes
@@ -251,7 +256,9 @@ class NUTS(StepSolver):
         closes = jnp.max(state.made) >= self.closing
         renewed = changed(pool, change)
         usual = usual_log_step(state.x.shape[0])
-        log_step = jnp.where(closes, pool.steps.log_mean, jnp.maximum(pool.steps.log_mean, usual))
+        log_mean = pool.steps.log_mean
+        # too long a step ends trees at once, too short a one is found out after thousands of gradients
+        log_step = jnp.where(self._exploring(state.made), jnp.maximum(log_mean, usual), log_mean)
         renewed = renewed._replace(
             steps=begin_steps(log_step),
             next_at=(GROWTH * pool.collected).astype(jnp.int32) + FIRST * self.chains,
