@@ -213,6 +213,13 @@ def test_bad_input():
 
 
 @pytest.mark.slow
+def test_single_precision():
+    found = consensus(line().replace(precision="float32"), K, correct=POINTS, control=QUIET, **QUICK)
+    require_moments(found)
+    assert found.z.dtype == np.float32
+
+
+@pytest.mark.slow
 def test_devices(drawn):
     """Shards over `runs`, rows of each over `rows`: the same posterior."""
     mesh = shardfit.mesh(2, 2)

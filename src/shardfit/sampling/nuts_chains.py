@@ -15,7 +15,7 @@ from shardfit.core.mesh import layout
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
-from shardfit.io.files import read_arrays, read_json, write_arrays, write_json
+from shardfit.io.files import read_json, write_json
 from shardfit.io.run_dir import RunDir, opened
 from shardfit.sampling.blocks import Blocks
 from shardfit.sampling.chains import Place, choose_width, measured_width, places, run_groups
@@ -23,7 +23,7 @@ from shardfit.sampling.density import in_words, parameters_of, sampled
 from shardfit.sampling.nuts import NUTS
 from shardfit.sampling.posterior import STATS, Posterior
 from shardfit.sampling.progress import SamplingProgress
-from shardfit.sampling.start import Start, find_start
+from shardfit.sampling.start import Start, find_start, read_start, write_start
 from shardfit.sampling.store import save_posterior
 from shardfit.solve.base import Task, check_options
 from shardfit.solve.loop import run_steps
@@ -90,15 +90,12 @@ def _width(
 def _start(problem: Problem, mesh: Any, seed: int, how: str, store: RunDir | None, resume: str) -> Start:
     """Return where chains begin; kept, so that a run goes on as it began whatever the devices."""
     path = None if store is None else store.path / "start.npz"
-    if path is not None and path.exists() and resume != "never":
-        try:
-            arrays = read_arrays(path)
-        except ValueError as error:
-            raise CheckpointError(f"{error} Start anew with resume='never'.") from None
-        return Start(arrays["z"], arrays.get("root"), str(arrays["note"]))
+    kept = None if path is None or resume == "never" else read_start(path)
+    if kept is not None:
+        return kept
     found = find_start(problem, mesh, seed, how)
-    if path is not None and store is not None and store.writes:
-        write_arrays(path, {"z": found.z, **found.given, "note": np.array(found.note)})
+    if path is not None:
+        write_start(path, found)
     return found
 
 

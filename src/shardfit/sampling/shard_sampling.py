@@ -13,7 +13,7 @@ from shardfit.sampling.shard_control import ShardControl
 from shardfit.sampling.shard_plan import ShardPlan
 from shardfit.sampling.shard_store import ShardRun, ShardStore
 from shardfit.sampling.shard_workers import run_on_workers
-from shardfit.sampling.start import Start, find_start
+from shardfit.sampling.start import Start, find_start, read_start, write_start
 from shardfit.surveys.engine import Tally
 
 
@@ -36,11 +36,11 @@ class ShardSampling:
     def start(self) -> Start:
         """Return where all shards begin: the mode of the posterior of all rows; it is found once in a run."""
         store = self.store
-        start = None if store is None else store.read_start()
+        start = None if store is None else read_start(store.start)
         if start is None:
             start = find_start(self.plan.problem, self.mesh, self.plan.division.seed)
             if store is not None:
-                store.write_start(start)
+                write_start(store.start, start)
         return start
 
     def runs(self, start: Start) -> list[ShardRun]:

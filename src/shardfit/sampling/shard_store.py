@@ -12,9 +12,8 @@ import numpy as np
 
 from shardfit.core.errors import CheckpointError
 from shardfit.io.files import read_arrays, write_arrays
-from shardfit.sampling.start import Start
 
-FOLDER, START = "shards", "start.npz"
+FOLDER = "shards"
 OWN = ("run", "shard", "evaluations", "seconds")  # entries of a file that are not the sampler's
 
 
@@ -62,20 +61,10 @@ class ShardStore:
         own = {name: a for name, a in arrays.items() if name not in OWN}
         return ShardRun(number, own, int(arrays["evaluations"]), float(arrays["seconds"]))
 
-    def write_start(self, start: Start) -> None:
-        """Keep where all shards begin."""
-        root = {} if start.root is None else {"root": start.root}
-        (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
-        arrays = {"z": start.z, "note": np.array(start.note), "run": np.array(self.run), **root}
-        write_arrays(self.folder / FOLDER / START, arrays)
-
-    def read_start(self) -> Start | None:
-        """Return where all shards begin, None if that was not found yet."""
-        path = self.folder / FOLDER / START
-        if not path.exists():
-            return None
-        arrays = self._arrays(path)
-        return Start(arrays["z"], arrays.get("root"), str(arrays["note"]))
+    @property
+    def start(self) -> Path:
+        """The file that keeps where all shards begin."""
+        return self.folder / FOLDER / "start.npz"
 
     def _arrays(self, path: Path) -> dict[str, np.ndarray]:
         try:

@@ -13,6 +13,7 @@ from shardfit.distributed.pulse import Pulse, Watch
 from shardfit.sampling.shard_control import ShardControl
 from shardfit.sampling.shard_plan import Division, ShardPlan
 from shardfit.sampling.shard_store import FOLDER, ShardStore
+from shardfit.sampling.start import read_start
 
 
 def run_on_workers(
@@ -74,7 +75,7 @@ def run_part(
             "consensus: this worker's problem is another one than its caller's. The function that makes it must give "
             "the same data and settings everywhere."
         )
-    start = store.read_start()
+    start = read_start(store.start)
     assert start is not None  # written before workers begin
     for done in plan.run(start, store.missing(numbers), look=alive.beat):
         store.write(done)

@@ -5,12 +5,14 @@ grows without end in a corner) or that is no Gaussian is no obstacle: chains the
 """
 
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.errors import CheckpointError
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
@@ -18,6 +20,7 @@ from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.fitting import fit
+from shardfit.io.files import read_arrays, write_arrays
 from shardfit.sampling.density import as_objective
 from shardfit.solve.base import evaluate, value_and_grad_parts
 
@@ -39,6 +42,23 @@ class Start(NamedTuple):
     def given(self) -> dict[str, Any]:
         """What a sampler begins with."""
         return {} if self.root is None else {"root": self.root}
+
+
+def read_start(path: Path) -> Start | None:
+    """Return a start that was kept, None if there is none."""
+    if not path.exists():
+        return None
+    try:
+        arrays = read_arrays(path)
+    except ValueError as error:
+        raise CheckpointError(f"{error} Start anew with resume='never'.") from None
+    return Start(arrays["z"], arrays.get("root"), str(arrays["note"]))
+
+
+def write_start(path: Path, start: Start) -> None:
+    """Keep a start, so that a run goes on as it began whatever the devices."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_arrays(path, {"z": start.z, **start.given, "note": np.array(start.note)})
 
 
 @in_its_precision
