@@ -116,6 +116,28 @@ def test_an_ill_conditioned_gaussian():
     assert drawn["warmup_gradients"].mean() < 3500
 
 
+def scaled(x, rows):
+    return (x - 1) / rows["sd"]
+
+
+@pytest.mark.slow
+def test_many_coordinates():
+    """Beyond what a dense metric is for, scales are found one by one."""
+    sd = np.geomspace(0.1, 10, 250)
+    drawn, _ = run(Problem(Objective({"data": residual_term(scaled, {"sd": sd})}), np.zeros(250)), NUTS(warmup=200))
+    require_moments(drawn["z"], np.ones(250), np.diag(sd**2), 0.15)
+    np.testing.assert_allclose(drawn["root"], sd, rtol=0.01)
+
+
+@pytest.mark.slow
+def test_single_precision():
+    """Draws have the problem's precision, and the moments of its density."""
+    problem, covariance = gaussian(4, 100)
+    drawn, _ = run(problem.replace(precision="float32"), NUTS(chains=8))
+    assert drawn["z"].dtype == np.float32
+    require_moments(drawn["z"], np.ones(4), covariance, 0.1)
+
+
 def bent(x):
     return 0.5 * (x[0] ** 2 + (x[1] - x[0] ** 2) ** 2)
 

@@ -6,7 +6,7 @@ have handed in (adapt.py). Random numbers depend on key, chain and tick alone.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,9 +30,8 @@ from shardfit.sampling.adapt import (
     renew_root,
     usual_log_step,
 )
-from shardfit.sampling.trees import SLOPE, Chance, Transition, Tree, Z, against, choose
+from shardfit.sampling.trees import SLOPE, Transition, Tree, Z, against, choose
 from shardfit.solve.base import ValueAndGrad, value_and_grad_parts
-from shardfit.solve.draws import threefry
 from shardfit.solve.points import placed
 from shardfit.solve.step import StepSolver
 
@@ -190,7 +189,7 @@ class NUTS(StepSolver):
         z = jax.vmap(trees.ask, (0, None))(old, pool.root)
         value, gradient = evaluate(z)
         slope = jax.vmap(against, (None, 0))(pool.root, gradient)
-        chance = draw_chance(state.key, state.tick, self.chains, z.shape[1], z.dtype)
+        chance = trees.draw_chance(state.key, state.tick, self.chains, z.shape[1], z.dtype)
         depth = jnp.where(pool.closed, self.max_depth, min(self.max_depth, EARLY_DEPTH))
         grown, done = jax.vmap(trees.tell, (0, 0, 0, 0, 0, None))(old, z, value, slope, chance, depth)
 
@@ -311,22 +310,6 @@ class NUTS(StepSolver):
             "ticks": state.tick,
             "root": state.pool.root,
         }
-
-
-def draw_chance(key: jax.Array, tick: jax.Array, chains: int, n: int, dtype: Any) -> Chance:
-    """Return the random numbers of one tick, for every chain.
-
-    Momenta are normal numbers of single precision: no statistic of a chain can tell, and they are drawn at every tick.
-    """
-    width = 2 + (n + 1) // 2
-    place = jnp.arange(chains * width, dtype=jnp.uint32).reshape(chains, width)
-    words = threefry(key, place, jnp.broadcast_to(tick.astype(jnp.uint32), place.shape))
-    uniform = [(word[:, :2].astype(dtype) + 0.5) / 2.0**32 for word in words]
-    bits = jnp.concatenate([word[:, 2:] for word in words], 1)[:, :n]
-    # an odd number of half-steps from -1 to 1: never the ends
-    centred = ((bits >> 9).astype(jnp.float32) + 0.5) * np.float32(2.0**-22) - 1
-    normal = np.float32(np.sqrt(2)) * jax.lax.erf_inv(centred)
-    return Chance(uniform[0][:, 0], uniform[1][:, 0], uniform[0][:, 1], normal.astype(dtype))
 
 
 def _unless_mapped(array: jax.Array, mesh: Mesh | None, *axes: str) -> jax.Array:

@@ -8,10 +8,13 @@ Positions are coordinates z; momenta and slopes are whitened by a root of the co
 slope is Lᵀ·gradient. The mass is one, so nothing but slopes changes when L does.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from shardfit.solve.draws import threefry
 
 LARGEST_ERROR = 1000.0  # of the energy; beyond it the trajectory has left the level set for good
 
@@ -110,6 +113,22 @@ def plant(z: jax.Array, max_depth: int) -> Tree:
         accept=zero,
         gradients=count,
     )
+
+
+def draw_chance(key: jax.Array, tick: jax.Array, chains: int, n: int, dtype: Any) -> Chance:
+    """Return the random numbers of one tick, for every chain.
+
+    Momenta are normal numbers of single precision: no statistic of a chain can tell, and they are drawn at every tick.
+    """
+    width = 2 + (n + 1) // 2
+    place = jnp.arange(chains * width, dtype=jnp.uint32).reshape(chains, width)
+    words = threefry(key, place, jnp.broadcast_to(tick.astype(jnp.uint32), place.shape))
+    uniform = [(word[:, :2].astype(dtype) + 0.5) / 2.0**32 for word in words]
+    bits = jnp.concatenate([word[:, 2:] for word in words], 1)[:, :n]
+    # an odd number of half-steps from -1 to 1: never the ends
+    centred = ((bits >> 9).astype(jnp.float32) + 0.5) * np.float32(2.0**-22) - 1
+    normal = np.float32(np.sqrt(2)) * jax.lax.erf_inv(centred)
+    return Chance(uniform[0][:, 0], uniform[1][:, 0], uniform[0][:, 1], normal.astype(dtype))
 
 
 def ask(tree: Tree, root: jax.Array) -> jax.Array:
