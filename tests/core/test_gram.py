@@ -152,8 +152,14 @@ def line_statistic(p, rows):
 OWN = NormalEquations(line_sums, line_solve, n_residuals=len(X))
 
 
-@pytest.mark.parametrize(("shards", "chunk"), [(1, None), (4, 4)])
-@pytest.mark.parametrize("kind", [residual_term, statistic_term])
+@pytest.mark.parametrize(
+    ("kind", "shards", "chunk"),
+    [
+        (residual_term, 4, 4),
+        pytest.param(residual_term, 1, None, marks=pytest.mark.slow),
+        pytest.param(statistic_term, 4, 4, marks=pytest.mark.slow),
+    ],
+)
 def test_own_normal_equations_serve_least_squares(kind, shards, chunk):
     """As the generic ones, through weight, transform and held parameters, on every layout; error bars too."""
     x0 = {"a": 1.0}

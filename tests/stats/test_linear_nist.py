@@ -52,7 +52,7 @@ SEPARABLE = {
     "Lanczos3": (lambda p, r: jnp.exp(-r["x"][:, None] * p), [1, 3, 5], [0, 2, 4]),
     "ENSO": (enso, [3, 6], [0, 1, 2, 4, 5, 7, 8]),
 }
-QUICK = ["Misra1a", "MGH17"]
+QUICK = ["Misra1a"]
 ELSEWHERE = {"Thurber": 0}  # a start that lies in the basin of a minimum with a pole between the data
 SETS = [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SEPARABLE if name not in QUICK)]
 

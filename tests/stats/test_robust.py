@@ -29,7 +29,12 @@ PROBLEM = sf.Problem(sf.Objective({"data": sf.linear_term(basis, ROWS, groups="g
 
 
 @pytest.mark.parametrize(
-    ("loss", "scale"), [("soft_l1", 1.0), pytest.param("huber", 1.5, marks=pytest.mark.slow), ("cauchy", 2.0)]
+    ("loss", "scale"),
+    [
+        ("soft_l1", 1.0),
+        pytest.param("huber", 1.5, marks=pytest.mark.slow),
+        pytest.param("cauchy", 2.0, marks=pytest.mark.slow),
+    ],
 )
 def test_robust_fit_is_that_of_a_joint_fit(loss, scale):
     def residuals(x):

@@ -17,6 +17,7 @@ from shardfit.core.problem import Problem, require_untraced
 from shardfit.core.terms import Penalty, RowTerm, penalty
 from shardfit.core.transforms import HEAVY_TAILED, Chain
 from shardfit.solve.points import values_at
+from shardfit.stats.eliminated import require_integrated
 
 JACOBIAN = "coordinates"  # name of the term that makes a density of parameters one of coordinates
 
@@ -34,6 +35,7 @@ def sampled(problem: Problem, use: str = "sample") -> Problem:
         raise ValueError(f"{use}: all parameters are held, so there is nothing to sample.")
     _require_priors(problem, use)
     _require_start(problem, use)
+    require_integrated(problem, use)
     return problem.unconstrained()
 
 

@@ -127,6 +127,19 @@ def marginalised(problem: Problem, marginal: bool = True) -> Problem:
     return problem.replace(objective=replace_terms(objective, changed))
 
 
+def require_integrated(problem: Problem, use: str) -> None:
+    """Raise for linear terms that have no posterior: coefficients at their best, or not determined at x0."""
+    linear = {name: term for name, term in problem.objective.items() if isinstance(term, LinearTerm)}
+    for name, term in linear.items():
+        if not term.marginal:
+            raise ValueError(
+                f"{use}: the linear coefficients of term {name!r} are at their best values, which is for fits. For a "
+                "posterior they must be integrated out: pass marginalised(problem)."
+            )
+    if linear:
+        require_determined(problem)
+
+
 def require_determined(problem: Problem) -> None:
     """Raise where data and prior leave linear coefficients undetermined at x0, naming term and groups."""
     with arithmetic(problem.precision):

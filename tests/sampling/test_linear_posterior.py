@@ -1,0 +1,74 @@
+"""Linear coefficients integrated out, against sampling everything: the same posterior, coefficients included."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import shardfit as sf
+
+N_ANGLES, SIGMA = 23, 0.01
+START = {"lograte": np.log(0.8), "power": 1.1}
+
+
+def curve(p, rows):
+    return jnp.exp(-2 * jnp.exp(p["lograte"]) * rows["t"] ** p["power"])
+
+
+def basis(p, rows):
+    f = curve(p, rows)
+    return jnp.stack([f, jnp.ones_like(f)], axis=-1)
+
+
+def residual(p, rows):
+    c = p["c"][rows["angle"]]
+    return (c[:, 0] * curve(p, rows) + c[:, 1] - rows["y"]) / rows["sigma"]
+
+
+def data():
+    rng = np.random.default_rng(2)
+    n = 40 * N_ANGLES
+    rows = {"t": rng.uniform(0.05, 4, n), "angle": np.arange(n) % N_ANGLES, "sigma": np.full(n, SIGMA)}
+    c = np.stack([rng.uniform(0.15, 0.3, N_ANGLES), 1 + 0.02 * rng.standard_normal(N_ANGLES)], axis=1)
+    model = c[rows["angle"], 0] * np.exp(-1.6 * rows["t"] ** 1.1) + c[rows["angle"], 1]
+    return rows | {"y": model + SIGMA * rng.standard_normal(n)}, c
+
+
+def test_only_integrated_coefficients_have_a_posterior():
+    problem = sf.Problem(sf.Objective({"g2": sf.linear_term(basis, data()[0], groups="angle")}), START)
+    with pytest.raises(ValueError, match=r"'g2' are at their best .* marginalised\(problem\)"):
+        sf.sample(problem)
+    twins = sf.linear_term(
+        lambda p, r: jnp.concatenate([basis(p, r)] * 2, -1), data()[0], groups="angle", marginal=True
+    )
+    with pytest.raises(ValueError, match="do not determine all 4 linear coefficients of 23 of 23 groups"):
+        sf.sample(sf.Problem(sf.Objective({"g2": twins}), START))
+
+
+@pytest.mark.slow
+def test_46_coefficients_integrated_or_sampled_leave_the_same_posterior():
+    rows, c = data()
+    short = sf.marginalised(sf.Problem(sf.Objective({"g2": sf.linear_term(basis, rows, groups="angle")}), START))
+    long = sf.Problem(sf.Objective({"g2": sf.residual_term(residual, rows)}), START | {"c": c})
+    options = {"chains": 4, "draws": 1500, "warmup": 400, "progress": False}
+    integrated, sampled = (sf.sample(problem, seed=i, **options) for i, problem in enumerate((short, long)))
+    for name in START:
+        one, other = np.asarray(integrated.draws[name]).ravel(), np.asarray(sampled.draws[name]).ravel()
+        assert abs(one.mean() - other.mean()) < 0.1 * other.std()
+        assert one.std() == pytest.approx(other.std(), rel=0.08)
+    one, other = (
+        np.corrcoef(p.draws["lograte"].ravel(), p.draws["power"].ravel())[0, 1] for p in (integrated, sampled)
+    )
+    assert one == pytest.approx(other, abs=0.05)
+    drawn = sf.recover(short, integrated.draws, jax.random.key(3))
+    expected = np.asarray(sampled.draws["c"])
+    mean, sd = expected.mean((0, 1)), expected.std((0, 1))
+    np.testing.assert_array_less(np.abs(drawn.mean((0, 1)) - mean), 0.12 * sd)
+    np.testing.assert_allclose(drawn.std((0, 1)), sd, rtol=0.12)
+
+    def with_rate(coefficients, posterior):
+        rate = posterior.draws["lograte"].ravel()
+        return [np.corrcoef(coefficients[..., g, 0].ravel(), rate)[0, 1] for g in range(N_ANGLES)]
+
+    np.testing.assert_allclose(with_rate(drawn, integrated), with_rate(expected, sampled), atol=0.1)
+    assert integrated.evaluations < sampled.evaluations / 2
