@@ -103,6 +103,7 @@ def test_steps_back_are_the_transpose_of_steps():
         assert relative(a, b) < 1e-12
 
 
+@pytest.mark.slow
 def test_steps_at_a_time_do_not_matter(monkeypatch):
     monkeypatch.setattr(loops, "TURNS", 3)
     found = gradients(small(), np.float64, engine="jax", memory=Checkpointed((4,)))

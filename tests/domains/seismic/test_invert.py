@@ -35,7 +35,7 @@ def alone(precision):
 @pytest.mark.parametrize(
     ("precision", "rows", "runs"),
     [
-        ("float32", 4, 1),
+        pytest.param("float32", 4, 1, marks=pytest.mark.slow),
         ("float64", 8, 1),
         pytest.param("float32", 2, 1, marks=pytest.mark.slow),
         pytest.param("float32", 8, 1, marks=pytest.mark.slow),

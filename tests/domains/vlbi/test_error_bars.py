@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import shardfit as sf
 from shardfit.core.precision import arithmetic
@@ -36,6 +37,7 @@ def gaussian(params, mean, precision):
     return 0.5 * delta @ precision @ delta
 
 
+@pytest.mark.slow
 def test_coverage_of_truths_drawn_from_the_prior():
     rng = np.random.default_rng(3)
     mean = envelope() * 0.6 / envelope().sum()

@@ -78,6 +78,7 @@ def test_seed_fixes_the_start(obs, total, found):
     assert abs(agreement(other.image, found.image)) > 0.97
 
 
+@pytest.mark.slow
 def test_from_an_imaging_result(obs, truth):
     stage = recipes.image(obs, npix=32, maxiter=60, restarts=1, flux=0.6)
     found = vlbi.polarimetric_image(stage, **SHORT)

@@ -77,6 +77,7 @@ def test_chi2_of_every_channel(found):
     assert found.chi2["vis"].sum() == pytest.approx(found.result.parts["data.vis"], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_closures_give_the_mean(truth):
     noisy = [recipes.observe(at(truth, hz), seed=k, cadence_s=1200.0) for k, hz in enumerate(FREQUENCIES)]
     fluxes = [at(truth, hz).flux for hz in FREQUENCIES]
