@@ -246,6 +246,7 @@ def _posterior(problem: Problem, parts: list[Refitted], shares: list[float]) -> 
         weights = np.concatenate(own) / sum(map(np.sum, own))
     values, params = points_of(problem, z)
     extra: dict[str, Any] = {"lost": sum(part.lost for part in parts), "again": sum(part.again for part in parts)}
+    extra["independent"] = True
     if weights is not None:
         extra["pareto_k"] = float(k)
     evaluations = np.concatenate([part.evaluations for part in parts])
