@@ -20,6 +20,7 @@ ORDER = (
     "population",
     "seismic",
     "survey",
+    "sample",
     "swarm_quality",
     "memory",
     "processes",

@@ -74,16 +74,12 @@ def numpyro(problem, asked: dict, first: np.ndarray):
         _, (z, counts, diverging, size) = jax.lax.scan(draw, state, None, length=warmup + draws)
         return z[warmup:], counts, diverging[warmup:], size[-1]
 
-    ways = {
-        "vectorized": lambda: jax.jit(jax.vmap(chain)),
-        "parallel": lambda: jax.pmap(chain),
-        "sequential": lambda: jax.jit(lambda places: jax.lax.map(chain, places)),
-    }
+    batch = jax.jit(jax.vmap(chain)) if method == "vectorized" else jax.pmap(chain)
 
     def places(seed: int, start: np.ndarray):
         return jax.random.split(jax.random.PRNGKey(seed), len(start)), jnp.asarray(start)
 
-    chains = ways[method]().lower(places(0, first)).compile()
+    chains = batch.lower(places(0, first)).compile()
 
     def run(seed: int, start: np.ndarray) -> Drawn:
         z, counts, diverging, size = jax.device_get(chains(places(seed, start)))
