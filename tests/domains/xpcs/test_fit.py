@@ -1,6 +1,7 @@
 """Fits: reference optima, every layout the same answer, and known truths at many sizes."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -14,12 +15,15 @@ from shardfit.domains.xpcs import (
     Homodyne,
     Knots,
     TwoComponent,
+    curved,
     fit_correlation,
     laminar_flow,
+    sample_correlation,
     setup,
     static,
 )
 from shardfit.domains.xpcs.recipes.answer import read_answer
+from shardfit.domains.xpcs.recipes.posterior import posterior_problem
 from tests.domains.xpcs.cases import FLOW, STATIC, measured, model_of, reference, small
 
 STATIC_CASE, FLOW_CASE = "fit_static_nt40_nphi3", "fit_laminar_nt60_nphi5"
@@ -197,6 +201,44 @@ def test_intervals_cover_the_truth():
         found = fit_correlation(data, model, FitOptions(start=STATIC), QUIET)
         inside += [[error < 1 for error in truth_errors(found, STATIC).values()]]
     assert np.all(np.abs(np.mean(inside, axis=0) - 0.68) < 0.1)
+
+
+def test_the_marginal_density_is_the_integral_over_scales():
+    ready = setup(small(n_frames=16, phi=(20.0,)), static(), FitOptions(scaling="individual", start=STATIC))
+    fitted = read_answer(ready, fit(ready.problem, "lm", certify=False, progress=False))
+    problem = posterior_problem(fitted)
+    places = [fitted.params, {**fitted.params, "D0": 1.02 * fitted.params["D0"]}]
+    data, (i, j) = ready.data, np.triu_indices(16, 1)
+
+    def log_integral(params):
+        curve = replace(fitted, params=params).curve()[0, i, j]
+        design = np.stack([curve, np.ones_like(curve)], axis=1) / (0.01 * np.sqrt(fitted.variance))
+        y = data.c2[0, i, j] / (0.01 * np.sqrt(fitted.variance))
+        best = np.linalg.lstsq(design, y, rcond=None)[0]
+        return -0.5 * np.sum((y - design @ best) ** 2) - 0.5 * np.linalg.slogdet(design.T @ design)[1]
+
+    found = [-float(problem.objective.value(p)) for p in places]
+    expected = [log_integral(p) for p in places]
+    assert np.isclose(found[1] - found[0], expected[1] - expected[0], rtol=1e-9)
+
+
+def test_posteriors_need_free_scales():
+    ready = setup(small(n_frames=16), static(), FitOptions(scaling="constant", start=STATIC))
+    held = SimpleNamespace(setup=ready)
+    with pytest.raises(ValueError, match="scales that are free"):
+        posterior_problem(held)
+
+
+@pytest.mark.slow
+def test_the_posterior_agrees_with_the_fit():
+    data = small(n_frames=40)
+    fitted = fit_correlation(data, curved(static(), data), FitOptions(scaling="individual"), QUIET)
+    posterior = sample_correlation(fitted, 500, run=QUIET, chains=4, warmup=300)
+    assert not posterior.stats["diverging"].any()
+    for name, value in fitted.params.items():
+        draws = np.asarray(posterior.draws[name])
+        assert abs(draws.mean() - value) < 0.2 * fitted.stderr[name]
+        assert abs(draws.std() / fitted.stderr[name] - 1) < 0.15
 
 
 def test_correlation_keeps_the_order_of_angles():

@@ -5,6 +5,7 @@ from shardfit.sciences import Science
 
 COMMANDS = (
     Command("fit", "fit correlation files as a configuration says, with report", "shardfit.cli.xpcs.fit"),
+    Command("sample", "draw from the posterior of a correlation file's parameters", "shardfit.cli.xpcs.sample"),
     Command("simulate", "write correlations of a known sample", "shardfit.cli.xpcs.simulate"),
     Command("plot", "draw the correlations of a file", "shardfit.cli.xpcs.plot"),
     Command("validate", "check a configuration, and the file that it names", "shardfit.cli.xpcs.validate"),

@@ -28,9 +28,9 @@ def write_outputs(folder: Path, fit: Any, mode: str, arrays: bool = True) -> Pat
         "convergence_status": fit.result.status.name.lower(),
         "parameters": {**scales, **physical},
     }
-    _write_json(place / "parameters.json", summary)
-    _write_json(place / "analysis_results_nlsq.json", {**summary, **_analysis(fit)})
-    _write_json(place / "convergence_metrics.json", _convergence(fit))
+    write_json(place / "parameters.json", summary)
+    write_json(place / "analysis_results_nlsq.json", {**summary, **_analysis(fit)})
+    write_json(place / "convergence_metrics.json", _convergence(fit))
     if arrays:
         content: dict[str, Any] = _arrays(fit)
         write_atomic(place / "fitted_data.npz", lambda file: np.savez(file, **content))
@@ -111,7 +111,8 @@ def _arrays(fit: Any) -> dict[str, np.ndarray]:
     }
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write plain JSON, without the checksum of a run's own files: scripts read and edit it."""
     text = json.dumps(_plain(content), indent=2, allow_nan=False, ensure_ascii=False)
     write_atomic(path, lambda file: file.write(text.encode()))
 

@@ -7,7 +7,7 @@ from shardfit.domains.xpcs.forward import Ahead, Geometry, Grid, Points
 from shardfit.domains.xpcs.models import Homodyne, Model, TwoComponent, laminar_flow, static
 from shardfit.domains.xpcs.problem import FitOptions, Setup, curved, setup
 from shardfit.domains.xpcs.rates import Ageing, CurvedPower, Knots, Parameter, PowerLaw, Rate, Stretched
-from shardfit.domains.xpcs.recipes import CorrelationFit, fit_correlation
+from shardfit.domains.xpcs.recipes import CorrelationFit, fit_correlation, power_law, sample_correlation
 from shardfit.domains.xpcs.scaling import fourier_basis, quantile_scales
 from shardfit.domains.xpcs.simulation import Experiment, simulate
 
@@ -38,8 +38,10 @@ __all__ = [
     "fit_correlation",
     "fourier_basis",
     "laminar_flow",
+    "power_law",
     "quantile_scales",
     "read",
+    "sample_correlation",
     "setup",
     "simulate",
     "static",

@@ -35,8 +35,7 @@ def moments_of_frames(t: jax.Array) -> jax.Array:
 
 def integrate(rate: jax.Array) -> jax.Array:
     """Return the cumulative trapezoid (nt,) of a rate (nt,), floored, in units of frames."""
-    rate = jnp.where(rate > FLOOR, rate, FLOOR)
-    return cumulate(rate)
+    return cumulate(jnp.where(rate > FLOOR, rate, FLOOR))
 
 
 def cumulate(rate: jax.Array) -> jax.Array:
@@ -49,15 +48,8 @@ def distance(first: jax.Array, second: jax.Array) -> jax.Array:
     return jnp.sqrt((second - first) ** 2 + SMOOTH)
 
 
-def sinc(x: jax.Array) -> jax.Array:
-    """Return sin(x)/x of x in radians, with its series near zero."""
-    small = jnp.abs(x) < 1e-4
-    safe = jnp.where(small, 1.0, x)
-    return jnp.where(small, 1 - x * x / 6 + x**4 / 120, jnp.sin(safe) / safe)
-
-
 def sinc_and_slope(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return sin(x)/x and its derivative."""
+    """Return sin(x)/x of x in radians and its derivative, with their series near zero."""
     small = jnp.abs(x) < 1e-4
     safe = jnp.where(small, 1.0, x)
     value = jnp.where(small, 1 - x * x / 6 + x**4 / 120, jnp.sin(safe) / safe)

@@ -23,7 +23,6 @@ from shardfit.domains.xpcs.forward import (
     distance,
     integrate,
     moments_of_frames,
-    sinc,
     sinc_and_slope,
 )
 from shardfit.domains.xpcs.rates import PHI0, Parameter, PowerLaw, Rate
@@ -90,6 +89,7 @@ class Homodyne(Model):
     def __post_init__(self):
         if self.convention not in CONVENTIONS:
             raise ValueError(f"shear convention {self.convention!r}: use 'compat' or 'theory'.")
+        _ = self.table  # a rate that is not well made says so here
 
     @property
     def table(self) -> dict[str, Parameter]:
@@ -119,7 +119,7 @@ class Homodyne(Model):
             g1 = g1 * jnp.ones_like(pairs.per_angle(geometry.phi))
         else:
             path = _path(self.shear, geometry, pairs, values[self.n_diffusion : -1])
-            s = sinc(pairs.per_angle(self._shear_scales(values, geometry)[0]) * path)
+            s, _ = sinc_and_slope(pairs.per_angle(self._shear_scales(values, geometry)[0]) * path)
             if self.convention == "theory":
                 return _floored(g1 * g1 * s * s)
             g1 = g1 * s * s

@@ -22,29 +22,29 @@ def heat_map(c2: np.ndarray, fitted: np.ndarray, t: np.ndarray, title: str = "")
     low, high = np.nanpercentile(fitted, [1, 99.5])
     np.fill_diagonal(residual, np.nan)  # no part of the fit
     spread = max(float(np.nanpercentile(np.abs(residual), 99)), 1e-12)
-    panels = (("data", c2[thin], low, high, "viridis"), ("fit", fitted[thin], low, high, "viridis"))
-    panels += (("data − fit", residual, -spread, spread, "RdBu_r"),)
-    for axes, (name, image, bottom, top, colours) in zip(figure.subplots(1, 3), panels, strict=True):
-        extent = (t[0], t[-1], t[0], t[-1])
-        drawn = axes.imshow(image.T, origin="lower", extent=extent, vmin=bottom, vmax=top, cmap=colours)
-        figure.colorbar(drawn, ax=axes, shrink=0.85)
-        style.finish(axes, "t₁ (s)", "t₂ (s)")
-        axes.grid(False)
-        axes.set_title(f"{name}{', ' + title if title else ''}", fontsize=style.LABEL, color=style.INK)
+    limits, around = (low, high, "viridis"), (-spread, spread, "RdBu_r")
+    panels = (("data", c2[thin], limits), ("fit", fitted[thin], limits), ("data − fit", residual, around))
+    for axes, (name, image, look) in zip(figure.subplots(1, 3), panels, strict=True):
+        _draw(figure, axes, image, t, look, f"{name}{', ' + title if title else ''}")
     return figure
 
 
 def data_map(c2: np.ndarray, t: np.ndarray, title: str = "") -> Any:
     """Draw one correlation matrix (nt, nt)."""
     figure = style.new_figure(4.4, 3.6)
-    axes = figure.subplots()
     low, high = np.nanpercentile(c2, [1, 99.5])
+    _draw(figure, figure.subplots(), c2, t, (low, high, "viridis"), title)
+    return figure
+
+
+def _draw(figure: Any, axes: Any, image: np.ndarray, t: np.ndarray, look: tuple, title: str) -> None:
+    low, high, colours = look
     extent = (t[0], t[-1], t[0], t[-1])
-    figure.colorbar(axes.imshow(c2.T, origin="lower", extent=extent, vmin=low, vmax=high, cmap="viridis"), ax=axes)
+    drawn = axes.imshow(image.T, origin="lower", extent=extent, vmin=low, vmax=high, cmap=colours)
+    figure.colorbar(drawn, ax=axes, shrink=0.85)
     style.finish(axes, "t₁ (s)", "t₂ (s)")
     axes.grid(False)
     axes.set_title(title, fontsize=style.LABEL, color=style.INK)
-    return figure
 
 
 def rate_bands(rates: dict[str, np.ndarray], t: np.ndarray) -> Any:
@@ -58,16 +58,6 @@ def rate_bands(rates: dict[str, np.ndarray], t: np.ndarray) -> Any:
     return figure
 
 
-def angle_chi2(phi: np.ndarray, chi2: np.ndarray) -> Any:
-    """Draw χ² per point of every angle."""
-    figure = style.new_figure(5.0, 3.2)
-    axes = figure.subplots()
-    axes.axhline(1.0, color=style.FAINT, linewidth=1)
-    axes.plot(phi, chi2, "o", color=style.BLUE, markersize=5)
-    style.finish(axes, "azimuth (°)", "χ² per point")
-    return figure
-
-
 def figures(run_dir: Path, result: Any, settings: Any) -> dict[str, tuple[str, Any]]:
     """Return the figures of a run directory, from what it keeps of its fit: name → (caption, Figure)."""
     path = Path(run_dir) / FITTED
@@ -76,9 +66,7 @@ def figures(run_dir: Path, result: Any, settings: Any) -> dict[str, tuple[str, A
     with np.load(path, allow_pickle=False) as kept:
         phi, t = kept["phi_angles"], kept["t1"]
         rates = {name: kept[f"rate_{name}"] for name in RATES if f"rate_{name}" in kept}
-        drawn = {"chi2_of_angles": ("χ² per point of the angles.", angle_chi2(phi, kept["chi2_of_angle"]))}
-        if rates:
-            drawn["rates"] = ("Rates with their 1σ bands.", rate_bands(rates, t))
+        drawn = {"rates": ("Rates with their 1σ bands.", rate_bands(rates, t))} if rates else {}
         c2, fitted = kept["c2_exp"], kept["c2_theoretical_scaled"]
     for k in np.unique(np.linspace(0, len(phi) - 1, min(SHOWN, len(phi))).round().astype(int)):
         name, title = f"c2_heatmaps_phi_{phi[k]:.1f}", f"φ = {phi[k]:.1f}°"

@@ -161,9 +161,11 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
     if options.shear_weighted:
         precision = precision * shear_weights(data.phi, table["phi0"].start if "phi0" in table else 0.0)
     if options.triangle == "both":
-        precision, counts, n_points = 2 * precision, 2 * counts, 2 * n_points
+        counts, n_points = 2 * counts, 2 * n_points
     design = Design(basis, precision, np.asarray(level))
-    x0, bounds, fixed = _parameters(table, options)
+    repeats = 2.0 if options.triangle == "both" else 1.0
+    x0, fixed = {name: p.start for name, p in table.items()}, dict(options.fixed)
+    bounds = {name: (p.lower, p.upper) for name, p in table.items() if name not in fixed}
     if options.joint:
         term = joint_term(rows, model, geometry, design, n_points, options.loss)
         scales = dict(zip(SCALES, _first_scales(data, options, basis), strict=True))
@@ -172,7 +174,7 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
     else:
         term = projected_term(rows, model, geometry, design, n_points)
     problem = Problem(
-        Objective({TERM: term}),
+        Objective({TERM: term}).with_weights(**{TERM: repeats}),
         x0,
         bounds=bounds,
         fixed=fixed or None,
@@ -180,12 +182,6 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
         name=data.source or "two-time correlation",
     )
     return Setup(problem, data, model, options, design, counts, n_missing)
-
-
-def _parameters(table: Mapping[str, Parameter], options: FitOptions) -> tuple[dict, dict, dict]:
-    """Return start, bounds and held values of the model's parameters; what is held has no bounds."""
-    bounds = {name: (p.lower, p.upper) for name, p in table.items() if name not in options.fixed}
-    return {name: p.start for name, p in table.items()}, bounds, dict(options.fixed)
 
 
 def _first_scales(data: Correlation, options: FitOptions, basis: np.ndarray) -> list[np.ndarray]:

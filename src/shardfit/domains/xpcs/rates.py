@@ -49,9 +49,10 @@ POWER_LAW = {
 PHI0 = Parameter(-10.0, 10.0, 0.0, "°")
 
 
-def _check_stem(stem: str) -> None:
+def _level(stem: str) -> Parameter:
     if stem not in LEVEL:
         raise ValueError(f"rate of {stem!r}: use 'D' for the transport coefficient, 'gamma_dot' for the shear rate.")
+    return LEVEL[stem]
 
 
 @register_static
@@ -61,12 +62,10 @@ class PowerLaw:
 
     stem: str = "D"
 
-    def __post_init__(self):
-        _check_stem(self.stem)
-
     @property
     def table(self) -> dict[str, Parameter]:
         """Parameters by name."""
+        _level(self.stem)
         names = list(POWER_LAW)[:3] if self.stem == "D" else list(POWER_LAW)[3:]
         return {name: POWER_LAW[name] for name in names}
 
@@ -89,14 +88,13 @@ class CurvedPower:
     stem: str = "D"
 
     def __post_init__(self):
-        _check_stem(self.stem)
         if not self.t_ref > 0:
             raise ValueError(f"CurvedPower: t_ref={self.t_ref} must be a positive time in seconds.")
 
     @property
     def table(self) -> dict[str, Parameter]:
         """Parameters by name."""
-        level, exponent = LEVEL[self.stem], POWER_LAW[EXPONENT[self.stem]]
+        level, exponent = _level(self.stem), POWER_LAW[EXPONENT[self.stem]]
         slope = Parameter(-20.0, 20.0, 0.0)
         return {f"{self.stem}_ref": level, EXPONENT[self.stem]: exponent, f"{self.stem}_slope": slope}
 
@@ -134,13 +132,10 @@ class Ageing:
     time: float  # s, the start of its own parameter
     stem: str = "D"
 
-    def __post_init__(self):
-        _check_stem(self.stem)
-
     @property
     def table(self) -> dict[str, Parameter]:
         """Parameters by name."""
-        level, time = LEVEL[self.stem], Parameter(1e-3 * self.time, 1e3 * self.time, self.time, "s")
+        level, time = _level(self.stem), Parameter(1e-3 * self.time, 1e3 * self.time, self.time, "s")
         return {f"{self.stem}_early": level, f"{self.stem}_late": level, f"{self.stem}_time": time}
 
     def __call__(self, values: Any, t: jax.Array) -> jax.Array:
@@ -157,13 +152,10 @@ class Stretched:
     time: float
     stem: str = "D"
 
-    def __post_init__(self):
-        _check_stem(self.stem)
-
     @property
     def table(self) -> dict[str, Parameter]:
         """Parameters by name."""
-        level, time = LEVEL[self.stem], Parameter(1e-3 * self.time, 1e3 * self.time, self.time, "s")
+        level, time = _level(self.stem), Parameter(1e-3 * self.time, 1e3 * self.time, self.time, "s")
         names = [f"{self.stem}_{word}" for word in ("amplitude", "time", "stretch", "floor")]
         return dict(zip(names, (level, time, Parameter(0.05, 4.0, 1.0), level), strict=True))
 
@@ -183,14 +175,13 @@ class Knots:
     cubic: bool = False
 
     def __post_init__(self):
-        _check_stem(self.stem)
         if len(self.times) < 2 or np.any(np.diff(self.times) <= 0):
             raise ValueError(f"Knots: times {self.times} must increase and be at least two.")
 
     @property
     def table(self) -> dict[str, Parameter]:
         """Parameters by name."""
-        return {f"{self.stem}_{i + 1}": LEVEL[self.stem] for i in range(len(self.times))}
+        return {f"{self.stem}_{i + 1}": _level(self.stem) for i in range(len(self.times))}
 
     def __call__(self, values: Any, t: jax.Array) -> jax.Array:
         """Return the rate."""

@@ -1,7 +1,7 @@
 """Contrast and offset of the angles: which of them are free together, and what the data say at first sight."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -94,18 +94,35 @@ def coefficients_of(basis: np.ndarray, scales: np.ndarray) -> np.ndarray:
     return np.linalg.lstsq(basis, scales, rcond=None)[0]
 
 
-def best_scales(grams: jax.Array, design: Design) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return value ½Σr² and the best coefficients a (m,), b (m,), from Gram matrices (n, ≥3, ≥3) of [f, 1, y, …].
+class Best(NamedTuple):
+    """½Σr² at the best coefficients a (m,) and b (m,), and the log-determinant of their normal matrix."""
 
-    The system is scaled to a unit diagonal; the smallest addition keeps one that is singular (f the same at all points)
-    solvable: its answer is then one of many.
-    """
+    value: jax.Array
+    a: jax.Array
+    b: jax.Array
+    log_det: jax.Array
+
+
+def best_scales(grams: jax.Array, design: Design) -> Best:
+    """Return the best scales from Gram matrices (n, ≥3, ≥3) of [f, 1, y, …]."""
     m = design.basis.shape[1]
     matrix = jnp.einsum("ki,kab,kj->aibj", design.basis, grams[:, :2, :2], design.basis).reshape(2 * m, 2 * m)
     vector = jnp.einsum("ki,ka->ai", design.basis, grams[:, :2, 2]).reshape(-1)
+    best, log_det = solve(matrix, vector)
+    value = 0.5 * (jnp.sum(grams[:, 2, 2]) - best @ vector)
+    return Best(value, best[:m], best[m:], log_det)
+
+
+def solve(matrix: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the solution of a symmetric system, and the logarithm of its determinant.
+
+    It is scaled to a unit diagonal; the smallest addition keeps one that is singular (f the same at all points)
+    solvable: its answer is then one of many.
+    """
     unit = jnp.sqrt(jnp.diag(matrix))
     unit = jnp.where(unit > 0, unit, 1.0)
-    scaled = matrix / jnp.outer(unit, unit) + 4 * jnp.finfo(matrix.dtype).eps * jnp.eye(2 * m, dtype=matrix.dtype)
-    best = jax.scipy.linalg.solve(scaled, vector / unit, assume_a="pos") / unit
-    value = 0.5 * (jnp.sum(grams[:, 2, 2]) - best @ vector)
-    return value, best[:m], best[m:]
+    eps = 4 * jnp.finfo(matrix.dtype).eps
+    factor = jnp.linalg.cholesky(matrix / jnp.outer(unit, unit) + eps * jnp.eye(len(unit), dtype=matrix.dtype))
+    wide = unit if right.ndim == 1 else unit[:, None]
+    solution = jax.scipy.linalg.cho_solve((factor, True), right / wide) / wide
+    return solution, 2 * jnp.sum(jnp.log(jnp.diag(factor)) + jnp.log(unit))

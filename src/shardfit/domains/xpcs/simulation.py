@@ -53,12 +53,9 @@ def simulate(model: Model, params: Mapping[str, float], experiment: Experiment, 
 
     Example: `simulate(static(), {"D0": 1e4, "alpha": -0.3, "D_offset": 0.0}, Experiment(n_frames=200), seed=1)`.
     """
-    for name in params:
-        if name not in model.names:
-            raise ValueError(f"simulate: the model has no parameter {name!r}.{suggestion(name, model.names)}")
-    missing = [name for name in model.names if name not in params]
-    if missing:
-        raise ValueError(f"simulate: no value for {', '.join(missing)}.")
+    for name in {*params} ^ {*model.names}:
+        problem = "no value for" if name in model.names else "the model has no parameter"
+        raise ValueError(f"simulate: {problem} {name!r}.{suggestion(name, model.names)}")
     if (experiment.sigma is None) == (experiment.speckles is None):
         raise ValueError("simulate: give either sigma (independent noise) or speckles (their number per angle).")
     curve, rng = model_curve(model, params, experiment), np.random.default_rng(seed)

@@ -17,7 +17,7 @@ from shardfit.core.terms import StatisticTerm, statistic_term
 from shardfit.domains.xpcs.forward import Ahead, Geometry
 from shardfit.domains.xpcs.losses import LOSSES, SLOPES
 from shardfit.domains.xpcs.models import Model
-from shardfit.domains.xpcs.scaling import Design, best_scales
+from shardfit.domains.xpcs.scaling import Design, best_scales, solve
 
 SCALES = ("contrast", "offset")
 
@@ -100,21 +100,28 @@ _SYMMETRIC = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])  # where an entry of th
 
 
 def _projected_value(totals: jax.Array, model: Model, geometry: Geometry, design: Design) -> jax.Array:
-    return best_scales(totals[:, _SYMMETRIC], design)[0]
+    return best_scales(totals[:, _SYMMETRIC], design).value
+
+
+def _marginal_value(totals: jax.Array, model: Model, geometry: Geometry, design: Design) -> jax.Array:
+    """Return −log of the integral of the likelihood over all scales, with flat priors, up to a constant."""
+    best = best_scales(totals[:, _SYMMETRIC], design)
+    return best.value + 0.5 * best.log_det
+
+
+def marginal_term(rows: Any, model: Model, geometry: Geometry, design: Design) -> StatisticTerm:
+    """Return the term for sampling: scales are integrated out under flat priors."""
+    return statistic_term(_scale_sums, rows, model, geometry, design, loss=_marginal_value, chunk=1, checked=True)
 
 
 def _projected_equations(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design) -> Gram:
     """Return the normal equations of what the best scales leave: the Schur complement of the joint ones."""
     grams = weighted_grams(totals, params, model, geometry, design)
-    value, a, b = best_scales(grams, design)
-    whole = normal_equations(grams, design, design.basis @ a, design.basis @ b)
-    m = 2 * a.shape[0]
+    best = best_scales(grams, design)
+    whole = normal_equations(grams, design, design.basis @ best.a, design.basis @ best.b)
+    m = 2 * best.a.shape[0]
     among, across, inner = whole.matrix[:m, :m], whole.matrix[:m, m:], whole.matrix[m:, m:]
-    unit = jnp.sqrt(jnp.diag(among))
-    unit = jnp.where(unit > 0, unit, 1.0)
-    scaled = among / jnp.outer(unit, unit) + 4 * jnp.finfo(among.dtype).eps * jnp.eye(m, dtype=among.dtype)
-    share = jax.scipy.linalg.solve(scaled, across / unit[:, None], assume_a="pos")
-    projected = Gram(value, whole.gradient[m:], inner - (across / unit[:, None]).T @ share)
+    projected = Gram(best.value, whole.gradient[m:], inner - across.T @ solve(among, across)[0])
     return _in_tree_order(projected, params, model.names)
 
 

@@ -1,6 +1,7 @@
 """Recipes of XPCS: from data to an answer."""
 
-from shardfit.domains.xpcs.recipes.answer import CorrelationFit
+from shardfit.domains.xpcs.recipes.answer import CorrelationFit, power_law
 from shardfit.domains.xpcs.recipes.fitting import fit_correlation
+from shardfit.domains.xpcs.recipes.posterior import sample_correlation
 
-__all__ = ["CorrelationFit", "fit_correlation"]
+__all__ = ["CorrelationFit", "fit_correlation", "power_law", "sample_correlation"]

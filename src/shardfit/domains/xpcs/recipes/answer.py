@@ -94,11 +94,6 @@ class CorrelationFit:
         """Return the fitted correlations (n, nt, nt)."""
         return self.offset[:, None, None] + self.contrast[:, None, None] * self.curve()
 
-    @arithmetic("float64")
-    def power_law(self) -> dict[str, tuple[float, float]]:
-        """Return the power laws' own parameters, (value, standard error), of a model from `curved`."""
-        return power_law(self)
-
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, standard error, unit) of every parameter, as text."""
         units = {name: p.unit for name, p in self.setup.model.table.items()}
@@ -132,7 +127,7 @@ def read_answer(setup: Setup, result: Result, mesh: Any = None) -> CorrelationFi
     level = float(setup.design.level)
     mix = np.stack([contrast, offset - level, -np.ones_like(contrast)], axis=1)
     angle_chi2 = np.einsum("ka,kab,kb->k", mix, plain[:, :3, :3], mix)
-    free = _free(setup, result)
+    free = _free(setup, params)
     dof = setup.n_points - int(free.sum())
     spread, variance = _covariance(setup, weighted, contrast, offset - level, free, (dof, angle_chi2.sum()))
     n = len(contrast)
@@ -173,11 +168,11 @@ def _evaluate(setup: Setup, fitted: Any, params: dict, mesh: Any) -> tuple[list,
     assert isinstance(term, StatisticTerm)
     judged = replace(term, fn=ANSWER_SUMS[setup.options.loss], loss=total, equations=None)
     sums = replace_terms(setup.problem.objective, [judged]).place(mesh).totals(at)[TERM]
-    plain, weighted = (np.asarray(weighted_grams(each, at, *args)) for each in sums)
+    plain, weighted = (float(term.weight) * np.asarray(weighted_grams(each, at, *args)) for each in sums)
     if not setup.options.joint:
-        _, a, b = best_scales(jnp.asarray(plain), design)
+        best = best_scales(jnp.asarray(plain), design)
         unit = np.linalg.lstsq(np.asarray(design.basis), np.full(len(design.basis), level), rcond=None)[0]
-        coefficients = [np.asarray(a), np.asarray(b) + unit]
+        coefficients = [np.asarray(best.a), np.asarray(best.b) + unit]
     return coefficients, plain, weighted
 
 
@@ -192,9 +187,8 @@ def _at_bounds(setup: Setup, params: dict) -> list[str]:
     return near
 
 
-def _free(setup: Setup, result: Result) -> np.ndarray:
+def _free(setup: Setup, params: dict) -> np.ndarray:
     """Return which of [a, b, parameters] the fit was free to choose."""
-    params = {name: float(result.params[name]) for name in setup.model.names}
     still = {*setup.options.fixed, *_at_bounds(setup, params)}
     scales = np.full(2 * setup.design.basis.shape[1], setup.options.scaling not in HELD)
     return np.concatenate([scales, [name not in still for name in setup.model.names]])
@@ -262,6 +256,7 @@ def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
     return tuple(notes)
 
 
+@arithmetic("float64")
 def power_law(fit: CorrelationFit) -> dict[str, tuple[float, float]]:
     """Return amplitude, exponent and offset (value, standard error) of the rates that were fitted as CurvedPower."""
     model, found = fit.setup.model, {}
