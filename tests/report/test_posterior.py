@@ -8,6 +8,8 @@ import pytest
 from shardfit.cli import main
 from shardfit.report import chain_figures, style
 from shardfit.report.posterior import report_posterior
+from shardfit.report.rank_figures import calibration_ranks
+from shardfit.sampling.calibration import Calibration
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.store import save_posterior
 
@@ -65,7 +67,7 @@ def test_unknown_names_and_missing_energies_are_explained(posterior):
 
 
 def test_the_command_writes_the_page(posterior, tmp_path, capsys):
-    extra = {"pareto_k": 0.3, "shards": {"shard": np.arange(2), "rhat": np.array([1.001, 1.25])}, "max_depth": 10}
+    extra = {"pareto_k": 0.3, "refits": {"refit": np.arange(2), "steps": np.array([1.001, 1.25])}, "max_depth": 10}
     save_posterior(replace(posterior, extra=extra), tmp_path)
     assert main(["report", str(tmp_path)]) == 0
     assert "report.html" in capsys.readouterr().out
@@ -82,3 +84,13 @@ def test_a_single_number_without_statistics_has_a_page(tmp_path):
     save_posterior(Posterior(z[..., 0], z, {}, weights, "rto"), tmp_path)
     text = report_posterior(tmp_path).read_text()
     assert "<td>x</td>" in text and "50 of 50" in text and "Chains" not in text
+
+
+def test_ranks_of_a_calibration_are_drawn_with_their_bands():
+    ranks = np.random.default_rng(3).integers(0, 100, size=(60, 10))
+    ranks[:, 4] //= 2
+    found = Calibration(tuple("abcdefghij"), ranks, 99, "a method", np.ones(60), np.zeros(60))
+    figure = calibration_ranks(found)
+    named = [axes.get_ylabel() for axes in figure.axes[::2]]
+    assert len(named) == 8 and "e" in named  # the worst are among those that are drawn
+    assert figure.axes[2 * named.index("e") + 1].texts[0].get_text().startswith("too high")

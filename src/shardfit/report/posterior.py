@@ -75,7 +75,7 @@ def overview(posterior: Posterior, verdict: Verdict, table: Summary) -> Section:
         ("effective draws", _extreme(least, np.nanmin, ".0f"), "fewest of any number, bulk or tail"),
         ("R-hat", _extreme(table["rhat"], np.nanmax, ".3f"), "largest of any number"),
         ("divergences", number(diverging), "after warm-up"),
-        ("gradients", number(posterior.evaluations), f"method {posterior.method}"),
+        ("gradients", number(posterior.evaluations), f"method {method_name(posterior)}"),
         ("time", "–" if total is None else seconds(total), compile_hint(posterior.timings)),
     ]
     told: list[Block] = [Text(text[:1].upper() + text[1:]) for text in (str(verdict), posterior.note) if text]
@@ -122,7 +122,7 @@ def method(posterior: Posterior) -> Section:
             if len({len(column) for column in columns}) == 1:
                 rows = list(zip(*columns, strict=True))
                 blocks.append(Table(list(map(str, value)), rows, name.replace("_", " ")))
-    return Section(f"Method: {posterior.method}", blocks)
+    return Section(f"Method: {method_name(posterior)}", blocks)
 
 
 def standard_figures(posterior: Posterior) -> dict[str, tuple[str, Any]]:
@@ -131,14 +131,20 @@ def standard_figures(posterior: Posterior) -> dict[str, tuple[str, Any]]:
     if not names or posterior.z.shape[1] < FEWEST_DRAWS:
         return {}
     drawn = {"trace": ("Densities and paths, chain by chain; ticks: divergences.", chain_figures.trace(posterior))}
-    caption = "Ranks of each chain's draws among all: flat where the chains agree."
-    drawn["rank"] = (caption, chain_figures.rank(posterior))
+    if posterior.chains > 1:
+        caption = "Ranks of each chain's draws among all: flat where the chains agree."
+        drawn["rank"] = (caption, chain_figures.rank(posterior))
     if len(names) > 1:
         drawn["pair"] = ("Pairs of numbers; divergent draws in red.", chain_figures.pair(posterior))
     drawn["forest"] = ("Median, middle 50 % and 90 %.", chain_figures.forest(posterior))
     if "energy" in posterior.stats:
         drawn["energy"] = ("Energies, and steps between them.", chain_figures.energy(posterior))
     return drawn
+
+
+def method_name(posterior: Posterior) -> str:
+    """Return the method without its options."""
+    return posterior.method.partition("(")[0]
 
 
 def _extreme(values: np.ndarray, pick: Any, form: str) -> str:

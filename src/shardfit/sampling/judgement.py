@@ -21,7 +21,7 @@ ADVICE = {
     "ess": "Draw more; if that would take too long, find coordinates in which the parameters are less correlated.",
     "divergences": "Raise target_accept (0.9, 0.99), or use other coordinates: the draws miss a narrow region.",
     "bfmi": "Chains cross the energies slowly: use other coordinates, or a prior that bounds heavy tails.",
-    "depth": "Trees end at their largest depth: this wastes nothing but time; raise max_depth, or rescale.",
+    "depth": "Trees end at their largest depth, which costs time only: raise max_depth, or rescale.",
     "disagreement": "The model does not hold for all rows, or their errors are too small: look at these rows.",
     "skewness": "Use fewer shards, or coordinates in which the posterior is closer to a Gaussian; and correct=True.",
     "pareto_k": "The proposal misses part of the posterior: use fewer shards, or sample all data at once.",

@@ -196,7 +196,7 @@ class Study:
             timings={"compile": float(max(one["compile_seconds"] for one in results))},
             layout=layout(mesh) | {"width": self.solver.chains, "why": self.why},
             seed=self.seed,
-            extra={"useful_gradients": useful / total},
+            extra={"useful_gradients": useful / total, "max_depth": self.solver.max_depth},
         )
 
 

@@ -99,7 +99,7 @@ def consensus(
                 ShardStore(folder.path, plan.identity.digest).clear()
         runs = sampling.runs(start := sampling.start())
         sampled = time.perf_counter()
-        posterior = _combined(plan, start, runs, rule, correct, mesh)
+        posterior = combined_posterior(plan, start, runs, rule, correct, mesh)
         ended, tally = time.perf_counter(), sampling.tally
         timings = {"shards": sampled - began - tally.compile_seconds, "compile": tally.compile_seconds}
         timings |= {"combine": ended - sampled, "total": ended - began}
@@ -111,7 +111,7 @@ def consensus(
     return posterior
 
 
-def _combined(
+def combined_posterior(
     plan: ShardPlan, start: Start, runs: list[ShardRun], rule: str, correct: bool | int, mesh: Any
 ) -> Posterior:
     """Return the posterior of all rows from the draws of all shards."""

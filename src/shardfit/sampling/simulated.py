@@ -1,31 +1,25 @@
 """calibrate: simulate data from the prior, sample every data set, and rank the truths."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from shardfit.core.objective import Objective, replace_terms
+from shardfit.core.objective import Objective
 from shardfit.core.params import Space, element_label, spread
 from shardfit.core.precision import arithmetic, for_caller
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
 from shardfit.sampling.calibration import Calibration
-from shardfit.sampling.density import as_objective, sampled
-from shardfit.sampling.diagnostics import FEWEST_DRAWS, rhat
-from shardfit.sampling.nuts import NUTS
+from shardfit.sampling.density import sampled
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.run import sample
-from shardfit.sampling.shards import Shards
-from shardfit.sampling.start import find_start
-from shardfit.solve.lbfgs import LBFGS
-from shardfit.surveys.engine import Engine
+from shardfit.sampling.simulated_runs import IN_SLOTS, Draws, one_by_one
 
 LOG_DENSITY = "log density"
-SLOTS = 32
-STEPS = 200  # of the fits from which chains begin
 
 
 class DataSet(NamedTuple):
@@ -33,14 +27,6 @@ class DataSet(NamedTuple):
 
     truth: Any
     problem: Problem
-
-
-class Draws(NamedTuple):
-    """Draws of one data set: params, a pytree with leaves (draws, *shape); rhat, divergences: of its chains."""
-
-    params: Any
-    rhat: float
-    divergences: int
 
 
 def calibrate(
@@ -64,8 +50,8 @@ def calibrate(
     x0
         any parameters, for their structure.
     method
-        'nuts': all data sets at once, in slots. Another method of `sample`, or a function (problem, seed) → Posterior:
-        one data set after the other.
+        'nuts', 'consensus' (give shards): all data sets at once, in slots. Another method of `sample`, or a function
+        (problem, seed) → Posterior: one data set after the other.
     n
         data sets. Subtle errors need many: 1000 show a bias of 0.1 standard deviations.
     draw
@@ -75,7 +61,7 @@ def calibrate(
     seed
         of everything random.
     options
-        of the method; for 'nuts' also slots, how many data sets run at the same time.
+        of the method; for those in slots also slots, how many runs share a batch.
 
     Example: `calibrate(make_problem, {"tau": 1.0}, n=100, draws=200)`.
 
@@ -86,10 +72,13 @@ def calibrate(
     if not isinstance(template, Problem):
         raise TypeError(f"calibrate: make_problem returned {type(template).__name__}, not a Problem.")
     data = [_simulate(make_problem, template, draw, jax.random.fold_in(jax.random.key(seed), i)) for i in range(n)]
-    if method == "nuts":
-        runs = _in_slots(template, data, ranks, seed, options)
+    problems = [one.problem for one in data]
+    if callable(method):
+        runs = one_by_one(partial(method, **options), problems, ranks, seed)
+    elif method in IN_SLOTS:
+        runs = IN_SLOTS[method](sampled(template, "calibrate"), problems, ranks, seed, **options)
     else:
-        runs = _one_by_one(method, data, ranks, seed, options)
+        runs = one_by_one(partial(_sampled, method, options), problems, ranks, seed)
     found = dict(runs)
     failed = {i: why for i, why in sorted(found.items()) if isinstance(why, str)}
     good = {i: draws for i, draws in sorted(found.items()) if isinstance(draws, Draws)}
@@ -138,6 +127,11 @@ def _from_priors(problem: Problem, key: Any) -> Any:
     return jax.tree.unflatten(space.treedef, drawn)
 
 
+def _own_of_rows(term: RowTerm) -> dict[str, None]:
+    """Return what else a term took from its rows: the centre of sums, for whose rounding any data set's serves."""
+    return {"centre": None} if hasattr(term, "centre") else {}
+
+
 def _alike(one: Objective, other: Objective) -> bool:
     """Whether two objectives differ in their rows alone."""
     if jax.tree.structure(one) != jax.tree.structure(other):
@@ -146,86 +140,10 @@ def _alike(one: Objective, other: Objective) -> bool:
         if isinstance(a, RowTerm) and isinstance(b, RowTerm):
             if jax.tree.map(np.shape, a.rows) != jax.tree.map(np.shape, b.rows):
                 return False
-            a, b = replace(a, rows=None), replace(b, rows=None)
+            a, b = (replace(term, rows=None, **_own_of_rows(term)) for term in (a, b))
         if not all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)):
             return False
     return True
-
-
-def _in_slots(
-    template: Problem, data: list[DataSet], ranks: int, seed: int, options: dict[str, Any]
-) -> Iterator[tuple[int, Draws | str]]:
-    """Yield the draws of NUTS for every data set, as they end: one program whose rows differ from slot to slot."""
-    options = dict(options)
-    slots = min(options.pop("slots", SLOTS), len(data))
-    solver = NUTS(**{"warmup": 300, "draws": 250, **options})
-    target = sampled(template, "calibrate")
-    parts = tuple(sampled(one.problem, "calibrate").objective for one in data)
-    start = find_start(target, seed=seed)
-    family = Shards(target, parts, _modes(target, parts, slots))
-    for finished in Engine(family, solver, slots, seed=seed, given=start.given).run(family.points()):
-        for point in finished:
-            if point.failed:
-                yield point.id, point.reason or "the sampler failed."
-                continue
-            z, diverging = point.payload["z"], int(point.payload["diverging"].sum())
-            with arithmetic(target.precision):
-                params = jax.tree.map(np.asarray, _parameters(target.space, _spaced(z, ranks)))
-            yield point.id, Draws(params, _largest_rhat(z), diverging)
-
-
-def _modes(target: Problem, parts: tuple[Objective, ...], slots: int) -> np.ndarray:
-    """Return where chains begin, (n, size): the mode of each data set, x0 where a fit finds none."""
-    z = np.tile(target.z0(), (len(parts), 1))
-    density = as_objective(target)
-    stretch = density.objective.terms[-1]  # what it adds to each part
-    densities = tuple(replace_terms(density.objective, (*part.terms, stretch)) for part in parts)
-    family = Shards(density, densities, z[0])
-    for finished in Engine(family, LBFGS(maxiter=STEPS), slots).run(family.points()):
-        for point in finished:
-            if not point.failed and point.z is not None:
-                z[point.id] = point.z
-    return z
-
-
-def _one_by_one(
-    method: str | Callable[[Problem, int], Posterior],
-    data: list[DataSet],
-    ranks: int,
-    seed: int,
-    options: dict[str, Any],
-) -> Iterator[tuple[int, Draws | str]]:
-    for i, one in enumerate(data):
-        own = int(np.random.SeedSequence([seed, i]).generate_state(1)[0])
-        if callable(method):
-            posterior = method(one.problem, own, **options)
-        else:
-            posterior = sample(one.problem, method, seed=own, **{"progress": False, **options})
-        chosen = _chosen(posterior, ranks, np.random.default_rng([seed, i, 1]))
-        params = jax.tree.map(lambda leaf, at=chosen: np.reshape(leaf, (-1, *np.shape(leaf)[2:]))[at], posterior.draws)
-        diverging = int(np.sum(posterior.stats.get("diverging", 0)))
-        # independent draws have no chains that could differ
-        ratio = 1.0 if posterior.extra.get("independent") else _largest_rhat(posterior.z)
-        yield i, Draws(params, ratio, diverging)
-
-
-def _chosen(posterior: Posterior, ranks: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the numbers of the draws to rank among: evenly spaced, or drawn by their weights."""
-    if posterior.weights is None:
-        return np.linspace(0, posterior.size - 1, ranks).round().astype(int)
-    weights = posterior.weights.ravel()
-    return rng.choice(posterior.size, ranks, p=weights / weights.sum())
-
-
-def _spaced(z: np.ndarray, ranks: int) -> np.ndarray:
-    flat = z.reshape(-1, z.shape[-1])
-    if len(flat) < ranks:
-        raise ValueError(f"calibrate: {len(flat)} draws per data set are fewer than ranks={ranks}. Draw more.")
-    return flat[np.linspace(0, len(flat) - 1, ranks).round().astype(int)]
-
-
-def _largest_rhat(z: np.ndarray) -> float:
-    return float(np.max(rhat(z))) if z.shape[1] >= FEWEST_DRAWS else np.nan
 
 
 def _ranks(one: DataSet, draws: Draws, rng: np.random.Generator) -> np.ndarray:
@@ -256,6 +174,5 @@ def _values(objective: Objective, params: Any) -> jax.Array:
     return jax.lax.map(objective.value, params)
 
 
-@jax.jit
-def _parameters(space: Space, z: jax.Array) -> Any:
-    return jax.vmap(space.unpack)(z)
+def _sampled(method: str, options: Mapping[str, Any], problem: Problem, seed: int) -> Posterior:
+    return sample(problem, method, seed=seed, **{"progress": False, **options})
