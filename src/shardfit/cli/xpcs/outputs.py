@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.domains.xpcs.data import DEFAULT_SIGMA
 from shardfit.io.files import write_atomic
 
 FOLDER = "nlsq"
@@ -86,6 +85,8 @@ def _convergence(fit: Any) -> dict[str, Any]:
 
 
 def _arrays(fit: Any) -> dict[str, np.ndarray]:
+    from shardfit.domains.xpcs.data import DEFAULT_SIGMA
+
     data, raw = fit.setup.data, fit.curve()
     scaled = fit.offset[:, None, None] + fit.contrast[:, None, None] * raw
     scaling = np.stack([fit.contrast, fit.offset], axis=1)
