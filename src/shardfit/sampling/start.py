@@ -4,7 +4,6 @@ A good covariance is most of a warm-up, so the fit comes first. A mode that does
 grows without end in a corner) or that is no Gaussian is no obstacle: chains then begin at x0 and find their own scales.
 """
 
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +21,8 @@ from shardfit.core.status import Status
 from shardfit.fitting import fit
 from shardfit.io.files import read_arrays, write_arrays
 from shardfit.sampling.density import as_objective
-from shardfit.solve.base import evaluate, value_and_grad_parts
+from shardfit.solve.base import evaluate
+from shardfit.solve.curvature import hessian
 
 DENSE = 200  # coordinates up to which a Hessian is formed
 FLAT = 1e-11  # curvature, relative to the largest, below which a direction may have no end
@@ -80,15 +80,15 @@ def find_start(problem: Problem, mesh: Any = None, seed: int = 0, how: str = "fi
     at = replicate(jnp.asarray(z), mesh)
     if not _differentiable_twice(problem.space, placed, at):
         return Start(z, None, "The model has no second derivatives: chains began at the mode with scales of their own.")
-    hessian = np.asarray(_hessian(problem.space, placed, at))
-    if not np.isfinite(hessian).all():
+    curvature = np.asarray(_hessian(problem.space, placed, at))
+    if not np.isfinite(curvature).all():
         return Start(z0, None, "The curvature at the mode is not finite: chains began at x0.")
-    return _with_root(problem, placed, z, hessian)
+    return _with_root(problem, placed, z, curvature)
 
 
-def _with_root(problem: Problem, placed: Objective, z: np.ndarray, hessian: np.ndarray) -> Start:
-    scale = np.sqrt(np.maximum(np.abs(np.diag(hessian)), np.finfo(z.dtype).tiny ** 0.5))
-    size, direction = np.linalg.eigh(hessian / np.outer(scale, scale))
+def _with_root(problem: Problem, placed: Objective, z: np.ndarray, curvature: np.ndarray) -> Start:
+    scale = np.sqrt(np.maximum(np.abs(np.diag(curvature)), np.finfo(z.dtype).tiny ** 0.5))
+    size, direction = np.linalg.eigh(curvature / np.outer(scale, scale))
     flat = size < FLAT * size[-1]
     if flat.any():
         _require_end(problem, placed, z, (direction[:, flat] / scale[:, None]).T)
@@ -126,9 +126,4 @@ def _differentiable_twice(space: Space, objective: Objective, z: jax.Array) -> b
 
 @jax.jit
 def _hessian(space: Space, objective: Objective, z: jax.Array) -> jax.Array:
-    def gradient(z):
-        return value_and_grad_parts(space, objective, z, None)[0].gradient
-
-    product = partial(jax.jvp, gradient, (z,))
-    hessian = jax.lax.map(lambda v: product((v,))[1], jnp.eye(z.size, dtype=z.dtype), batch_size=16)
-    return 0.5 * (hessian + hessian.T)
+    return hessian(objective, space, z).matrix
