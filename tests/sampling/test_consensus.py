@@ -221,10 +221,14 @@ def test_single_precision():
 
 @pytest.mark.slow
 def test_devices(drawn):
-    """Shards over `runs`, rows of each over `rows`: the same posterior."""
-    mesh = shardfit.mesh(2, 2)
-    found = consensus(line(), K, by="third", mesh=mesh, control=ShardControl(slots=1, progress=False), **QUICK)
-    require_moments(found)
+    """Shards over `runs` draw the same to the bit; with the rows of each over `rows` sums have another order."""
+    options = {"by": "third", "correct": POINTS, "control": QUIET, **QUICK}
+    spread = consensus(line(), K, mesh=shardfit.mesh(1, 2), **options)
+    for name, column in drawn.extra["shards"].items():
+        np.testing.assert_array_equal(spread.extra["shards"][name], column, err_msg=name)
+    np.testing.assert_array_equal(spread.extra["uncorrected_mean"], drawn.extra["uncorrected_mean"])
+    require_moments(spread)
+    require_moments(consensus(line(), K, mesh=shardfit.mesh(2, 2), **options))
 
 
 def test_progress(capsys, monkeypatch, tmp_path, folder):

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.mesh import layout
+from shardfit.core.mesh import layout, spans_processes
 from shardfit.core.precision import PRECISIONS, arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
@@ -89,6 +89,8 @@ def consensus(
             "consensus: workers make the problem themselves and hand over through files: give a function without "
             "arguments that returns the problem, run_dir=..., and no mesh."
         )
+    if spans_processes(mesh):
+        raise ValueError("consensus: the mesh spans several processes. Use workers: each samples shards of its own.")
     whole = problem if isinstance(problem, Problem) else problem()
     plan = ShardPlan.make(whole, Division(shards, by, seed, control.slots, options))
     with opened(run_dir) as folder, arithmetic(plan.problem.precision):

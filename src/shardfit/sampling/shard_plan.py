@@ -1,6 +1,6 @@
 """A consensus before it runs: shards, sampler, slots, and what makes its draws the same draws."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 
 from shardfit.check.identity import Identity, identity, of_value
 from shardfit.core.errors import NonFiniteError
-from shardfit.core.mesh import RUNS, n_shards, spans_processes
+from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.core.rows import leading
@@ -72,22 +72,20 @@ class ShardPlan:
     def run(
         self,
         start: Start,
-        numbers: Any,
+        numbers: Iterable[int],
         mesh: Any = None,
         look: Callable[[], Any] | None = None,
         tally: Tally | None = None,
     ) -> Iterator[ShardRun]:
-        """Sample some shards and yield them as they end; raise, after all have, if one had no finite density."""
-        if spans_processes(mesh):
-            raise ValueError(
-                "consensus: the mesh spans several processes. Use workers: each samples shards of its own."
-            )
+        """Sample some shards and yield them as they end; raise, after all have, if one had no finite density.
+
+        numbers: taken one by one, as slots become free. mesh: devices that share the rows of every shard.
+        """
         shards, n = Shards(self.problem, self.parts, start.z, n_shards(mesh)), len(self.parts)
         # a shard knows as much as 1/n of the rows: its posterior is that much wider
         given = {name: root * np.sqrt(n) for name, root in start.given.items()}
-        slots = self.slots * (1 if mesh is None else mesh.shape.get(RUNS, 1))
         engine = Engine(
-            shards, self.solver, slots, mesh, self.division.seed, given=given, look=look, tally=tally or Tally()
+            shards, self.solver, self.slots, mesh, self.division.seed, given=given, look=look, tally=tally or Tally()
         )
         failed = []
         with closing(engine.run(shards.points(numbers))) as batches:

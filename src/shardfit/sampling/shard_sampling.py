@@ -1,13 +1,17 @@
 """All shards of a consensus sampled, here or on workers, those of earlier calls included."""
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from shardfit.core.mesh import n_shards
+from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.io.run_dir import RunDir
+from shardfit.sampling.chains import Place, places, run_groups
 from shardfit.sampling.progress import ShardProgress
 from shardfit.sampling.shard_control import ShardControl
 from shardfit.sampling.shard_plan import ShardPlan
@@ -26,49 +30,76 @@ class ShardSampling:
     mesh: Any
     folder: RunDir | None
     control: ShardControl
-    tally: Tally = field(default_factory=Tally)
+    tallies: list[Tally] = field(default_factory=list)
 
     @property
     def store(self) -> ShardStore | None:
         """Where shards are kept."""
         return None if self.folder is None else ShardStore(self.folder.path, self.plan.identity.digest)
 
+    @property
+    def tally(self) -> Tally:
+        """Counts of what this process has sampled."""
+        sums = {name: sum(getattr(one, name) for one in self.tallies) for name in ("useful", "total")}
+        return Tally(**sums, compile_seconds=max((one.compile_seconds for one in self.tallies), default=0.0))
+
     def start(self) -> Start:
         """Return where all shards begin: the mode of the posterior of all rows; it is found once in a run."""
         store = self.store
         start = None if store is None else read_start(store.start)
         if start is None:
-            start = find_start(self.plan.problem, self.mesh, self.plan.division.seed)
+            # devices that do not share the rows have no part in it, and must not change its last digits
+            mesh = self.mesh if n_shards(self.mesh) > 1 else None
+            start = find_start(self.plan.problem, mesh, self.plan.division.seed)
             if store is not None:
                 write_start(store.start, start)
         return start
 
     def runs(self, start: Start) -> list[ShardRun]:
         """Return the draws of all shards, in order."""
-        total, store = len(self.plan.parts), self.store
-        missing = total if store is None else len(store.missing(range(total)))
+        every, store = range(len(self.plan.parts)), self.store
+        missing = list(every) if store is None else store.missing(every)
         found: dict[int, ShardRun] = {}
-        with ShardProgress(self.plan.problem.name, missing, self.control.progress) as show:
-            for run in self._fresh(start):
+        with ShardProgress(self.plan.problem.name, len(missing), self.control.progress) as show:
+
+            def keep(run: ShardRun) -> None:
                 found[run.number] = run
                 show.update(run)
                 self._note(run)
-        if store is not None:
-            found |= {k: store.read(k) for k in range(total) if k not in found}
-        return [found[k] for k in range(total)]
 
-    def _fresh(self, start: Start) -> Iterator[ShardRun]:
-        """Yield the shards that are not finished yet, as they end."""
-        every, store = range(len(self.plan.parts)), self.store
-        if self.control.elsewhere:
-            assert store is not None and self.make is not None  # what `consensus` has checked
-            yield from map(store.read, run_on_workers(self.make, self.plan, store, self.control))
-            return
-        missing = every if store is None else store.missing(every)
-        for run in self.plan.run(start, missing, self.mesh, tally=self.tally):
-            if store is not None:
-                store.write(run)
-            yield run
+            if self.control.elsewhere:
+                assert store is not None and self.make is not None  # what `consensus` has checked
+                for number in run_on_workers(self.make, self.plan, store, self.control):
+                    keep(store.read(number))
+            elif missing:
+                self._run_here(start, missing, keep)
+        if store is not None:
+            found |= {k: store.read(k) for k in every if k not in found}
+        return [found[k] for k in every]
+
+    def _run_here(self, start: Start, missing: list[int], keep: Callable[[ShardRun], None]) -> None:
+        """Sample shards on every slice of the mesh along `runs`, each with slots of its own that take the next.
+
+        What a shard draws does not depend on where, so that any number of devices gives the same, to the bit.
+        """
+        lock, waiting, store = threading.Lock(), iter(missing), self.store
+
+        def take() -> int | None:
+            with lock:
+                return next(waiting, None)
+
+        def run_at(_: int, place: Place) -> None:
+            tally = Tally()
+            with arithmetic(self.plan.problem.precision), place.chosen():
+                for run in self.plan.run(start, iter(take, None), place.mesh, tally=tally):
+                    with lock:
+                        if store is not None:
+                            store.write(run)
+                        keep(run)
+            self.tallies.append(tally)
+
+        where = places(self.mesh, max(2, len(missing)))
+        run_groups(run_at, len(where), where)
 
     def _note(self, run: ShardRun) -> None:
         if self.folder is not None:

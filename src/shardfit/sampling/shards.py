@@ -1,6 +1,6 @@
 """Shards as points of a survey: one compiled sampler, whose rows are what differs from slot to slot."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,10 +40,10 @@ class Shards:
         """The problem's."""
         return self.problem.precision
 
-    def points(self, numbers: Any = None) -> list[SurveyPoint]:
-        """Return shards, all or some, as points to run."""
+    def points(self, numbers: Iterable[int] | None = None) -> Iterator[SurveyPoint]:
+        """Yield shards, all or some, as points to run."""
         chosen = range(len(self.parts)) if numbers is None else numbers
-        return [SurveyPoint(int(k), {SHARD: int(k)}) for k in chosen]
+        return (SurveyPoint(int(k), {SHARD: int(k)}) for k in chosen)
 
     def placed(self, mesh: Mesh | None) -> Objective:
         """Return the first shard on the mesh; the others' rows take the place of its own."""
