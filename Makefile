@@ -20,10 +20,10 @@ demo: $(DEV)
 	$(BIN)/shardfit demo --out demo-out
 
 test: $(DEV)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow" $(PYTEST_ARGS)
 
 test-all: $(DEV)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # one process per suite, so that peak memory belongs to the suite
 bench: $(DEV)

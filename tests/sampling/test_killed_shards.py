@@ -16,7 +16,8 @@ from tests.sampling.shard_cases import QUICK, line, line_or_die, line_or_wait
 pytestmark = pytest.mark.processes
 
 
-@pytest.mark.parametrize(("kills", "shards"), [(2, 4), pytest.param(12, 32, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("kills", "shards"), [(2, 4), (12, 32)])
 def test_the_same_draws_after_kills(tmp_path, kills, shards):
     command = [sys.executable, "-m", "tests.sampling.killed_shards", str(tmp_path), str(kills), "3", str(shards)]
     done = subprocess.run(

@@ -1,7 +1,7 @@
 """Compile the native kernel on first use, into the user's cache.
 
 One small library per order, named by a hash of everything that decides what it contains: sources, flags, compiler,
-jaxlib and processor. It appears under its name only when complete, so that processes may race for it.
+jaxlib and processor. It appears under its name only when complete, and one process compiles it for all.
 """
 
 import ctypes
@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -81,10 +83,26 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
 
 
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Wait for another process that compiles the same kernel; where there are no file locks, both compile it."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with open(path.with_suffix(".lock"), "w") as file:
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _compile(program: str, command: tuple[str, ...], path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        with _one_at_a_time(path), tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            if path.exists():
+                return  # another process has compiled it meanwhile
             made = Path(folder) / path.name
             done = subprocess.run(
                 [program, *command, "-o", str(made)], capture_output=True, text=True, timeout=TIMEOUT, check=False
