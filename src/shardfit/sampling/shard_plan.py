@@ -110,6 +110,7 @@ def _slots(asked: int | None, parts: tuple[Objective, ...], chains: int) -> int:
             raise ValueError(f"consensus: slots={asked!r} must be a whole number, at least 1, or None to choose.")
         return int(asked)
     rows = sum(leading(t.rows) for t in parts[0].terms if isinstance(t, RowTerm))
-    most = int(np.clip(BATCH // (rows * chains), 1, MOST_SLOTS))
+    # at the end slots are idle until the slowest shard has ended: several shards for each make that a small part
+    most = int(np.clip(BATCH // (rows * chains), 1, min(MOST_SLOTS, max(2, len(parts) // 4))))
     waves = -(-len(parts) // most)
     return -(-len(parts) // waves)
