@@ -72,7 +72,7 @@ def file_of(nodeid: str) -> str:
 
 
 def group_of(nodeid: str) -> str:
-    """What one worker runs: a file, whose tests share what they compile; a page or example; all of several processes."""
+    """What one worker runs: a file, for its tests share programs; a page or example; all with several processes."""
     if nodeid.startswith("tests/processes/"):
         return "processes"
     return nodeid if Path(file_of(nodeid)).name in ALONE else file_of(nodeid)
