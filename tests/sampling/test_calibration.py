@@ -38,7 +38,8 @@ def exact(problem, seed, width=1.0, shift=0.0):
 def weighted(problem, seed):
     """Draw from twice the width and weigh."""
     wide = exact(problem, seed, width=2.0)
-    values = np.array([float(problem.objective.value({"c": c})) for c in wide.z[0]])
+    residuals = (problem.objective.terms[0].rows["y"] - wide.z[0] @ X.T) / SIGMA
+    values = 0.5 * (residuals**2).sum(1) + 0.5 * (((wide.z[0] - PRIOR["c"].mean) / PRIOR["c"].sd) ** 2).sum(1)
     centre = wide.z[0].mean(0)
     proposal = 0.5 * np.einsum(
         "di,ij,dj->d", wide.z[0] - centre, np.linalg.inv(np.cov(wide.z[0].T)), wide.z[0] - centre
@@ -48,10 +49,10 @@ def weighted(problem, seed):
 
 
 def test_the_exact_posterior_passes():
-    found = sf.calibrate(make_line, {"c": np.zeros(2)}, exact, 100)
+    found = sf.calibrate(make_line, {"c": np.zeros(2)}, exact, 60)
     assert found.passed and found.p > 0.05, str(found)
-    assert found.names == ("c[0]", "c[1]", "log density") and found.ranks.shape == (100, 3)
-    np.testing.assert_allclose(found.coverage(0.8), 0.8, atol=0.13)
+    assert found.names == ("c[0]", "c[1]", "log density") and found.ranks.shape == (60, 3)
+    np.testing.assert_allclose(found.coverage(0.8), 0.8, atol=0.16)
     assert "exact is calibrated" in str(found) and "as they should" in str(found)
 
 
@@ -82,11 +83,12 @@ def test_the_log_density_sees_a_method_that_ignores_the_data():
         c = np.random.default_rng(seed).normal(PRIOR["c"].mean, PRIOR["c"].sd, size=(1, 200, 2))
         return Posterior({"c": c}, c, {}, None, "prior", extra={"independent": True})
 
-    found = sf.calibrate(make_line, {"c": np.zeros(2)}, prior_only, 60)
+    found = sf.calibrate(make_line, {"c": np.zeros(2)}, prior_only, 40)
     p = found.p_values["function"]
     assert p[0] > 0.01 and p[1] > 0.01 > p[2] and not found.passed
 
 
+@pytest.mark.slow  # the page on posteriors does the same
 def test_nuts_runs_all_data_sets_in_slots():
     found = sf.calibrate(make_line, {"c": np.zeros(2)}, "nuts", 40, slots=20, warmup=100, draws=120, chains=2)
     assert found.passed, str(found)

@@ -90,7 +90,7 @@ def pair(posterior: Posterior, names: Sequence[str] | None = None, truth: Mappin
                 axes.set_visible(False)
                 continue
             if i == j:
-                axes.plot(*_density(joined[i], _range_of(joined[i]), weights), color=style.BLUE, linewidth=1.4)
+                axes.plot(*_density(joined[i], _range_of(joined[i, shown]), weights), color=style.BLUE, linewidth=1.4)
                 axes.set_ylim(bottom=0)
                 axes.set_yticks([])
             else:

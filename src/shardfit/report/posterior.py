@@ -71,7 +71,11 @@ def overview(posterior: Posterior, verdict: Verdict, table: Summary) -> Section:
     least = np.fmin(table["ess_bulk"], table["ess_tail"])
     total = posterior.timings.get("total")
     cards = [
-        ("draws", number(posterior.size), f"{n_chains} chains of {n_draws}"),
+        (
+            "draws",
+            number(posterior.size),
+            "independent" if posterior.independent else f"{n_chains} chains of {n_draws}",
+        ),
         ("effective draws", _extreme(least, np.nanmin, ".0f"), "fewest of any number, bulk or tail"),
         ("R-hat", _extreme(table["rhat"], np.nanmax, ".3f"), "largest of any number"),
         ("divergences", number(diverging), "after warm-up"),
@@ -111,7 +115,8 @@ def chains(posterior: Posterior) -> Section:
 
 def method(posterior: Posterior) -> Section:
     """Return what only this method can tell: single numbers, and tables such as that of the shards."""
-    single = [(name, number(value)) for name, value in posterior.extra.items() if _is_single(value)]
+    told = ((name, value) for name, value in posterior.extra.items() if name != "independent")
+    single = [(name, number(value)) for name, value in told if _is_single(value)]
     if posterior.weights is not None:
         share = f"{ess_weights(posterior.weights):.0f} of {posterior.size}"
         single.insert(0, ("independent draws that the weights are worth", share))
@@ -120,8 +125,8 @@ def method(posterior: Posterior) -> Section:
         if isinstance(value, dict) and value and all(np.ndim(column) == 1 for column in value.values()):
             columns = [[number(cell, 4) for cell in np.asarray(column).tolist()] for column in value.values()]
             if len({len(column) for column in columns}) == 1:
-                rows = list(zip(*columns, strict=True))
-                blocks.append(Table(list(map(str, value)), rows, name.replace("_", " ")))
+                rows = [(str(i), *cells) for i, cells in enumerate(zip(*columns, strict=True))]
+                blocks.append(Table(("number", *map(str, value)), rows, name.replace("_", " ")))
     return Section(f"Method: {method_name(posterior)}", blocks)
 
 
@@ -130,7 +135,10 @@ def standard_figures(posterior: Posterior) -> dict[str, tuple[str, Any]]:
     names = chain_figures.chosen(posterior, None)
     if not names or posterior.z.shape[1] < FEWEST_DRAWS:
         return {}
-    drawn = {"trace": ("Densities and paths, chain by chain; ticks: divergences.", chain_figures.trace(posterior))}
+    drawn = {}
+    if not posterior.independent:
+        caption = "Densities and paths, chain by chain; ticks: divergences."
+        drawn["trace"] = (caption, chain_figures.trace(posterior))
     if posterior.chains > 1:
         caption = "Ranks of each chain's draws among all: flat where the chains agree."
         drawn["rank"] = (caption, chain_figures.rank(posterior))

@@ -71,6 +71,11 @@ class Posterior:
         """Number of draws of all chains."""
         return self.z.shape[0] * self.z.shape[1]
 
+    @property
+    def independent(self) -> bool:
+        """Whether no chain made the draws, so that there is nothing to converge."""
+        return bool(self.extra.get("independent"))
+
     # ---- what the draws say -------------------------------------------------------------------------------------
 
     @cached_property
@@ -155,7 +160,7 @@ class Posterior:
         sizes = [int(np.prod(np.shape(leaf)[2:])) for leaf in jax.tree.leaves(self.draws)]
         labels = zip(leaf_labels(self.draws), sizes, strict=True)
         units = tuple(self.units.get(label, "") for label, size in labels for _ in range(size))
-        return summarize(self.names, units, self.numbers(), self.weights, bool(self.extra.get("independent")))
+        return summarize(self.names, units, self.numbers(), self.weights, self.independent)
 
     def table(self) -> list[tuple[str, ...]]:
         """Return the summary as lines of text, the header first."""
@@ -185,16 +190,18 @@ class Posterior:
         groups = {"posterior": draws, "sample_stats": stats}
         return arviz.from_dict(**groups) if arviz.__version__.startswith("0.") else arviz.from_dict(groups)
 
-    def __str__(self):
+    def _count(self) -> str:
         chains, draws = self.z.shape[:2]
-        head = f"{self.problem}: {self.verdict()}\n{chains} chains of {draws} draws, {self.evaluations} gradients, "
+        return f"{self.size} independent draws" if self.independent else f"{chains} chains of {draws} draws"
+
+    def __str__(self):
+        head = f"{self.problem}: {self.verdict()}\n{self._count()}, {self.evaluations} gradients, "
         head += f"{self.timings.get('total', 0.0):.2f} s ({self.method})"
         return "\n".join(filter(None, (head, self.note, str(self.summary()))))
 
     def _repr_html_(self):
-        chains, draws = self.z.shape[:2]
         return (
-            f"<p><b>{escape(self.problem)}</b>: {escape(str(self.verdict()))}<br>{chains} chains of {draws} draws, "
+            f"<p><b>{escape(self.problem)}</b>: {escape(str(self.verdict()))}<br>{self._count()}, "
             f"{self.evaluations} gradients ({escape(self.method)})<br>{escape(self.note)}</p>"
             + self.summary()._repr_html_()
         )
