@@ -121,6 +121,12 @@ def test_laplace_of_a_gaussian():
     assert found.passed, str(found)
 
 
+@pytest.mark.slow
+def test_perturbed_refits_of_a_linear_model():
+    found = sf.calibrate(make_line, LINE, "rto", 40, draws=150)
+    assert found.passed, str(found)
+
+
 # ---- what is wrong --------------------------------------------------------------------------------------------------
 
 
