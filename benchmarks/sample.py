@@ -119,13 +119,13 @@ def _figures(engine: str, measured: dict[str, Measured]) -> dict:
 
 def fewest_effective(z: np.ndarray) -> float:
     """Return the fewest effective draws of any coordinate or of its square about the mean. z: (chains, draws, n)."""
-    from shardfit.sampling.diagnostics import ess_bulk
+    from shardfit.sampling.quality.diagnostics import ess_bulk
 
     return float(min(ess_bulk(z).min(), ess_bulk((z - z.mean((0, 1))) ** 2).min()))
 
 
 def _rhat(z: np.ndarray) -> float:
-    from shardfit.sampling.diagnostics import rhat
+    from shardfit.sampling.quality.diagnostics import rhat
 
     return float(rhat(z).max())
 

@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from shardfit.planning import Plan, plan
     from shardfit.robust import robust_fit
     from shardfit.run_options import RunOptions
-    from shardfit.sampling.calibration import Calibration
-    from shardfit.sampling.evidence import Evidence, evidence
+    from shardfit.sampling.chains.workers import sample_parts
     from shardfit.sampling.numpyro_models import from_numpyro
     from shardfit.sampling.posterior import Posterior
+    from shardfit.sampling.quality.calibration import Calibration
+    from shardfit.sampling.quality.scores import compare, information_criteria, loo, waic
+    from shardfit.sampling.quality.simulated import calibrate
+    from shardfit.sampling.refits.evidence import Evidence, evidence
     from shardfit.sampling.run import sample
-    from shardfit.sampling.scores import compare, information_criteria, loo, waic
-    from shardfit.sampling.shard_consensus import consensus
-    from shardfit.sampling.shard_control import ShardControl
-    from shardfit.sampling.shard_table import ShardTable
-    from shardfit.sampling.simulated import calibrate
+    from shardfit.sampling.shards.shard_consensus import consensus
+    from shardfit.sampling.shards.shard_control import ShardControl
+    from shardfit.sampling.shards.shard_table import ShardTable
     from shardfit.sampling.store import load_posterior, save_posterior
-    from shardfit.sampling.workers import sample_parts
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
     from shardfit.solve.curvature import error_bars
@@ -222,18 +222,18 @@ __getattr__, __dir__ = lazy_names(
         "planning": "Plan plan",
         "robust": "robust_fit",
         "run_options": "RunOptions",
-        "sampling.calibration": "Calibration",
-        "sampling.evidence": "Evidence evidence",
+        "sampling.quality.calibration": "Calibration",
+        "sampling.refits.evidence": "Evidence evidence",
         "sampling.numpyro_models": "from_numpyro",
         "sampling.posterior": "Posterior",
         "sampling.run": "sample",
-        "sampling.scores": "compare information_criteria loo waic",
-        "sampling.shard_consensus": "consensus",
-        "sampling.shard_control": "ShardControl",
-        "sampling.shard_table": "ShardTable",
-        "sampling.simulated": "calibrate",
+        "sampling.quality.scores": "compare information_criteria loo waic",
+        "sampling.shards.shard_consensus": "consensus",
+        "sampling.shards.shard_control": "ShardControl",
+        "sampling.shards.shard_table": "ShardTable",
+        "sampling.quality.simulated": "calibrate",
         "sampling.store": "load_posterior save_posterior",
-        "sampling.workers": "sample_parts",
+        "sampling.chains.workers": "sample_parts",
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",
         "solve.curvature": "error_bars",

@@ -9,8 +9,8 @@ from shardfit.cli import main
 from shardfit.report import chain_figures, style
 from shardfit.report.posterior import report_posterior
 from shardfit.report.rank_figures import calibration_ranks
-from shardfit.sampling.calibration import Calibration
 from shardfit.sampling.posterior import Posterior
+from shardfit.sampling.quality.calibration import Calibration
 from shardfit.sampling.store import save_posterior
 
 pytest.importorskip("matplotlib")

@@ -4,7 +4,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from shardfit.sampling import rto as module
+from shardfit.sampling.refits import rto as module
 from tests.killing import main
 from tests.sampling.test_rto import linear
 

@@ -4,9 +4,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from shardfit.sampling.shard_consensus import consensus
-from shardfit.sampling.shard_control import ShardControl
-from shardfit.sampling.shard_store import ShardStore
+from shardfit.sampling.shards.shard_consensus import consensus
+from shardfit.sampling.shards.shard_control import ShardControl
+from shardfit.sampling.shards.shard_store import ShardStore
 from tests.killing import main
 from tests.sampling.shard_cases import QUICK, line
 

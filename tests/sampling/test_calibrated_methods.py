@@ -9,7 +9,7 @@ import pytest
 
 import shardfit as sf
 from shardfit.sampling.posterior import Posterior
-from shardfit.sampling.shard_plan import ShardPlan
+from shardfit.sampling.shards.shard_plan import ShardPlan
 
 QUICK = {"chains": 2, "warmup": 150, "draws": 150}
 TIMES = np.linspace(0.1, 3, 24)

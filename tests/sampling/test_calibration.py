@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import shardfit as sf
-from shardfit.sampling.calibration import Calibration
 from shardfit.sampling.posterior import Posterior
+from shardfit.sampling.quality.calibration import Calibration
 
 N, SIGMA = 12, 0.7
 X = np.stack([np.ones(N), np.linspace(-1, 2, N)], axis=1)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shardfit.sampling.combine import RULES, combine
+from shardfit.sampling.shards.combine import RULES, combine
 
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "xpcs" / "consensus.npz"
 FULL = ("full", "debiased", "draws", "robust")

@@ -13,9 +13,9 @@ from shardfit.core.errors import CheckpointError
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.core.terms import statistic_term
-from shardfit.sampling.shard_consensus import consensus
-from shardfit.sampling.shard_control import ShardControl
-from shardfit.sampling.shard_table import ShardTable
+from shardfit.sampling.shards.shard_consensus import consensus
+from shardfit.sampling.shards.shard_control import ShardControl
+from shardfit.sampling.shards.shard_table import ShardTable
 from shardfit.sampling.store import load_posterior
 from tests.sampling.shard_cases import EVENTS, QUICK, N, decay, decay_posterior, line, line_posterior
 

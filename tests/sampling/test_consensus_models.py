@@ -11,8 +11,8 @@ from shardfit.core.problem import Problem
 from shardfit.core.terms import statistic_term
 from shardfit.sampling.density import values_on_z
 from shardfit.sampling.run import sample
-from shardfit.sampling.shard_consensus import consensus
-from shardfit.sampling.shard_control import ShardControl
+from shardfit.sampling.shards.shard_consensus import consensus
+from shardfit.sampling.shards.shard_control import ShardControl
 from shardfit.stats.linear import linear_term
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shardfit.sampling import diagnostics
+from shardfit.sampling.quality import diagnostics
 
 # ArviZ 0.23.4 on `chains()`: rhat, ess, mcse, bfmi with its methods of the same names
 ARVIZ = {

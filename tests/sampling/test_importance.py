@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shardfit.sampling.importance import Proposal, importance_sample
+from shardfit.sampling.shards.importance import Proposal, importance_sample
 
 N = 4
 

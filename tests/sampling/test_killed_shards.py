@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from shardfit.sampling.shard_consensus import consensus
-from shardfit.sampling.shard_control import ShardControl
+from shardfit.sampling.shards.shard_consensus import consensus
+from shardfit.sampling.shards.shard_control import ShardControl
 from shardfit.sampling.store import load_posterior
 from tests.sampling.shard_cases import QUICK, line, line_or_die, line_or_wait
 

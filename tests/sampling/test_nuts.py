@@ -11,8 +11,8 @@ import pytest
 from shardfit import Objective, Problem, mesh, penalty, residual_term
 from shardfit.core.precision import arithmetic
 from shardfit.core.status import Status
-from shardfit.sampling.diagnostics import ess_bulk, rhat
-from shardfit.sampling.nuts import NUTS
+from shardfit.sampling.chains.nuts import NUTS
+from shardfit.sampling.quality.diagnostics import ess_bulk, rhat
 from shardfit.solve import loop
 
 QUICK = NUTS(chains=4, warmup=60, draws=250)

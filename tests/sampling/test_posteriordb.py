@@ -13,7 +13,7 @@ import shardfit as sf
 from benchmarks.problems import posteriordb
 from benchmarks.problems.densities import potential
 from shardfit import data
-from shardfit.sampling.diagnostics import ess_bulk, mcse_mean, rhat
+from shardfit.sampling.quality.diagnostics import ess_bulk, mcse_mean, rhat
 
 POSTERIORS = posteriordb.load()
 SHORT = {name.partition("-")[0]: name for name in POSTERIORS}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shardfit.sampling.psis import pareto_fit, smoothed
+from shardfit.sampling.quality.psis import pareto_fit, smoothed
 
 
 @pytest.mark.parametrize("k", [-0.3, 0.0, 0.3, 0.8])

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import shardfit as sf
-from shardfit.sampling import rto as module
-from shardfit.sampling.rto import rto
+from shardfit.sampling.refits import rto as module
+from shardfit.sampling.refits.rto import rto
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((30, 3))

@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import norm
 
 import shardfit as sf
-from shardfit.sampling.pointwise import row_blocks, row_terms
 from shardfit.sampling.posterior import Posterior
-from shardfit.sampling.scores import compare, information_criteria, loo, waic
+from shardfit.sampling.quality.pointwise import row_blocks, row_terms
+from shardfit.sampling.quality.scores import compare, information_criteria, loo, waic
 
 N, SIGMA = 60, 0.5
 RNG = np.random.default_rng(3)

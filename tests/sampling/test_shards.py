@@ -9,8 +9,8 @@ from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.terms import penalty, residual_term
-from shardfit.sampling.nuts import NUTS
-from shardfit.sampling.shards import Shards
+from shardfit.sampling.chains.nuts import NUTS
+from shardfit.sampling.shards.splitting import Shards
 from shardfit.solve.lbfgs import LBFGS
 from shardfit.surveys.engine import Engine
 from tests.sampling.shard_cases import decay

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shardfit.sampling.uniformity import UniformRanks
+from shardfit.sampling.quality.uniformity import UniformRanks
 
 
 @pytest.fixture(scope="module")

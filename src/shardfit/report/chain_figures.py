@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from shardfit.report import style
-from shardfit.sampling.diagnostics import bfmi, weighted_quantile
 from shardfit.sampling.posterior import Posterior
+from shardfit.sampling.quality.diagnostics import bfmi, weighted_quantile
 
 MOST = 8  # numbers that are drawn unless names are given
 MOST_POINTS = 2000  # of a scatter or a trace: more are ink, not information

@@ -13,9 +13,9 @@ from shardfit.report.html import Badge, write_report
 from shardfit.report.run import read_extra, save_figure
 from shardfit.report.sections import about, compile_hint, timings
 from shardfit.report.values import number, seconds
-from shardfit.sampling.diagnostics import FEWEST_DRAWS, bfmi, ess_weights
-from shardfit.sampling.judgement import CONVERGED, DIVERGENCES, Verdict
 from shardfit.sampling.posterior import Posterior
+from shardfit.sampling.quality.diagnostics import FEWEST_DRAWS, bfmi, ess_weights
+from shardfit.sampling.quality.judgement import CONVERGED, DIVERGENCES, Verdict
 from shardfit.sampling.store import load_posterior
 from shardfit.sampling.summary import Summary
 

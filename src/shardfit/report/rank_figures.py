@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.report import style
-from shardfit.sampling.calibration import Calibration
+from shardfit.sampling.quality.calibration import Calibration
 
 MOST = 8  # quantities that are drawn: those of the smallest p values
 

@@ -12,8 +12,8 @@ import numpy as np
 from shardfit.core.errors import suggestion
 from shardfit.core.params import element_label, leaf_labels
 from shardfit.core.precision import arithmetic
-from shardfit.sampling.diagnostics import weighted_quantile
-from shardfit.sampling.judgement import Verdict, judge
+from shardfit.sampling.quality.diagnostics import weighted_quantile
+from shardfit.sampling.quality.judgement import Verdict, judge
 from shardfit.sampling.summary import Summary, summarize
 
 STATS = ("value", "energy", "diverging", "depth", "gradients", "accept", "step_size")

@@ -13,8 +13,8 @@ from shardfit.sampling.posterior import Posterior
 
 # where each method lives: a function of a problem and keywords that returns a Posterior
 METHODS = {
-    "nuts": "nuts_chains:nuts",
-    "rto": "rto:rto",
+    "nuts": "chains.nuts_chains:nuts",
+    "rto": "refits.rto:rto",
     "numpyro": "engines:numpyro",
     "blackjax": "engines:blackjax",
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.sampling import diagnostics
+from shardfit.sampling.quality import diagnostics
 
 PROBABILITIES = (0.05, 0.5, 0.95)
 COLUMNS = ("mean", "sd", "5 %", "50 %", "95 %", "mcse", "ess_bulk", "ess_tail", "rhat")

@@ -18,8 +18,8 @@ def run(args: argparse.Namespace) -> int:
     options = common_options(config, args) | dict(config.consensus)
     if args.shards is not None:
         options["shards"] = args.shards
-    from shardfit.sampling.shard_consensus import consensus
-    from shardfit.sampling.shard_control import ShardControl
+    from shardfit.sampling.shards.shard_consensus import consensus
+    from shardfit.sampling.shards.shard_control import ShardControl
 
     control = {name: options.pop(name) for name in ("progress", "slots", "workers", "patience") if name in options}
     options["control"] = ShardControl(**control)

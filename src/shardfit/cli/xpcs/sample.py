@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _largest_rhat(posterior: Any) -> float:
-    from shardfit.sampling.diagnostics import rhat
+    from shardfit.sampling.quality.diagnostics import rhat
 
     return max(float(np.max(rhat(np.asarray(draws)))) for draws in posterior.draws.values())
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.sampling import diagnostics
-from shardfit.sampling.psis import LARGEST_K
-from shardfit.sampling.shard_table import ShardTable
+from shardfit.sampling.quality import diagnostics
+from shardfit.sampling.quality.psis import LARGEST_K
+from shardfit.sampling.shards.shard_table import ShardTable
 from shardfit.sampling.summary import summarize
 
 LARGEST_RHAT = 1.01

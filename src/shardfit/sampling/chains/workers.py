@@ -7,10 +7,10 @@ from typing import Any
 from shardfit.core.precision import arithmetic
 from shardfit.distributed.executors import run_tasks
 from shardfit.io.run_dir import RunDir, opened
-from shardfit.sampling.chains import Place
+from shardfit.sampling.chains.nuts import NUTS
+from shardfit.sampling.chains.nuts_chains import Study, nuts
+from shardfit.sampling.chains.placement import Place
 from shardfit.sampling.density import sampled
-from shardfit.sampling.nuts import NUTS
-from shardfit.sampling.nuts_chains import Study, nuts
 from shardfit.sampling.posterior import Posterior
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from shardfit.sampling.uniformity import UniformRanks
+from shardfit.sampling.quality.uniformity import UniformRanks
 
 LEAST_P = 0.01
 LEVELS = (0.5, 0.8, 0.9, 0.95)

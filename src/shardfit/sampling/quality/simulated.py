@@ -13,11 +13,11 @@ from shardfit.core.params import Space, element_label, spread
 from shardfit.core.precision import arithmetic, for_caller
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
-from shardfit.sampling.calibration import Calibration
 from shardfit.sampling.density import sampled
 from shardfit.sampling.posterior import Posterior
+from shardfit.sampling.quality.calibration import Calibration
+from shardfit.sampling.quality.simulated_runs import IN_SLOTS, Draws, one_by_one
 from shardfit.sampling.run import sample
-from shardfit.sampling.simulated_runs import IN_SLOTS, Draws, one_by_one
 
 LOG_DENSITY = "log density"
 

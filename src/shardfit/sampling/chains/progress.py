@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.io.progress import Line, duration
-from shardfit.sampling.diagnostics import rhat
+from shardfit.sampling.quality.diagnostics import rhat
 
 LOOK_SECONDS = 2.0  # between two looks at R-hat, which costs more than the rest
 ENOUGH = 20  # draws of a chain below which R-hat says nothing

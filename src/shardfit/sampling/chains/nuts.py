@@ -15,8 +15,8 @@ from jax.sharding import Mesh
 
 from shardfit.core.mesh import RUNS
 from shardfit.core.status import Status
-from shardfit.sampling import trees
-from shardfit.sampling.adapt import (
+from shardfit.sampling.chains import trees
+from shardfit.sampling.chains.adapt import (
     DENSE,
     FIRST,
     GROWTH,
@@ -30,7 +30,7 @@ from shardfit.sampling.adapt import (
     renew_root,
     usual_log_step,
 )
-from shardfit.sampling.trees import SLOPE, Transition, Tree, Z, against, choose
+from shardfit.sampling.chains.trees import SLOPE, Transition, Tree, Z, against, choose
 from shardfit.solve.base import ValueAndGrad, value_and_grad_parts
 from shardfit.solve.points import placed
 from shardfit.solve.step import StepSolver

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
-from shardfit.sampling.trees import against
+from shardfit.sampling.chains.trees import against
 
 DENSE = 200  # coordinates up to which the metric has correlations
 GAIN, SETTLING, FORGETTING = 0.2, 10.0, 0.75  # gamma, t0 and kappa of dual averaging

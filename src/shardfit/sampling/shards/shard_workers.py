@@ -10,9 +10,9 @@ from shardfit.core.errors import CheckpointError
 from shardfit.core.problem import Problem
 from shardfit.distributed.executors import end_with_parent, run_tasks
 from shardfit.distributed.pulse import Pulse, Watch
-from shardfit.sampling.shard_control import ShardControl
-from shardfit.sampling.shard_plan import Division, ShardPlan
-from shardfit.sampling.shard_store import FOLDER, ShardStore
+from shardfit.sampling.shards.shard_control import ShardControl
+from shardfit.sampling.shards.shard_plan import Division, ShardPlan
+from shardfit.sampling.shards.shard_store import FOLDER, ShardStore
 from shardfit.sampling.start import read_start
 
 

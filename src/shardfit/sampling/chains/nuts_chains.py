@@ -17,12 +17,12 @@ from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.io.files import read_json, write_json
 from shardfit.io.run_dir import RunDir, opened
-from shardfit.sampling.blocks import Blocks
-from shardfit.sampling.chains import Place, choose_width, measured_width, places, run_groups
+from shardfit.sampling.chains.blocks import Blocks
+from shardfit.sampling.chains.nuts import NUTS
+from shardfit.sampling.chains.placement import Place, choose_width, measured_width, places, run_groups
+from shardfit.sampling.chains.progress import SamplingProgress
 from shardfit.sampling.density import in_words, parameters_of, sampled
-from shardfit.sampling.nuts import NUTS
 from shardfit.sampling.posterior import STATS, Posterior
-from shardfit.sampling.progress import SamplingProgress
 from shardfit.sampling.start import Start, find_start, read_start, write_start
 from shardfit.sampling.store import save_posterior
 from shardfit.solve.base import Task, check_options

@@ -14,10 +14,10 @@ from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.core.rows import leading
 from shardfit.core.terms import RowTerm
+from shardfit.sampling.chains.nuts import NUTS
 from shardfit.sampling.density import sampled
-from shardfit.sampling.nuts import NUTS
-from shardfit.sampling.shard_store import ShardRun
-from shardfit.sampling.shards import Shards
+from shardfit.sampling.shards.shard_store import ShardRun
+from shardfit.sampling.shards.splitting import Shards
 from shardfit.sampling.start import Start
 from shardfit.solve.base import check_options
 from shardfit.surveys.engine import Engine, Tally

@@ -20,11 +20,11 @@ from shardfit.core.status import Status
 from shardfit.core.transforms import Identity as Untransformed
 from shardfit.io.run_dir import RunDir, opened
 from shardfit.sampling.density import in_words, sampled
-from shardfit.sampling.frame import Frame, find_frame, points_of
-from shardfit.sampling.hyper import weigh
-from shardfit.sampling.perturb import DRAW, MOST, SOLVED, Perturbed, log_weights, projection, refits
 from shardfit.sampling.posterior import Posterior
-from shardfit.sampling.psis import LARGEST_K, smoothed
+from shardfit.sampling.quality.psis import LARGEST_K, smoothed
+from shardfit.sampling.refits.frame import Frame, find_frame, points_of
+from shardfit.sampling.refits.hyper import weigh
+from shardfit.sampling.refits.perturb import DRAW, MOST, SOLVED, Perturbed, log_weights, projection, refits
 from shardfit.sampling.store import save_posterior
 from shardfit.solve.covariance import count_residuals
 from shardfit.solve.lbfgs import LBFGS

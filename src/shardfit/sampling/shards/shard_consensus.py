@@ -21,16 +21,16 @@ from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
 from shardfit.io.compile_cache import use_compile_cache
 from shardfit.io.run_dir import RunDir, opened
-from shardfit.sampling.combine import Combined, combine, require_rule
 from shardfit.sampling.density import in_words, parameters_of, values_on_z
-from shardfit.sampling.importance import Weighted, importance_sample
 from shardfit.sampling.posterior import Posterior
-from shardfit.sampling.psis import LARGEST_K
-from shardfit.sampling.shard_control import ShardControl
-from shardfit.sampling.shard_plan import Division, ShardPlan
-from shardfit.sampling.shard_sampling import ShardSampling
-from shardfit.sampling.shard_store import ShardRun, ShardStore
-from shardfit.sampling.shard_table import shard_table
+from shardfit.sampling.quality.psis import LARGEST_K
+from shardfit.sampling.shards.combine import Combined, combine, require_rule
+from shardfit.sampling.shards.importance import Weighted, importance_sample
+from shardfit.sampling.shards.shard_control import ShardControl
+from shardfit.sampling.shards.shard_plan import Division, ShardPlan
+from shardfit.sampling.shards.shard_sampling import ShardSampling
+from shardfit.sampling.shards.shard_store import ShardRun, ShardStore
+from shardfit.sampling.shards.shard_table import shard_table
 from shardfit.sampling.start import Start
 from shardfit.sampling.store import save_posterior
 

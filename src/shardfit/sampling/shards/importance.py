@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from shardfit.sampling.psis import smoothed
+from shardfit.sampling.quality.psis import smoothed
 
 FREEDOM = 5.0  # degrees of freedom of the proposals: tails heavier than those of any posterior that has moments
 WIDER = 1.1  # proposals have tails on all sides of a density that is a little wider than they know

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from shardfit.core.problem import Problem
-from shardfit.sampling.evidence import log_evidence, require_densities
-from shardfit.sampling.frame import Frame
+from shardfit.sampling.refits.evidence import log_evidence, require_densities
+from shardfit.sampling.refits.frame import Frame
 from shardfit.surveys.axes import Axis, Start, apply, check_axes
 from shardfit.surveys.designs import Design, grid
 

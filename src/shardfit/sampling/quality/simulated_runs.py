@@ -11,14 +11,14 @@ import numpy as np
 from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
+from shardfit.sampling.chains.nuts import NUTS
 from shardfit.sampling.density import as_objective, parameters_of, sampled
-from shardfit.sampling.diagnostics import FEWEST_DRAWS, rhat
-from shardfit.sampling.nuts import NUTS
 from shardfit.sampling.posterior import Posterior
-from shardfit.sampling.shard_consensus import combined_posterior
-from shardfit.sampling.shard_plan import Division, ShardPlan
-from shardfit.sampling.shard_store import ShardRun
-from shardfit.sampling.shards import Shards
+from shardfit.sampling.quality.diagnostics import FEWEST_DRAWS, rhat
+from shardfit.sampling.shards.shard_consensus import combined_posterior
+from shardfit.sampling.shards.shard_plan import Division, ShardPlan
+from shardfit.sampling.shards.shard_store import ShardRun
+from shardfit.sampling.shards.splitting import Shards
 from shardfit.sampling.start import Start, find_start
 from shardfit.solve.base import check_options
 from shardfit.solve.lbfgs import LBFGS

@@ -11,12 +11,12 @@ from shardfit.core.mesh import n_shards
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.io.run_dir import RunDir
-from shardfit.sampling.chains import Place, places, run_groups
-from shardfit.sampling.progress import ShardProgress
-from shardfit.sampling.shard_control import ShardControl
-from shardfit.sampling.shard_plan import ShardPlan
-from shardfit.sampling.shard_store import ShardRun, ShardStore
-from shardfit.sampling.shard_workers import run_on_workers
+from shardfit.sampling.chains.placement import Place, places, run_groups
+from shardfit.sampling.chains.progress import ShardProgress
+from shardfit.sampling.shards.shard_control import ShardControl
+from shardfit.sampling.shards.shard_plan import ShardPlan
+from shardfit.sampling.shards.shard_store import ShardRun, ShardStore
+from shardfit.sampling.shards.shard_workers import run_on_workers
 from shardfit.sampling.start import Start, find_start, read_start, write_start
 from shardfit.surveys.engine import Tally
 

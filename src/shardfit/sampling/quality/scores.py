@@ -13,10 +13,10 @@ import numpy as np
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.terms import RowTerm
-from shardfit.sampling.diagnostics import FEWEST_DRAWS, ess_mean
-from shardfit.sampling.pointwise import MEMORY, n_numbers, row_blocks, row_terms
 from shardfit.sampling.posterior import Posterior
-from shardfit.sampling.psis import LARGEST_K, smoothed
+from shardfit.sampling.quality.diagnostics import FEWEST_DRAWS, ess_mean
+from shardfit.sampling.quality.pointwise import MEMORY, n_numbers, row_blocks, row_terms
+from shardfit.sampling.quality.psis import LARGEST_K, smoothed
 
 
 @dataclass(frozen=True, eq=False)

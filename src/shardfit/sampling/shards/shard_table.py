@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import chi2, norm
 
-from shardfit.sampling import diagnostics
-from shardfit.sampling.combine import FAR, Combined
+from shardfit.sampling.quality import diagnostics
+from shardfit.sampling.shards.combine import FAR, Combined
 
 if TYPE_CHECKING:
-    from shardfit.sampling.shard_store import ShardRun
+    from shardfit.sampling.shards.shard_store import ShardRun
 
 COLUMNS = ("rows", "gradients", "divergences", "rhat", "ess", "distance", "skewness", "kurtosis")
 FORMATS = {"rows": ".0f", "gradients": ".0f", "divergences": ".2%", "rhat": ".3f", "ess": ".0f"}

@@ -18,7 +18,7 @@ from shardfit.core.gram import residuals
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.core.terms import ResidualTerm, Term, residual_penalty, residual_term
-from shardfit.sampling.frame import Frame, at_draws
+from shardfit.sampling.refits.frame import Frame, at_draws
 from shardfit.surveys.axes import Axis, Span, Start
 
 DRAW = "draw"  # the axis of which perturbations are points

@@ -1,0 +1,1 @@
+"""Chains of NUTS: trees, adaptation, groups on devices and workers, blocks on disk."""

@@ -1,0 +1,1 @@
+"""Whether draws can be trusted: diagnostics, scores of models, calibration."""

@@ -1,0 +1,1 @@
+"""Perturbed refits: posteriors of many parameters, and evidence."""

@@ -1,0 +1,1 @@
+"""Consensus: shards of the rows sampled by themselves, combined and corrected."""
