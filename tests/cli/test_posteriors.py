@@ -18,6 +18,18 @@ def make_problem(noise):
     term = sf.residual_term(residual, rows)
     priors = {"a": sf.Normal(0.0, 5.0), "k": sf.LogNormal(0.0, 1.0)}
     return sf.Problem(sf.Objective({"decay": term}), {"a": 1.0, "k": 1.0}, priors=priors, name="decay")
+
+def line_residual(p, rows):
+    return rows["y"] - p["a"] * rows["t"]
+
+def simulate_line(params, key):
+    import jax
+    t = np.linspace(0, 1, 10)
+    rows = {"t": t, "y": params["a"] * t + np.asarray(jax.random.normal(key, t.shape))}
+    return sf.Problem(sf.Objective({"line": sf.residual_term(line_residual, rows)}), {"a": 0.0}, priors={"a": sf.Normal()})
+
+def line():
+    return simulate_line({"a": 0.0}, __import__("jax").random.key(0))
 """
 CONFIG = """
 problem = "decay_for_sampling:make_problem"
@@ -63,6 +75,15 @@ def test_shards_are_combined(folder, monkeypatch, capsys):
     assert "2 shards" in capsys.readouterr().out and (folder / "shards" / "report.html").exists()
     whole, shards = load_posterior(folder / "run"), load_posterior(folder / "shards")
     assert abs(shards.mean()["k"] - whole.mean()["k"]) < whole.sd()["k"]
+
+
+@pytest.mark.slow
+def test_calibration(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    text = 'problem = "decay_for_sampling:line"\nout = "line"\n[calibrate]\nmake = "decay_for_sampling:simulate_line"\n'
+    (folder / "calibrate.toml").write_text(text + "n = 20\nranks = 19\nchains = 1\nwarmup = 50\ndraws = 60\n")
+    assert main(["calibrate", "calibrate.toml"]) == 0
+    assert "20" in capsys.readouterr().out and (folder / "line" / "figures" / "calibration.png").exists()
 
 
 @pytest.mark.parametrize(

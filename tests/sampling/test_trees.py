@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from shardfit.core.precision import arithmetic
-from shardfit.sampling.chains.placement import trees
+from shardfit.sampling.chains import trees
 
 ROOT = np.array([[1.0, 0.0, 0.0], [0.5, 0.8, 0.0], [-0.3, 0.2, 0.5]])
 

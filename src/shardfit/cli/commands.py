@@ -28,6 +28,7 @@ COMMANDS = (
     Command("survey", "thousands of fits at once: run, resume, rank, export", "shardfit.cli.surveys"),
     Command("sample", "draw from the posterior of a problem of your own", "shardfit.cli.posteriors.sample"),
     Command("consensus", "the same, the rows in shards that are combined", "shardfit.cli.posteriors.consensus"),
+    Command("calibrate", "simulate and sample many times: do intervals hold?", "shardfit.cli.posteriors.calibrate"),
     Command("data", "public data sets that come with shardfit: list, copy", "shardfit.cli.data"),
     Command("init", "write a commented configuration to start from", "shardfit.cli.init"),
     Command("launch", "run a script in many processes that work as one", "shardfit.cli.launch"),

@@ -1,0 +1,36 @@
+"""`shardfit calibrate`: parameters from the priors, data simulated at them, posteriors of those: do intervals hold?"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from shardfit.cli.loading import load_function
+from shardfit.cli.posteriors.config import WRITER, read_config
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the file, how many data sets, and where the figure goes."""
+    parser.add_argument("config", metavar="CONFIG", help=f"TOML file; `{WRITER} CONFIG` writes one")
+    parser.add_argument("-n", type=int, metavar="N", help="simulated data sets (default: `n` of the file)")
+    parser.add_argument("--out", metavar="DIR", help="folder of the figure (default: `out` of the file)")
+    parser.add_argument("--seed", type=int, metavar="N", help="of everything random (default: `seed` of the file)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Calibrate, print the verdict, and draw the ranks."""
+    config = read_config(args.config)
+    settings = dict(config.calibrate)
+    if "make" not in settings:
+        raise ValueError(f"{config.path}: [calibrate] make = 'module:function' is missing: (params, key) to a Problem.")
+    make = load_function(settings.pop("make"), f"{config.path}: [calibrate] make")
+    settings |= {"seed": config.seed if args.seed is None else args.seed} | ({} if args.n is None else {"n": args.n})
+    from shardfit.report.rank_figures import calibration_ranks
+    from shardfit.report.run import save_figure
+    from shardfit.sampling.quality.simulated import calibrate
+
+    calibration = calibrate(make, config.make_problem().x0, **settings)
+    print(calibration)
+    folder = Path(args.out or config.out)
+    save_figure(calibration_ranks(calibration), folder, "calibration")
+    print(f"figure: {folder / 'figures' / 'calibration.png'}")
+    return 0 if calibration.passed else 1
