@@ -26,7 +26,8 @@ def simulate_line(params, key):
     import jax
     t = np.linspace(0, 1, 10)
     rows = {"t": t, "y": params["a"] * t + np.asarray(jax.random.normal(key, t.shape))}
-    return sf.Problem(sf.Objective({"line": sf.residual_term(line_residual, rows)}), {"a": 0.0}, priors={"a": sf.Normal()})
+    term = sf.residual_term(line_residual, rows)
+    return sf.Problem(sf.Objective({"line": term}), {"a": 0.0}, priors={"a": sf.Normal()})
 
 def line():
     return simulate_line({"a": 0.0}, __import__("jax").random.key(0))
