@@ -156,13 +156,14 @@ def test_a_killed_caller_leaves_no_workers_and_loses_no_points(tmp_path):
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < deadline, "workers outlive their caller"
         time.sleep(0.1)
-    with Survey(tmp_path / "run") as found:
-        kept = set(found.ledger.ids())
+    with Survey(tmp_path / "run", gather=True) as found:
+        kept = dict(zip(found.column("id"), found.column("finished"), strict=True))
         assert 0 < len(kept) < len(SICK)
-    seen = []
-    with run(tmp_path / "run", SICK, picture=Picture((1, P), draw=lambda p: p["m"]), on_points=seen.extend) as found:
+    options = {"run_dir": tmp_path / "run", "parts": 2, "workers": 2}
+    with survey_parts(make_slow, (str(tmp_path),), **options) as found:
         assert found.complete
-    assert {record.id for record in seen} == set(range(len(SICK))) - kept
+        ended = dict(zip(found.column("id"), found.column("finished"), strict=True))
+    assert {i: ended[i] for i in kept} == kept  # none was run again
 
 
 def part_ids(path):
