@@ -99,7 +99,7 @@ def geometry_of(data: Correlation, model: Model) -> Geometry:
     """Return the geometry of data for a model; q is one number where all bins have the same."""
     sheared = isinstance(model, Homodyne) and model.shear is not None
     if sheared and data.gap is None:
-        raise ValueError("a model with shear needs the gap of the cell: read(..., gap=2e6) in Å.")
+        raise ValueError("a model with shear needs the gap of the cell in Å: --gap 2e6, or read(..., gap=2e6).")
     q = data.q[0] if np.all(data.q == data.q[0]) else data.q
     return Geometry(data.t, data.phi, np.asarray(q), np.asarray(data.gap or 1.0, float), np.asarray(data.dt))
 
