@@ -1,5 +1,6 @@
 """Every test sees eight virtual CPU devices, compiles quickly, and shares compiled programs with its neighbours."""
 
+import gc
 import os
 import shutil
 from importlib.metadata import version
@@ -11,6 +12,7 @@ from tests.cpu_seconds import CpuSeconds
 
 COMPILED = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiled"
 MOST_COMPILED = 2**30  # bytes
+MOST_MAPS = 20_000
 ALONE = ("test_docs.py", "test_examples.py")  # tests that share nothing: workers take them one by one
 FLAGS = ["--xla_force_host_platform_device_count=8"]
 # most programs here run once, on a few numbers: compiling them is the whole cost
@@ -54,6 +56,21 @@ def pytest_runtest_setup(item):
 
         if jax.default_backend() != "gpu":
             pytest.skip("no GPU in use: set JAX_PLATFORMS=cuda (or rocm) on a machine that has one")
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Let go of compiled programs between files once they are many.
+
+    Each is mapped into memory in several pieces, and a process may have 65,530 of these: the next one ends it.
+    """
+    if nextitem is not None and file_of(item.nodeid) == file_of(nextitem.nodeid):
+        return
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
 
 
 def pytest_collection_modifyitems(config, items):
