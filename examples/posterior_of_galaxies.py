@@ -10,7 +10,7 @@ from jax.scipy.special import ndtr
 import shardfit as sf
 
 rng = np.random.default_rng(5)
-log_mass = 11.0 + rng.exponential(0.4, 4000)  # log10 of halo masses
+log_mass = 11.0 + rng.exponential(0.4, 1000)  # log10 of halo masses
 edges = np.linspace(9.0, 11.0, 9)  # log10 of stellar masses
 
 
@@ -30,7 +30,7 @@ term = sf.statistic_term(membership, {"log_mass": log_mass}, counted, loss=poiss
 priors = {"efficiency": sf.Normal(-2.0, 0.5), "scatter": sf.LogNormal(-1.0, 0.5)}
 problem = sf.Problem(sf.Objective({"galaxies": term}), {"efficiency": -2.0, "scatter": 0.4}, priors=priors)
 
-posterior = sf.sample(problem, chains=2, draws=500, warmup=200)
+posterior = sf.sample(problem, chains=2, draws=300, warmup=150)
 print(posterior)
 for name, true in truth.items():
     assert abs(posterior.mean()[name] - true) < 4 * posterior.sd()[name]

@@ -43,6 +43,7 @@ def test_fit_leaves_a_run_directory_with_report(capsys, tmp_path):
     assert (out / "figures" / "mass_function.png").is_file()
 
 
+@pytest.mark.slow
 def test_noisy_fit_shows_its_settled_answer(capsys, tmp_path):
     file, out = tmp_path / "run.toml", tmp_path / "out"
     file.write_text(

@@ -70,6 +70,7 @@ def test_draws_table_and_report(folder, monkeypatch, capsys):
     assert main(["show", "run"]) == 0 and "ess_bulk" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_shards_are_combined(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     assert main(["consensus", "sample.toml", "--out", "shards"]) in (0, 1)

@@ -90,6 +90,7 @@ def test_init_writes_what_is_read(capsys, tmp_path):
     assert code == 2 and "exists" in err
 
 
+@pytest.mark.slow
 def test_model_then_invert_its_file(capsys, tmp_path, config):
     pytest.importorskip("segyio")
     code, text, err = run(capsys, "seismic", "model", config, "--out", tmp_path / "data", "--format", "sgy")

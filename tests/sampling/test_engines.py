@@ -7,7 +7,8 @@ import shardfit as sf
 from tests.sampling.test_run import by_quadrature, problem
 
 
-@pytest.mark.parametrize("engine", ["numpyro", pytest.param("blackjax", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["numpyro", "blackjax"])
 def test_moments(engine):
     pytest.importorskip(engine)
     found = sf.sample(problem(), engine, chains=2, warmup=200, draws=300)

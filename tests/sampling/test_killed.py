@@ -10,8 +10,9 @@ import pytest
 from shardfit.sampling.store import load_posterior
 
 
+@pytest.mark.slow
 @pytest.mark.processes
-@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, 12])
 def test_same_draws(kills, tmp_path):
     command = [sys.executable, "-m", "tests.sampling.killed", str(tmp_path), str(kills), "5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=os.environ)

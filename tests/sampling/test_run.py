@@ -116,6 +116,7 @@ def test_what_is_assumed_is_said():
     assert np.all((bare.draws["k"] > 0.1) & (bare.draws["k"] < 3.0))
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_workers_draw_what_one_process_draws(tmp_path):
     options = {**QUICK, "warmup": 50, "draws": 40}

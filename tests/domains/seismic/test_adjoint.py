@@ -42,7 +42,12 @@ def test_native_gradient_is_that_of_jax(order, edges):
 
 @pytest.mark.parametrize(
     ("memory", "limit"),
-    [(Checkpointed((7,)), 1e-12), (Binomial(3), 1e-12), (Frame(), 1e-9), (Stored(), 5e-3)],
+    [
+        (Checkpointed((7,)), 1e-12),
+        pytest.param(Binomial(3), 1e-12, marks=pytest.mark.slow),
+        pytest.param(Frame(), 1e-9, marks=pytest.mark.slow),
+        (Stored(), 5e-3),
+    ],
 )
 def test_strategies_agree_with_full_storage(memory, limit):
     found = gradients(small(), np.float64, engine="jax", memory=memory)

@@ -66,6 +66,7 @@ def test_coverage_of_truths_drawn_from_the_prior():
     assert 0.8 < np.std(pulls) < 1.25
 
 
+@pytest.mark.slow
 def test_error_map_of_an_image_equals_the_dense_hessian():
     obs, _ = simulated_ring(16)
     smooth = {"simple": 100.0, "tv2": 1.0, "flux": 1e4}
