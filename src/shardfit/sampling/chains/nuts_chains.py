@@ -94,7 +94,7 @@ def _start(problem: Problem, mesh: Any, seed: int, how: str, store: RunDir | Non
     if kept is not None:
         return kept
     found = find_start(problem, mesh, seed, how)
-    if path is not None:
+    if path is not None and store is not None and store.writes:  # of several processes one writes
         write_start(path, found)
     return found
 
