@@ -48,7 +48,7 @@ class Study:
 
     def __post_init__(self):
         self.obs = read_uvfits(self.source, channels="average")
-        self.made = imaging_survey(self.obs, AXES, flux=0.6, systematic=0.02, precision=self.precision)
+        self.made = imaging_survey(self.obs, AXES, preset="eht", flux=0.6, precision=self.precision)
         self.variants = variants(self.made.problem, self.made.axes)
 
     def points(self, n: int) -> list[dict]:
@@ -92,10 +92,11 @@ class Study:
 
     def for_ehtim(self, folder: Path) -> dict:
         """Write data and prior for eht-imaging and return what it is to do."""
-        from shardfit.domains.vlbi.recipes import EHT2017_TOLERANCE, prepare
+        from shardfit.domains.vlbi.recipes import EHT2017_TOLERANCE, ZERO_BASELINE, prepare
         from shardfit.domains.vlbi.uvfits import write_uvfits
 
-        write_uvfits(prepare(self.obs, 0.6, systematic=0.02), folder / "data.uvfits", overwrite=True)
+        ready = prepare(self.obs, 0.6, systematic=0.02, average=True, zero_baseline=ZERO_BASELINE)
+        write_uvfits(ready, folder / "data.uvfits", overwrite=True)
         np.save(folder / "prior.npy", self.made.prior.values["I"])
         return {
             "files": [str(folder / "data.uvfits")],

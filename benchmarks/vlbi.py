@@ -114,11 +114,11 @@ def _m87(folder: Path) -> dict:
     """Write the prepared M87 data of day 101, low band."""
     from shardfit.domains.vlbi.constants import UAS
     from shardfit.domains.vlbi.images import blank, prior
-    from shardfit.domains.vlbi.recipes import EHT2017_TOLERANCE, prepare
+    from shardfit.domains.vlbi.recipes import EHT2017_TOLERANCE, ZERO_BASELINE, prepare
     from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
 
     folder.mkdir(exist_ok=True)
-    ready = prepare(read_uvfits(M87), 0.6, systematic=0.02)
+    ready = prepare(read_uvfits(M87), 0.6, systematic=0.02, average=True, zero_baseline=ZERO_BASELINE)
     write_uvfits(ready, folder / "m87.uvfits", overwrite=True)
     about = {name: getattr(ready, name) for name in ("ra_hours", "dec_deg", "freq_hz", "mjd", "source")}
     np.save(folder / "prior.npy", prior(blank(64, 128 * UAS, **about), 0.6, 40 * UAS).values["I"])

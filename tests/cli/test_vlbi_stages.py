@@ -7,7 +7,7 @@ from shardfit.cli import main
 
 pytest.importorskip("astropy")
 pytest.importorskip("matplotlib")
-SHORT = ("--npix", 32, "--maxiter", 40, "--restarts", 0)
+SHORT = ("--preset", "eht", "--npix", 32, "--maxiter", 40, "--restarts", 0)
 
 
 def run(capsys, *argv):

@@ -176,3 +176,22 @@ def test_halving_is_part_of_a_survey(tmp_path):
     run(tmp_path, **HALVING).close()
     with pytest.raises(CheckpointError, match="halving differ"):
         run(tmp_path, maxiter=8)
+
+
+FOUR = {name: Axis((0, 1, 10, 100, 1000), nothing) for name in "abcd"} | {"e": Axis((1, 2, 3), nothing)}
+
+
+@pytest.mark.parametrize("make", [latin, sobol])
+def test_points_over_lists_are_all_different(make):
+    for n in (300, 1200):
+        design = make(FOUR, n)
+        assert len(set(design.points)) == len(design) == n
+        counts = [np.unique(column, return_counts=True)[1] for column in zip(*design.points, strict=True)]
+        assert all(np.ptp(count) <= (1 if make is latin else 0.1 * n) for count in counts)
+
+
+@pytest.mark.parametrize("make", [latin, sobol])
+def test_more_points_than_combinations(make):
+    assert set(make(LISTS, 6).points) == set(grid(LISTS).points)
+    with pytest.raises(ValueError, match="only 6 combinations"):
+        make(LISTS, 7)

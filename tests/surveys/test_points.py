@@ -250,3 +250,13 @@ def test_a_start_outside_its_transform(tmp_path):
     inside = Problem(problem().objective, {"m": np.zeros(P)}, transforms={"m": Interval(-2, 2)})
     with pytest.raises(ValueError, match="outside its transform's range"):
         survey(inside, {"start": start_axis([{"m": np.full(P, 3.0)}])}, run_dir=tmp_path)
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_whole_numbers_as_starts(tmp_path, kind):
+    """A start of whole numbers is fitted, not returned."""
+    x = np.linspace(0, 1, 9)
+    line = Objective({"line": residual_term(lambda p, rows: p["a"] * rows["x"] - rows["y"], {"x": x, "y": 3.3 * x})})
+    starts = start_axis([{"a": kind(1)}, {"a": kind(7)}])
+    found = survey(Problem(line, {"a": 0.0}), {"start": starts}, run_dir=tmp_path, control=SurveyControl(2))
+    assert [float(found.params(i)["a"]) for i in (0, 1)] == pytest.approx([3.3, 3.3], rel=1e-5)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,9 @@ import numpy as np
 from shardfit.core.errors import suggestion
 from shardfit.stats.latin import latin_hypercube
 from shardfit.surveys.axes import Axis, Span
+
+SWAPS = 50  # exchanges for each point, at most, that make a design's points different
+MOST_BITS = 20  # of a Sobol sequence
 
 
 @dataclass(frozen=True)
@@ -36,18 +40,35 @@ def grid(axes: Mapping[str, Axis]) -> Design:
 
 
 def latin(axes: Mapping[str, Axis], n: int, seed: int = 0) -> Design:
-    """Return n points of a Latin hypercube: along every axis they lie evenly. Lists of values are drawn from evenly."""
+    """Return n points of a Latin hypercube: along every axis they lie evenly. Lists of values are drawn from evenly.
+
+    All points are different; lists have only so many combinations, and asking for more raises.
+    """
     _check_number(n)
-    return _spread(axes, latin_hypercube(n, len(axes), np.random.default_rng(seed)))
+    _check_combinations(axes, n)
+    rng = np.random.default_rng(seed)
+    return _distinct(_spread(axes, latin_hypercube(n, len(axes), rng)), rng)
 
 
 def sobol(axes: Mapping[str, Axis], n: int, seed: int = 0) -> Design:
-    """Return n points of a scrambled Sobol sequence, evenest where n is a power of two."""
+    """Return n points of a scrambled Sobol sequence, evenest where n is a power of two.
+
+    Points of lists that the sequence meets again are passed over, so that all are different.
+    """
     from scipy.stats import qmc
 
     _check_number(n)
-    sequence = qmc.Sobol(len(axes), seed=np.random.default_rng(seed))  # type: ignore[call-arg] (rng= in newer SciPy)
-    return _spread(axes, sequence.random_base2(max(0, math.ceil(math.log2(n))))[:n])
+    _check_combinations(axes, n)
+    size = max(0, math.ceil(math.log2(n)))
+    while True:
+        sequence = qmc.Sobol(len(axes), seed=np.random.default_rng(seed))  # type: ignore[call-arg] (rng= in newer SciPy)
+        found = _spread(axes, sequence.random_base2(size))
+        points = tuple(dict.fromkeys(found.points))
+        if len(points) >= n:
+            return Design(found.names, points[:n])
+        if size >= MOST_BITS:
+            raise ValueError(f"a Sobol sequence does not reach {n} of these combinations. Use latin or grid.")
+        size += 1
 
 
 def table(axes: Mapping[str, Axis], points: Sequence[Mapping[str, Any]]) -> Design:
@@ -71,6 +92,46 @@ def table(axes: Mapping[str, Axis], points: Sequence[Mapping[str, Any]]) -> Desi
 def _check_number(n: int) -> None:
     if n < 1:
         raise ValueError(f"a design of {n} points has nothing to run. Ask for at least one.")
+
+
+def _check_combinations(axes: Mapping[str, Axis], n: int) -> None:
+    if any(isinstance(axis.values, Span) for axis in axes.values()):
+        return
+    most = math.prod(len(set(axis.values)) for axis in axes.values())
+    if n > most:
+        raise ValueError(f"a design of {n} points: these lists have only {most} combinations. Ask for fewer.")
+
+
+def _distinct(design: Design, rng: np.random.Generator) -> Design:
+    """Return the design without repeated points, each axis keeping its values: points exchange a value with others."""
+    points = [list(point) for point in design.points]
+    counts = Counter(map(tuple, points))
+    for _ in range(SWAPS * len(points)):
+        again = [i for i, point in enumerate(points) if counts[tuple(point)] > 1]
+        if not again:
+            return Design(design.names, tuple(map(tuple, points)))
+        i, j, k = again[rng.integers(len(again))], int(rng.integers(len(points))), int(rng.integers(len(design.names)))
+        before = [tuple(points[i]), tuple(points[j])]
+        points[i][k], points[j][k] = points[j][k], points[i][k]
+        after = [tuple(points[i]), tuple(points[j])]
+        counts.subtract(before)
+        counts.update(after)
+        if counts[after[0]] > 1 or counts[after[1]] > 1:  # no gain: take it back
+            points[i][k], points[j][k] = points[j][k], points[i][k]
+            counts.subtract(after)
+            counts.update(before)
+    return _filled(design, points)
+
+
+def _filled(design: Design, points: list[list[Any]]) -> Design:
+    """Return the design with repeated points replaced by combinations that it lacks, in order."""
+    seen = dict.fromkeys(map(tuple, points))
+    values = [sorted(set(column), key=repr) for column in zip(*points, strict=True)]
+    for combination in itertools.product(*values):
+        if len(seen) == len(points):
+            break
+        seen.setdefault(combination)
+    return Design(design.names, tuple(seen))
 
 
 def _spread(axes: Mapping[str, Axis], unit: np.ndarray) -> Design:

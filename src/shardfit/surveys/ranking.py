@@ -8,6 +8,8 @@ import numpy as np
 from shardfit.surveys.heading import axis_column, quoted
 from shardfit.surveys.reading import Survey
 
+Combination = frozenset[tuple[str, Any]]  # of (axis, value)
+
 
 def below(survey: Survey, limits: Mapping[str, float]) -> list[int]:
     """Return the points whose columns do not exceed the limits, those with the lowest sum of them first.
@@ -66,18 +68,18 @@ def marginals(survey: Survey, points: Iterable[int]) -> dict[str, dict[Any, floa
 
 def trained(
     survey: Survey, truth_axis: str, match: Callable[[str, np.ndarray], float], limits: Mapping[str, float]
-) -> dict[tuple, dict[str, float]]:
-    """Return the combinations of all other axes that bring every known truth back, with their matches.
+) -> dict[Combination, dict[str, float]]:
+    """Return the combinations of all other axes' values that bring every known truth back, with their matches.
 
     truth_axis: the axis that names the truth a point was fitted to; match(truth, picture): how alike a picture is;
     limits: the least match by truth. A combination is kept if it reaches every limit.
     """
     others = [name for name in survey.heading.axes if name != truth_axis]
     columns = ", ".join(quoted(axis_column(name)) for name in [truth_axis, *others])
-    matches: dict[tuple, dict[str, float]] = {}
+    matches: dict[Combination, dict[str, float]] = {}
     for number, truth, *rest in survey.ledger.connection.execute(f"SELECT id, {columns} FROM points WHERE NOT failed"):
         if truth in limits:
-            matches.setdefault(tuple(rest), {})[truth] = match(truth, survey.picture(number))
+            matches.setdefault(_named(others, rest), {})[truth] = match(truth, survey.picture(number))
     return {
         combination: found
         for combination, found in matches.items()
@@ -85,10 +87,24 @@ def trained(
     }
 
 
-def points_at(survey: Survey, combinations: Iterable[tuple], leaving_out: Sequence[str] = ()) -> list[int]:
-    """Return the points whose axes (but those left out) have one of these combinations of values, in order."""
+def points_at(survey: Survey, combinations: Iterable[Combination], leaving_out: Sequence[str] = ()) -> list[int]:
+    """Return the points whose axes (but those left out) have one of these combinations of values, in order.
+
+    Axes are compared by name, whatever their order; raises if the combinations are of other axes.
+    """
     wanted = set(combinations)
     names = [name for name in survey.heading.axes if name not in leaving_out]
+    for combination in wanted:
+        if {name for name, _ in combination} != set(names):
+            there = ", ".join(sorted(name for name, _ in combination))
+            raise ValueError(
+                f"points_at: the combinations are of the axes {there}, the survey has {', '.join(sorted(names))}. Give "
+                "surveys over the same axes, or name those to leave out."
+            )
     columns = ", ".join(quoted(axis_column(name)) for name in names)
     rows = survey.ledger.connection.execute(f"SELECT id, {columns} FROM points ORDER BY id")
-    return [number for number, *values in rows if tuple(values) in wanted]
+    return [number for number, *values in rows if _named(names, values) in wanted]
+
+
+def _named(names: Sequence[str], values: Sequence[Any]) -> Combination:
+    return frozenset(zip(names, values, strict=True))

@@ -14,6 +14,7 @@ from jax.tree_util import tree_flatten_with_path
 
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective, replace_terms
+from shardfit.core.params import check_params
 from shardfit.core.precision import cast, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.rows import place_rows
@@ -107,7 +108,7 @@ class Variants:
         problem = self.problem
         if jax.tree.map(np.shape, params) != jax.tree.map(np.shape, problem.x0):
             raise ValueError("survey: a start has other parameters or shapes than the problem's x0.")
-        params = cast(params, problem.precision)
+        params = cast(check_params(params), problem.precision)  # whole numbers too are moved by fractions
         moved = problem.space.moved(params)
         if moved:
             raise ValueError(

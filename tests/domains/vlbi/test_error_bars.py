@@ -70,7 +70,7 @@ def test_coverage_of_truths_drawn_from_the_prior():
 def test_error_map_of_an_image_equals_the_dense_hessian():
     obs, _ = simulated_ring(16)
     smooth = {"simple": 100.0, "tv2": 1.0, "flux": 1e4}
-    found = image(obs, npix=16, flux=0.6, restarts=0, data={"vis": 1.0}, regularisers=smooth)
+    found = image(obs, preset="eht", npix=16, flux=0.6, restarts=0, data={"vis": 1.0}, regularisers=smooth)
     mapped = error_map(found, rank=100, probes=200)
     # vis alone: the objective's χ² of 1 stands for half of twice as many real numbers as there are visibilities
     assert mapped.scale == len(found.data)

@@ -12,7 +12,7 @@ from shardfit.domains.vlbi.uvfits import read_uvfits
 from shardfit.solve.lbfgs import LBFGS
 from tests.reference import M87, REFERENCE
 
-SMALL = {"npix": 32, "maxiter": 60, "restarts": 1}
+SMALL = {"preset": "eht", "npix": 32, "maxiter": 60, "restarts": 1}
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_input_is_left_alone_and_answer_repeats(simulated, imaged):
 
 @pytest.mark.slow
 def test_first_fit_on_two_devices(simulated):
-    options = {"npix": 16, "maxiter": 10, "restarts": 0}
+    options = {"preset": "eht", "npix": 16, "maxiter": 10, "restarts": 0}
     runs = (RunOptions("lbfgsb", split) for split in (None, mesh(rows=2)))
     one, two = (recipes.image(simulated[0], **options, run=run) for run in runs)
     assert two.result.layout["rows"] == 2
@@ -104,7 +104,7 @@ def test_solvers(simulated, solver):
 
 @pytest.mark.slow
 def test_options_change_the_image(simulated):
-    base = {"npix": 16, "maxiter": 5, "restarts": 0, "run": RunOptions("lbfgsb")}
+    base = {"preset": "eht", "npix": 16, "maxiter": 5, "restarts": 0, "run": RunOptions("lbfgsb")}
     plain = recipes.image(simulated[0], **base).image.values["I"]
     for change in (
         {"flux": 0.5},
@@ -206,7 +206,7 @@ def test_final_image_is_blurred_and_data_are_not_tapered(simulated, m87_like):
     last = found.fits[-1].image
     assert found.image.values["I"].max() < last.values["I"].max()
     np.testing.assert_allclose(found.image.values["I"], last.blur(5 * UAS).values["I"])
-    plain = recipes.prepare(simulated[0], 0.6)
+    plain = recipes.prepare(simulated[0], 0.6, systematic=0.02, average=True, zero_baseline=recipes.ZERO_BASELINE)
     np.testing.assert_allclose(found.data.vis["I"], plain.vis["I"], rtol=1e-12)
     np.testing.assert_allclose(found.data.sigma["I"], plain.sigma["I"], rtol=1e-12)
 
@@ -274,7 +274,7 @@ def recon():
 def test_m87_pipeline(m87):
     """One fit and three restarts of 100 iterations, as eht-imaging 1.4.0 does them by L-BFGS-B."""
     golden, options, image = recon()
-    found = recipes.image(m87, **options)
+    found = recipes.image(m87, preset="eht", **options)
     # the flux on short baselines is taken from all of them, not from one pair of stations
     assert found.fits[0].history[0] == pytest.approx(golden["J_init"], rel=1e-5)
     for one, known in zip(found.fits, golden["pipeline"]["J"], strict=True):
@@ -286,7 +286,7 @@ def test_m87_pipeline(m87):
 @pytest.mark.slow
 def test_m87_converged(m87):
     golden, options, image = recon()
-    found = recipes.image(m87, **options, restarts=0, maxiter=4000, stop=1e-8)
+    found = recipes.image(m87, preset="eht", **options, restarts=0, maxiter=4000, stop=1e-8)
     assert found.result.success
     assert found.result.value < golden["converged"]["J"] * (1 + 1e-5)
     assert dict(found.chi2) == pytest.approx(golden["converged"]["chi2"], rel=1e-3)

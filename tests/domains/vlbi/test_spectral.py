@@ -8,7 +8,7 @@ from shardfit.domains.vlbi import recipes
 from shardfit.domains.vlbi.constants import UAS
 
 FREQUENCIES = (227.1e9, 345e9)
-SHORT = {"npix": 32, "maxiter": 60, "restarts": 1}
+SHORT = {"preset": "eht", "npix": 32, "maxiter": 60, "restarts": 1}
 CALIBRATED = {"data": {"vis": 10.0}, "tolerance": 0.01}
 
 
@@ -41,7 +41,8 @@ def channels(truth):
 
 @pytest.fixture(scope="module")
 def found(channels, truth):
-    return vlbi.spectral_image(channels, ref_hz=FREQUENCIES[0], **CALIBRATED, **SHORT)
+    fluxes = [at(truth, hz).flux for hz in FREQUENCIES]
+    return vlbi.spectral_image(channels, ref_hz=FREQUENCIES[0], fluxes=fluxes, **CALIBRATED, **SHORT)
 
 
 def test_mean_index(found, truth):

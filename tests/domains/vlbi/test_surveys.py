@@ -5,9 +5,9 @@ import pytest
 
 from shardfit import fit
 from shardfit.domains.vlbi.problem import imaging_problem
-from shardfit.domains.vlbi.recipes.imaging import measurements, prior_image
-from shardfit.domains.vlbi.recipes.options import ImagingOptions
-from shardfit.domains.vlbi.recipes.prepare import prepare
+from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_image
+from shardfit.domains.vlbi.recipes.options import options_from
+from shardfit.domains.vlbi.recipes.preparation import prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe
 from shardfit.domains.vlbi.recipes.surveys import OBSERVED, PAPER_IV, imaging_survey, top_set, training_data
 from shardfit.surveys.axes import Start, apply
@@ -25,7 +25,7 @@ AXES = {
     "tv": (1.0, 10.0),
     "cphase": (1.0, 2.0),
 }
-SMALL = {"npix": 16, "flux": 0.6}
+SMALL = {"preset": "eht", "npix": 16, "flux": 0.6}
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def test_every_axis_changes_the_image(one_by_one, name):
     ],
 )
 def test_a_point_equals_the_problem_made_for_it(obs, made, name, changes):
-    options = ImagingOptions(**{**SMALL, **changes})
-    ready = prepare(obs, options.flux, systematic=options.systematic)
+    options = options_from("eht", PRESETS, {"npix": 16, "flux": 0.6, **changes})
+    ready = prepare(obs, options.flux, **options.preparation)
     start = prior_image(ready, options.flux, options)
     alone = imaging_problem(
         measurements(ready, options),

@@ -9,16 +9,16 @@ from typing import Any
 
 from shardfit.cli.commands import add_resume
 from shardfit.cli.processes import request_devices, writes_files
+from shardfit.cli.vlbi import preparation
 from shardfit.cli.vlbi.files import read_observation, require_seed
 
 STOPPED = 130  # exit code of an interrupted command
-# option of the command → field of ImagingOptions; what is not given is left to the preset
 FIELDS = {
+    **preparation.FIELDS,
     "npix": "npix",
     "fov": "fov_uas",
     "flux": "flux",
     "prior": "prior_fwhm_uas",
-    "systematic": "systematic",
     "restarts": "restarts",
     "maxiter": "maxiter",
     "stop": "stop",
@@ -30,14 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the preset and what may differ from it."""
     parser.add_argument("file", metavar="FILE", nargs="+", help="uvfits file; several with --spectral-index")
     parser.add_argument("--out", metavar="DIR", default="vlbi-out", help="run directory to write (vlbi-out)")
-    parser.add_argument("--preset", metavar="NAME", default="default", help="default, or m87: the released pipeline")
+    preparation.add_preparation(parser)
     parser.add_argument("--npix", metavar="N", type=int, help="pixels a side (64)")
-    parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (128)")
+    parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions; m87 128)")
     parser.add_argument(
         "--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated; m87 0.6)"
     )
-    parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (40)")
-    parser.add_argument("--systematic", metavar="F", type=float, help="fraction of |V| added to all errors (0.02)")
+    parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (0.3 fields; m87 40)")
     parser.add_argument("--solver", metavar="NAME", default="lbfgs", help="lbfgs, lbfgsb, lbfgs-bt, adam, … (lbfgs)")
     parser.add_argument("--operator", metavar="NAME", help="auto, separable, dense or nufft (auto)")
     parser.add_argument("--maxiter", metavar="N", type=int, help="iterations of every fit (100)")
@@ -71,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     from shardfit import RunOptions, mesh
     from shardfit.report.values import seconds
 
-    options = {field: getattr(args, option) for option, field in FIELDS.items() if getattr(args, option) is not None}
+    options = preparation.given(args, FIELDS)
     split = mesh(rows=devices) if devices > 1 else None
     how = RunOptions(args.solver, split, args.seed, out, args.resume)
     report = (_spectral if args.spectral_index else _total)(args, how, options)
@@ -90,7 +89,7 @@ def _require_files(args: argparse.Namespace) -> None:
             raise ValueError("--fluxes goes with --spectral-index. Give --flux for one file.")
         return
     wrong = {"--pol": args.pol, "--errors": args.errors, "--flux": args.flux is not None}
-    wrong["--preset"] = args.preset != "default"
+    wrong["--preset"] = args.preset == "m87"
     for name, given in wrong.items():
         if given:
             more = " Give --fluxes, one number for each file." if name == "--flux" else " Leave one of them out."
@@ -103,7 +102,7 @@ def _spectral(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Pa
     from shardfit import Status
     from shardfit.cli.vlbi.spectral import fit_spectrum, write_spectrum
 
-    spectrum = fit_spectrum(args.file, args.fluxes, how, options)
+    spectrum = fit_spectrum(args.file, args.fluxes, how, {"preset": args.preset, **options})
     if spectrum.result.status is Status.INTERRUPTED:
         return _interrupted("the spectral fit")
     if args.fluxes is None:

@@ -18,12 +18,12 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.domains.vlbi.closures import quadrangles, triangles
     from shardfit.domains.vlbi.constants import UAS
     from shardfit.domains.vlbi.operations import average_scans
-    from shardfit.domains.vlbi.recipes import ZERO_BASELINE, compact_flux
+    from shardfit.domains.vlbi.recipes import co_located, compact_flux
 
     obs = read_observation(args.file)
     averaged = average_scans(obs)
     distance = obs.uv_distance
-    zero = averaged.uv_distance < ZERO_BASELINE
+    zero = averaged.uv_distance < co_located(averaged)
     used = obs.drop_unused_stations().stations.names
     lines = {
         "source": obs.source or "–",
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         "flux": f"{compact_flux(obs):.3f} Jy compact (rough estimate)",
     }
     if zero.any():
-        lines["flux"] += f", {np.median(np.abs(averaged.vis['I'][zero])):.3f} Jy on the shortest baselines"
+        lines["flux"] += f", {np.median(np.abs(averaged.vis['I'][zero])):.3f} Jy between stations of one site"
     for name, text in lines.items():
         print(f"{name:<13} {text}")
     return 0

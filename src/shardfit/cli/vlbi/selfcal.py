@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "--interval", metavar="I", default="scan", help="one solution per 'scan', 'time' stamp or this many s (scan)"
     )
     parser.add_argument(
-        "--systematic", metavar="F", type=float, default=0.02, help="fraction of |V| added to errors (0.02)"
+        "--systematic", metavar="F", type=float, default=0.0, help="fraction of |V| added to errors (0)"
     )
     parser.add_argument("--any-frequency", action="store_true", help="accept an image of another frequency")
 
@@ -30,13 +30,13 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from shardfit.domains.vlbi.operations import add_fractional_noise, flag
-    from shardfit.domains.vlbi.recipes import ZERO_BASELINE
+    from shardfit.domains.vlbi.recipes import co_located
     from shardfit.domains.vlbi.selfcal import apply_gains, solve_gains
     from shardfit.domains.vlbi.uvfits import write_uvfits
 
     obs, image = read_pair(args.file, args.image, args.any_frequency)
-    # the shortest baselines see flux that the image lacks
-    compared = add_fractional_noise(flag(obs, uv_below=ZERO_BASELINE), args.systematic)
+    # baselines within a site see flux that the image lacks
+    compared = add_fractional_noise(flag(obs, uv_below=co_located(obs)), args.systematic)
     gains = solve_gains(
         compared,
         image,

@@ -1,11 +1,12 @@
 """Recipes: from an observation to an image in one call, and what is needed around it."""
 
+from shardfit.domains.vlbi.recipes.eht import EHT2017_TOLERANCE, ZERO_BASELINE
 from shardfit.domains.vlbi.recipes.errors import ErrorMap, error_map, posterior_scale
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, Fit, ImagingResult, image, measurements
 from shardfit.domains.vlbi.recipes.measure import chi2, cross_correlation
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, PreCal, Round, SelfCal
 from shardfit.domains.vlbi.recipes.polarised import PolarisedOptions, PolarisedResult, polarimetric_image
-from shardfit.domains.vlbi.recipes.prepare import EHT2017_TOLERANCE, ZERO_BASELINE, compact_flux, prepare
+from shardfit.domains.vlbi.recipes.preparation import co_located, compact_flux, prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe, simulated_ring
 from shardfit.domains.vlbi.recipes.spectral import SpectralResult, spectral_image
 
@@ -24,6 +25,7 @@ __all__ = [
     "SelfCal",
     "SpectralResult",
     "chi2",
+    "co_located",
     "compact_flux",
     "cross_correlation",
     "error_map",

@@ -1,7 +1,7 @@
 """Imaging from an observation to an image: prepare the data, then rounds of fit, blur, fit again, and self-calibration.
 
-Restarts from the image blurred to the nominal resolution carry it out of poor minima. The default is one round, that
-of the first round of the published M87 images; presets have more.
+Restarts from the image blurred to the nominal resolution carry it out of poor minima. The default is one round on the
+data as they are; presets know an array.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,16 +20,17 @@ from shardfit.domains.vlbi.images import Image, blank, gaussian, prior
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import taper
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_start
+from shardfit.domains.vlbi.recipes.eht import EHT
 from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_settings
 from shardfit.domains.vlbi.recipes.m87 import M87
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, Round, options_from
-from shardfit.domains.vlbi.recipes.prepare import compact_flux, prepare
+from shardfit.domains.vlbi.recipes.preparation import compact_flux, prepare
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, self_calibrate, solve_gains
 from shardfit.domains.vlbi.tables import DataSet, data_set
 from shardfit.fitting import fit
 from shardfit.run_options import RunOptions
 
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"default": {}, "m87": M87})
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"default": {}, "eht": EHT, "m87": M87})
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,8 @@ def image(
     obs
         the observation.
     preset
-        'default' (one round) or 'm87' (the released M87 pipeline).
+        'default' (one round, the data as they are), 'eht' (one round, with errors and field of the Event Horizon
+        Telescope) or 'm87' (the released M87 pipeline).
     run
         solver, devices, seed and folder of the fits. A solver that is named ('lbfgs' by default) takes maxiter and stop
         from the options, a solver object has its own. The seed is that of the parity check; the image does not depend
@@ -111,10 +113,9 @@ def image(
 
     Example: `image(read_uvfits("m87.uvfits"), preset="m87").image`.
     """
-    chosen = options_from(preset, PRESETS, options)
+    chosen = options_from(preset, PRESETS, options).sized(obs)
     flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
-    about = {"systematic": chosen.systematic, "average": chosen.average}
-    initial = prepare(obs, flux, **about, taper_uas=chosen.taper_uas)
+    initial = prepare(obs, flux, **chosen.preparation, taper_uas=chosen.taper_uas)
     start = prior_image(initial, flux, chosen)
     done = _rounds(initial, start, chosen, fit_settings(run or RunOptions(), chosen, "fits/"), on_fit)
     width = chosen.taper_uas * UAS
@@ -183,8 +184,9 @@ def measurements(ready: Observation, options: ImagingOptions, number: int = -1) 
 def prior_image(ready: Observation, flux: float, options: ImagingOptions) -> Image:
     """Return the Gaussian of this flux, Jy, that is prior and start, at the position and frequency of the data."""
     about = {name: getattr(ready, name) for name in ("ra_hours", "dec_deg", "freq_hz", "mjd", "source")}
-    empty = blank(options.npix, options.fov_uas * UAS, **about)
-    return prior(empty, flux, options.prior_fwhm_uas * UAS).normalise(flux)
+    options = options.sized(ready)
+    empty = blank(options.npix, (options.fov_uas or 0.0) * UAS, **about)
+    return prior(empty, flux, (options.prior_fwhm_uas or 0.0) * UAS).normalise(flux)
 
 
 def _precalibrated(initial: Observation, grid: Image, options: ImagingOptions) -> Observation:

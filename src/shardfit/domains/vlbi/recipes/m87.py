@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from shardfit.domains.vlbi.recipes.eht import EHT
 from shardfit.domains.vlbi.recipes.options import PreCal, Round, SelfCal
 
 _TOLERANCE = (0.02, 0.2)  # a gain above 1 means a station better than its calibration says: unlikely
@@ -20,6 +21,7 @@ _FINAL = Round(
 
 M87: Mapping[str, Any] = MappingProxyType(
     {
+        **EHT,
         "flux": 0.6,
         "stop": 1e-4,
         "taper_uas": 5.0,

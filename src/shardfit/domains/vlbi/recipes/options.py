@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import suggestion
+from shardfit.domains.vlbi.constants import UAS
+from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import REGULARISERS
-from shardfit.domains.vlbi.recipes.prepare import EHT2017_TOLERANCE, SHORT_BASELINE, ZERO_BASELINE
 from shardfit.domains.vlbi.selfcal import METHODS
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES
 
+FIELD = 8.0  # nominal resolutions across a field of which nothing is said
+PRIOR = 0.3  # share of the field that the prior's FWHM is
 PRODUCTS = (*ALIGNED[:3], *CLOSURES)
 
 
@@ -32,13 +35,13 @@ class SelfCal:
 class PreCal:
     """Calibration of some stations to a circular Gaussian, on baselines shorter than uv_max, before the first fit.
 
-    flux: Jy; fwhm_uas: µas. At times without such a baseline the solution nearest in time is taken.
+    flux: Jy; fwhm_uas: µas; uv_max: wavelengths. Times without such a baseline take the solution nearest in time.
     """
 
     stations: tuple[str, ...]
     flux: float
     fwhm_uas: float
-    uv_max: float = SHORT_BASELINE
+    uv_max: float = 2e9
     tolerance: float | tuple[float, float] = 1.0
 
 
@@ -59,31 +62,52 @@ class Round:
 
 @dataclass(frozen=True)
 class ImagingOptions:
-    """Options of `image`.
+    """Options of `image`. By default data are taken as they are; presets change them as their array needs.
 
-    npix: pixels a side; fov_uas: field of view, µas; flux: Jy of the compact source, None to estimate it
-    (`compact_flux`); prior_fwhm_uas: size of the Gaussian that is prior and start. data, regularisers: weights by name.
-    systematic: fraction of |V| added to all errors; tolerance: fraction added to amplitude errors alone, one number or
-    by station (stations not named get none). cp_uv_min: wavelengths, shorter baselines form no triangles; count:
-    closure sets 'min' or 'max'. average: over scans first. restarts: further fits, each from the last image blurred by
-    `blur` times the nominal resolution. maxiter, stop: iterations and relative tolerance of every fit; epsilon_tv:
-    rounds off the total variation; operator: see `forward`. taper_uas: reverse taper of the data, and blur of the final
-    image, µas. precal: calibration before the first fit; rounds: see `Round`.
+    npix
+        pixels a side.
+    fov_uas
+        field of view, µas; None: 8 nominal resolutions.
+    flux
+        of the compact source, Jy; None to estimate it (`compact_flux`).
+    prior_fwhm_uas
+        size of the Gaussian that is prior and start, µas; None: 0.3 of the field.
+    data, regularisers
+        weights by name.
+    average, zero_baseline, systematic, taper_uas
+        see `prepare`; the final image is blurred by the taper.
+    tolerance
+        fraction added to amplitude errors alone, one number or by station (stations not named get none).
+    cp_uv_min
+        wavelengths: shorter baselines form no triangles.
+    count
+        closure sets 'min' or 'max'.
+    restarts, blur
+        further fits, each from the last image blurred by `blur` times the nominal resolution.
+    maxiter, stop
+        iterations and relative tolerance of every fit.
+    epsilon_tv
+        rounds off the total variation.
+    operator
+        see `forward`.
+    precal, rounds
+        calibration before the first fit; see `Round`.
     """
 
     npix: int = 64
-    fov_uas: float = 128.0
+    fov_uas: float | None = None
     flux: float | None = None
-    prior_fwhm_uas: float = 40.0
+    prior_fwhm_uas: float | None = None
     data: Mapping[str, float] = field(default_factory=lambda: {"amp": 0.2, "cphase": 1.0, "logcamp": 1.0})
     regularisers: Mapping[str, float] = field(
         default_factory=lambda: {"simple": 100.0, "tv": 1.0, "tv2": 1.0, "flux": 1e4}
     )
-    systematic: float = 0.02
-    tolerance: float | Mapping[str, float] = field(default_factory=lambda: EHT2017_TOLERANCE)
-    cp_uv_min: float = ZERO_BASELINE
+    systematic: float = 0.0
+    tolerance: float | Mapping[str, float] = 0.0
+    cp_uv_min: float = 0.0
+    zero_baseline: float | str = 0.0
     count: str = "min"
-    average: bool = True
+    average: bool | float = False
     restarts: int = 3
     blur: float = 1.0
     maxiter: int = 100
@@ -100,12 +124,11 @@ class ImagingOptions:
         for name, value, least in whole:
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"image: {name}={value!r} must be a whole number, at least {least}.")
-        for name in ("fov_uas", "prior_fwhm_uas", "stop"):
-            _require(name, getattr(self, name), positive=True)
-        for name in ("blur", "taper_uas", "systematic"):
+        for name in ("fov_uas", "prior_fwhm_uas", "stop", "flux"):
+            if getattr(self, name) is not None:
+                _require(name, getattr(self, name), positive=True)
+        for name in ("blur", "taper_uas", "systematic", "cp_uv_min", "average"):
             _require(name, getattr(self, name))
-        if self.flux is not None:
-            _require("flux", self.flux, positive=True)
         if not self.rounds:
             raise ValueError("image: rounds is empty. Give at least one Round.")
         for one in self.schedule():
@@ -119,6 +142,17 @@ class ImagingOptions:
             replace(one, **{name: value for name, value in common.items() if getattr(one, name) is None})
             for one in self.rounds
         )
+
+    def sized(self, obs: Observation) -> "ImagingOptions":
+        """Return the options with a field and a prior, which the array's resolution decides where none are given."""
+        fov = FIELD * obs.nominal_resolution / UAS if self.fov_uas is None else self.fov_uas
+        fwhm = PRIOR * fov if self.prior_fwhm_uas is None else self.prior_fwhm_uas
+        return replace(self, fov_uas=fov, prior_fwhm_uas=fwhm)
+
+    @property
+    def preparation(self) -> dict[str, Any]:
+        """Keywords of `prepare`, but for the taper."""
+        return {name: getattr(self, name) for name in ("systematic", "average", "zero_baseline")}
 
     @property
     def n_fits(self) -> int:

@@ -19,7 +19,7 @@ from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import REGULARISERS, image_maps, imaging_problem
 from shardfit.domains.vlbi.recipes.fitting import data_chi2, fit_again, fit_settings, options_of
 from shardfit.domains.vlbi.recipes.imaging import ImagingResult
-from shardfit.domains.vlbi.recipes.prepare import prepare
+from shardfit.domains.vlbi.recipes.preparation import prepare
 from shardfit.domains.vlbi.selfcal import self_calibrate
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, data_set
 from shardfit.run_options import RunOptions
@@ -41,7 +41,7 @@ class PolarisedOptions:
 
     mode: 'P' fits linear polarisation with Stokes I fixed, 'IP' both, 'V', 'IV' circular, 'IPV' all. data,
     regularisers: weights by name, None for those of the mode. calibrate: calibrate to the Stokes I image first, unless
-    the data are already. systematic: fraction of |I| added to all errors of an Observation. restarts: further fits,
+    the data are already. systematic, average, zero_baseline: of `prepare`, for an Observation. restarts: further fits,
     each from the last image blurred by `blur` times the nominal resolution. maxiter, stop: of every fit; epsilon_tv,
     operator: see `ImagingOptions`.
     """
@@ -50,7 +50,9 @@ class PolarisedOptions:
     data: Mapping[str, float] | None = None
     regularisers: Mapping[str, float] | None = None
     calibrate: bool = True
-    systematic: float = 0.02
+    systematic: float = 0.0
+    average: bool | float = False
+    zero_baseline: float | str = 0.0
     restarts: int = 3
     blur: float = 1.0
     maxiter: int = 200
@@ -168,7 +170,8 @@ def _ready(obs: Observation | ImagingResult, stokes_i: Image | None, options: Po
         if stokes_i is None:
             raise TypeError("polarimetric_image: an observation needs stokes_i, an image of it. Make one with `image`.")
         require_stokes(obs, options.mode)
-        ready, total = prepare(obs, stokes_i.flux, systematic=options.systematic), stokes_i
+        how = {name: getattr(options, name) for name in ("systematic", "average", "zero_baseline")}
+        ready, total = prepare(obs, stokes_i.flux, **how), stokes_i
     return (self_calibrate(ready, total).data if options.calibrate else ready), total
 
 

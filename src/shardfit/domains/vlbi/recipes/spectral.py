@@ -15,10 +15,10 @@ from shardfit.core.result import Result
 from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import channel_chi2, image_maps, imaging_problem
-from shardfit.domains.vlbi.recipes.fitting import fit_again, fit_settings, options_of
-from shardfit.domains.vlbi.recipes.imaging import prior_image
-from shardfit.domains.vlbi.recipes.options import ImagingOptions
-from shardfit.domains.vlbi.recipes.prepare import compact_flux, prepare
+from shardfit.domains.vlbi.recipes.fitting import fit_again, fit_settings
+from shardfit.domains.vlbi.recipes.imaging import PRESETS, prior_image
+from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
+from shardfit.domains.vlbi.recipes.preparation import compact_flux, prepare
 from shardfit.domains.vlbi.tables import data_set
 from shardfit.run_options import RunOptions
 
@@ -67,6 +67,7 @@ def spectral_image(
     observations: Sequence[Observation],
     *,
     order: int = 1,
+    preset: str = "default",
     ref_hz: float | None = None,
     fluxes: Sequence[float] | None = None,
     run: RunOptions | None = None,
@@ -83,10 +84,13 @@ def spectral_image(
     """
     channels = list(observations)
     _check(channels, order, fluxes, options)
+    if preset == "m87":
+        raise ValueError("spectral_image: preset 'm87' has rounds of self-calibration. Use 'eht' on calibrated data.")
     spectral = MAPS[:order]
     smooth = {f"{kind}_{name}": weight for name in spectral for kind, weight in SMOOTHING.items()}
     defaults = {"data": DATA, "regularisers": REGULARISATION | smooth}
-    chosen = options_of(ImagingOptions, "spectral_image", defaults | options)
+    finest = min(channels, key=lambda one: one.nominal_resolution)
+    chosen = options_from(preset, PRESETS, defaults | options).sized(finest)
     settings = fit_settings(run or RunOptions(), chosen, "fits/")
     known = tuple(compact_flux(one) for one in channels) if fluxes is None else tuple(map(float, fluxes))
     reference = float(np.exp(np.mean([np.log(one.freq_hz) for one in channels]))) if ref_hz is None else float(ref_hz)
@@ -127,8 +131,7 @@ def spectral_image(
 
 
 def _prepared(channels: Sequence[Observation], fluxes: Sequence[float], options: ImagingOptions) -> list[Observation]:
-    how = {"systematic": options.systematic, "average": options.average}
-    return [prepare(one, flux, **how) for one, flux in zip(channels, fluxes, strict=True)]
+    return [prepare(one, flux, **options.preparation) for one, flux in zip(channels, fluxes, strict=True)]
 
 
 def _check(channels: Sequence[Observation], order: int, fluxes: Any, options: Mapping[str, Any]) -> None:

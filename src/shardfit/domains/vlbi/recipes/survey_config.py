@@ -13,6 +13,7 @@ from shardfit.surveys.axes import Axis
 EXAMPLE = """\
 [vlbi]                    # any option of `shardfit vlbi image` by its Python name
 data = "ring"             # a uvfits file, or ring, crescent, disk, double: simulated data of a known image
+preset = "eht"            # errors and field of the Event Horizon Telescope; "default": data as they are
 flux = 0.6                # compact flux, Jy
 npix = 64
 fov_uas = 128.0
@@ -47,7 +48,7 @@ def make(
     wanted = [name for name in axes.get("data", ()) if name in MODELS]
     others = {}
     if wanted:
-        about = {k: v for k, v in given.items() if k in ("flux", "npix", "fov_uas", "average")}
+        about = {k: v for k, v in given.items() if k in ("preset", "flux", "npix", "fov_uas", "average")}
         others = {name: seen for name, (seen, _) in training_data(obs, wanted, **about).items()}
     prepared = imaging_survey(obs, axes, others=others, **given)
     return prepared.problem, prepared.axes, {"picture": prepared.picture}

@@ -30,7 +30,7 @@ from shardfit.domains.vlbi.problem import REGULARISERS, imaging_problem, with_da
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_image
 from shardfit.domains.vlbi.recipes.measure import cross_correlation
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
-from shardfit.domains.vlbi.recipes.prepare import ZERO_BASELINE, compact_flux, prepare
+from shardfit.domains.vlbi.recipes.preparation import baseline_limit, compact_flux, prepare
 from shardfit.domains.vlbi.simulation import Gains, draw_gains
 from shardfit.domains.vlbi.tables import DataSet
 from shardfit.surveys.axes import Axis, Span, Start, weight_axis
@@ -70,6 +70,7 @@ def imaging_survey(
     obs: Observation,
     axes: Mapping[str, Sequence[Any] | Span] = PAPER_IV,
     *,
+    preset: str = "default",
     others: Mapping[str, Observation] | None = None,
     precision: str = "float32",
     **options: Any,
@@ -77,16 +78,16 @@ def imaging_survey(
     """Prepare a survey of images of an observation.
 
     axes: values by name, see above; others: further observations at the same times and baselines, named by the axis
-    'data' (the observation itself is 'observed'). options: fields of `ImagingOptions` that differ from the default;
-    what is no axis is taken from there.
+    'data' (the observation itself is 'observed'). options: fields of `ImagingOptions` that differ from the preset,
+    'default' or 'eht'; what is no axis is taken from there.
 
-    Example: `made = imaging_survey(obs, PAPER_IV, flux=0.6); survey(made.problem, made.axes, run_dir="runs/m87")`.
+    Example: `made = imaging_survey(obs, PAPER_IV, preset="eht", flux=0.6); survey(made.problem, made.axes, ...)`.
     """
-    chosen = options_from("default", PRESETS, {"operator": "dense", **options})
+    chosen = options_from(_single(preset), PRESETS, {"operator": "dense", **options}).sized(obs)
     extra = {name: 1.0 for name in axes if name in REGULARISERS}
     chosen = replace(chosen, regularisers={**extra, **chosen.regularisers})
     flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
-    ready = prepare(obs, flux, systematic=0.0, average=chosen.average)
+    ready = prepare(obs, flux, **{**chosen.preparation, "systematic": 0.0})
     observations = {OBSERVED: ready, **(others or {})}
     _check_axes(axes, chosen, observations)
     start = prior_image(ready, flux, chosen)
@@ -112,15 +113,22 @@ def imaging_survey(
     return ImagingSurvey(problem, made, picture, start, ready.nominal_resolution)
 
 
-def training_data(obs: Observation, names: Sequence[str] = tuple(MODELS), *, seed: int = 0, **options: Any) -> dict:
+def training_data(
+    obs: Observation,
+    names: Sequence[str] = tuple(MODELS),
+    *,
+    preset: str = "default",
+    seed: int = 0,
+    **options: Any,
+) -> dict:
     """Return {name: (observation, truth)}: known images seen by the array at the times of an observation.
 
     Thermal noise of the data, gain errors of 5 %, random phases. The observations are prepared as imaging_survey's own,
     and are given to it as others={name: observation}.
     """
-    chosen = options_from("default", PRESETS, options)
+    chosen = options_from(_single(preset), PRESETS, options).sized(obs)
     flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
-    ready = prepare(obs, flux, systematic=0.0, average=chosen.average)
+    ready = prepare(obs, flux, **{**chosen.preparation, "systematic": 0.0})
     grid = prior_image(ready, flux, chosen)
     found = {}
     for number, name in enumerate(names):
@@ -150,7 +158,10 @@ class _Source:
 
     def measured(self, name: str, flux: float, systematic: float) -> DataSet:
         """Return the data products of one of the observations."""
-        ready = rescale_zero_baselines(self.observations[name], flux, uv_max=ZERO_BASELINE)
+        ready = self.observations[name]
+        limit = baseline_limit(ready, self.options.zero_baseline)
+        if limit > 0:
+            ready = rescale_zero_baselines(ready, flux, uv_max=limit)
         return measurements(add_fractional_noise(ready, systematic), self.options)
 
     def _rows(self, name: str, flux: float, systematic: float, seed: int) -> dict:
@@ -209,6 +220,12 @@ def _axis(name: str, values: Any, source: _Source) -> Axis:
     if name in source.options.data:
         return Axis(values, lambda start, v: start._replace(objective=with_data_weights(start.objective, **{name: v})))
     return weight_axis(f"reg.{name}", values)
+
+
+def _single(preset: str) -> str:
+    if preset == "m87":
+        raise ValueError("a survey fits once at every point; preset 'm87' has rounds. Use preset 'eht'.")
+    return preset
 
 
 def _check_axes(axes: Mapping[str, Any], options: ImagingOptions, observations: Mapping[str, Any]) -> None:

@@ -1,0 +1,67 @@
+"""Options of commands that prepare data: the preset, and what differs from it."""
+
+import argparse
+from typing import Any
+
+# option of a command → field of ImagingOptions; what is not given is left to the preset
+FIELDS = {
+    "average": "average",
+    "zero_baseline": "zero_baseline",
+    "systematic": "systematic",
+    "tolerance": "tolerance",
+    "cp_uv_min": "cp_uv_min",
+}
+
+
+def add_preparation(parser: argparse.ArgumentParser) -> None:
+    """Add preset, averaging, extended flux and errors."""
+    parser.add_argument(
+        "--preset", metavar="NAME", default="default", help="default: data as they are; eht; m87: the released pipeline"
+    )
+    parser.add_argument("--average", metavar="S", type=_average, help="average over 'scan's or so many seconds (none)")
+    parser.add_argument(
+        "--zero-baseline",
+        metavar="L",
+        type=_length,
+        help="scale baselines shorter than so many wavelengths, or those within a site ('auto'), to the flux (none)",
+    )
+    parser.add_argument("--systematic", metavar="F", type=float, help="fraction of |V| added to all errors (0)")
+    parser.add_argument(
+        "--tolerance",
+        metavar="F",
+        type=_tolerance,
+        help="fraction added to amplitude errors, or AA=0.1,LM=0.2 (0)",
+    )
+    parser.add_argument(
+        "--cp-uv-min", metavar="L", type=float, help="wavelengths: shorter baselines form no triangles (0)"
+    )
+
+
+def given(args: argparse.Namespace, names: dict[str, str]) -> dict[str, Any]:
+    """Return the fields of ImagingOptions that a command line names."""
+    return {field: getattr(args, option) for option, field in names.items() if getattr(args, option) is not None}
+
+
+def _average(text: str) -> bool | float:
+    if text in ("scan", "scans"):
+        return True
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither 'scan' nor a number of seconds") from None
+
+
+def _length(text: str) -> str | float:
+    try:
+        return text if text == "auto" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither 'auto' nor a number of wavelengths") from None
+
+
+def _tolerance(text: str) -> float | dict[str, float]:
+    try:
+        if "=" not in text:
+            return float(text)
+        return {name.strip(): float(value) for name, _, value in (part.partition("=") for part in text.split(","))}
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor AA=0.1,LM=0.2") from None
