@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -22,11 +23,26 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A cell of a table that leads to another file, named relative to the page."""
+
+    text: str
+    path: str
+
+    def __post_init__(self):
+        if self.path.startswith("/") or ":" in self.path.partition("/")[0]:
+            raise ValueError(f"link {self.path!r}: name a file relative to the page.")
+
+    def __str__(self):
+        return self.text
+
+
+@dataclass(frozen=True)
 class Table:
-    """Rows of texts under a header; columns of numbers are aligned to the right."""
+    """Rows of texts or links under a header; columns of numbers are aligned to the right."""
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | Link]]
     caption: str = ""
 
     def render(self) -> str:
@@ -108,7 +124,12 @@ def _numeric(column: Sequence[Any]) -> bool:
 
 
 def _cells(tag: str, row: Sequence[Any], marks: Sequence[str]) -> str:
-    return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for mark, cell in zip(marks, row, strict=True))
+    return "".join(f"<{tag}{mark}>{_cell(cell)}</{tag}>" for mark, cell in zip(marks, row, strict=True))
+
+
+def _cell(cell: Any) -> str:
+    text = escape(cell)
+    return f'<a href="{escape(quote(cell.path))}">{text}</a>' if isinstance(cell, Link) else text
 
 
 def _gallery(pictures: list[str]) -> str:

@@ -5,6 +5,7 @@ from shardfit.sciences import Science
 
 COMMANDS = (
     Command("fit", "fit correlation files as a configuration says, with report", "shardfit.cli.xpcs.fit"),
+    Command("watch", "fit files as they appear in a folder", "shardfit.cli.xpcs.watch"),
     Command("sample", "draw from the posterior of a correlation file's parameters", "shardfit.cli.xpcs.sample"),
     Command("simulate", "write correlations of a known sample", "shardfit.cli.xpcs.simulate"),
     Command("plot", "draw the correlations of a file", "shardfit.cli.xpcs.plot"),

@@ -1,8 +1,6 @@
 """`shardfit xpcs fit`: fit correlation files as a configuration says; answers, arrays, figures and a report of each."""
 
 import argparse
-import csv
-import io
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +9,7 @@ from typing import Any
 
 from shardfit.cli.commands import add_resume
 from shardfit.cli.processes import request_devices, writes_files
+from shardfit.cli.xpcs.batch import converged, guarded, write_summary
 from shardfit.cli.xpcs.config import Config, make_config, read_config
 
 STOPPED = 130  # exit code of an interrupted command
@@ -19,6 +18,12 @@ STOPPED = 130  # exit code of an interrupted command
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add files, configuration, and what may differ from it."""
     parser.add_argument("file", metavar="FILE", nargs="*", help="correlation file, or several (as configured)")
+    add_fit_arguments(parser)
+    add_resume(parser)
+
+
+def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add configuration, folder, and what a fit may take from the command instead."""
     parser.add_argument("--config", metavar="FILE", help="TOML, or YAML of the package homodyne")
     parser.add_argument("--out", metavar="DIR", default="xpcs-out", help="run directory; of several files, one below")
     add_data_arguments(parser)
@@ -29,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--starts", metavar="N", type=int, help="search from so many different starts (1)")
     parser.add_argument("--devices", metavar="N", type=int, help="devices to split the data over (1)")
     parser.add_argument("--no-arrays", action="store_true", help="leave out fitted_data.npz and heat maps")
-    add_resume(parser)
 
 
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,20 +78,18 @@ def run(args: argparse.Namespace) -> int:
 
     split = mesh(rows=devices) if devices > 1 else None
     out, rows = Path(args.out), []
-    for file, folder in zip(files, _folders(files, out), strict=True):
-        try:
-            row = fit_file(file, folder, config, split, args.resume)
-        except (ValueError, OSError) as error:
-            if len(files) == 1:
-                raise
-            print(f"{file}: {error}")  # one bad file of many does not end the others
-            row = {"file": str(file), "status": f"failed: {error}"}
-        rows.append(row)
-        if row["status"] == "interrupted":
+    folders = _folders(files, out)
+    for file, folder in zip(files, folders, strict=True):
+
+        def one(file=file, folder=folder):
+            return fit_file(file, folder, config, split, args.resume)
+
+        rows.append(one() if len(files) == 1 else guarded(file, one))
+        if rows[-1]["status"] == "interrupted":
             return STOPPED
     if len(files) > 1 and writes_files():
-        print(f"summary: {_summary(out, rows)}")
-    return 0 if all(row["status"].startswith("converged") for row in rows) else 1
+        print(f"summary: {write_summary(out, rows, folders)}")
+    return 0 if all(map(converged, rows)) else 1
 
 
 def fit_file(file: Path, out: Path, config: Config, split: Any, resume: str) -> dict[str, Any]:
@@ -122,19 +124,6 @@ def _folders(files: list[Path], out: Path) -> list[Path]:
         return [out]
     names = [file.stem for file in files]
     return [out / (name if names.count(name) == 1 else f"{i + 1:03d}_{name}") for i, name in enumerate(names)]
-
-
-def _summary(out: Path, rows: list[dict[str, Any]]) -> Path:
-    from shardfit.io.files import write_atomic
-
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="")
-    writer.writeheader()
-    writer.writerows(rows)
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomic(out / "summary.csv", lambda file: file.write(text.getvalue().encode()))
-    return out / "summary.csv"
 
 
 def _frames(text: str) -> tuple[int, int]:
