@@ -22,33 +22,61 @@ def rows(path):
         return {row["file"].rpartition("/")[2]: row for row in csv.DictReader(file)}
 
 
-def test_a_watch_fits_what_comes_and_goes_on_later(tmp_path, monkeypatch, capsys):
+def watched(*options):
+    return main(
+        ["xpcs", "watch", "in", "--out", "out", "--settle", "0", "--every", "0.01", "--idle", "0", *QUICK, *options]
+    )
+
+
+def test_a_watch_takes_what_comes_and_goes_on_later(tmp_path, monkeypatch, capsys):
+    fitted = []
+
+    def quick_fit(file, out, config, split, resume):
+        data = config.load(file)
+        fitted.append(file.name)
+        return {"file": str(file), "status": "converged_value", "reduced_chi2": "1", "D0": f"{data.c2.mean()}"}
+
+    monkeypatch.setattr(watch, "fit_file", quick_fit)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     simulated("in/a.npz", 1)
     (tmp_path / "in/broken.h5").write_bytes(b"\x89HDF\r\n\x1a\n and no more")
     (tmp_path / "in/notes.txt").write_text("not data")
-    command = ["xpcs", "watch", "in", "--out", "out", "--settle", "0", "--every", "0.01", "--idle", "0", *QUICK]
-    assert main(command) == 1  # one could not be fitted
-    first = (tmp_path / "out/a_npz/nlsq/parameters.json").read_text()
+    assert watched() == 1  # one could not be fitted
     found = rows(tmp_path / "out/summary.csv")
     assert found["a.npz"]["status"].startswith("converged") and "cannot be read" in found["broken.h5"]["status"]
-    assert abs(float(found["a.npz"]["D0"]) - 15000) < 5 * float(found["a.npz"]["D0_error"])
-    page = (tmp_path / "out/summary.html").read_text()
-    assert 'href="a_npz/report.html"' in page and "broken.h5" in page
+    assert "broken.h5" in (tmp_path / "out/summary.html").read_text()
 
     simulated("in/b.npz", 2)
     capsys.readouterr()
-    assert main(command) == 1
+    assert watched() == 1
     said = capsys.readouterr().out
-    assert "2 files are done" in said and "b.npz: 3 angles" in said and "a.npz: 3" not in said and "broken" not in said
-    assert (tmp_path / "out/a_npz/nlsq/parameters.json").read_text() == first
+    assert "2 files are done" in said and "broken" not in said and fitted == ["a.npz", "b.npz"]
     assert list(rows(tmp_path / "out/summary.csv")) == ["a.npz", "broken.h5", "b.npz"]
 
-    simulated("in/broken.npz", 3)
-    (tmp_path / "in/broken.npz").rename(tmp_path / "in/broken.h5")  # the file was written again, and is whole now
-    assert main(command) == 0
-    assert json.loads((tmp_path / "out/broken_h5/nlsq/parameters.json").read_text())["convergence_status"]
+    (tmp_path / "in/b.npz").rename(tmp_path / "in/broken.h5")  # the file was written again, and is whole now
+    assert watched() == 0 and fitted == ["a.npz", "b.npz", "broken.h5"]
+    assert watched("--mode", "laminar_flow", "--gap", "2e6") == 0 and fitted[3:] == ["a.npz", "broken.h5"]
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch, "fit_file", interrupted)
+    simulated("in/c.npz", 3)
+    assert watched("--mode", "laminar_flow", "--gap", "2e6") == 130
+    assert "c.npz" not in rows(tmp_path / "out/summary.csv")
+
+
+@pytest.mark.slow
+def test_a_watch_leaves_answers_and_links_to_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    simulated("in/a.npz", 1)
+    assert watched() == 0
+    assert json.loads((tmp_path / "out/a_npz/nlsq/parameters.json").read_text())["convergence_status"]
+    found = rows(tmp_path / "out/summary.csv")["a.npz"]
+    assert abs(float(found["D0"]) - 15000) < 5 * float(found["D0_error"])
+    assert 'href="a_npz/report.html"' in (tmp_path / "out/summary.html").read_text()
 
 
 def test_files_are_taken_when_they_have_stopped_growing(tmp_path, monkeypatch):
