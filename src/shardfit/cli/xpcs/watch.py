@@ -1,7 +1,7 @@
 """`shardfit xpcs watch`: fit files as they appear in a folder.
 
-A file is taken when it has stopped growing. What was fitted is remembered in `watched.json`, so a new watch goes on where
-the last one ended; a file that changes, or a changed configuration, is fitted again.
+A file is taken when it has stopped growing. What was fitted is remembered in `watched.json`, so a new watch goes on
+where the last one ended; a file that changes, or a changed configuration, is fitted again.
 """
 
 import argparse
