@@ -145,6 +145,11 @@ def test_damage_and_other_runs_are_refused(folder):
             again(folder, **changes)
     with pytest.raises(CheckpointError, match="number of shards"):
         consensus(line(), 3, by="third", run_dir=folder, control=QUIET, **QUICK)
+    known = (folder / "config.json").read_bytes()
+    (folder / "config.json").unlink()
+    with pytest.raises(CheckpointError, match="start.npz is of another run"):
+        again(folder, seed=1)
+    (folder / "config.json").write_bytes(known)
 
 
 @pytest.mark.slow

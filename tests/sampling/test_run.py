@@ -76,6 +76,9 @@ def test_runs_go_on_and_grow(tmp_path):
         sf.sample(problem(), run_dir=tmp_path / "run", target_accept=0.9, **QUICK)
     with pytest.raises(sf.CheckpointError, match="prior"):
         sf.sample(problem(priors=PRIORS | {"a": sf.Normal(0.0, 4.0)}), run_dir=tmp_path / "run", **QUICK)
+    (tmp_path / "run" / "config.json").unlink()  # what else is there still says whose it is
+    with pytest.raises(sf.CheckpointError, match=r"start.npz is of another run.*resume='never'"):
+        sf.sample(problem(priors=PRIORS | {"a": sf.Normal(0.0, 4.0)}), run_dir=tmp_path / "run", **QUICK)
     anew = sf.sample(problem(), run_dir=tmp_path / "run", resume="never", **QUICK)
     np.testing.assert_array_equal(anew.z, whole.z)
 

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.errors import CheckpointError
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
@@ -19,8 +18,8 @@ from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.fitting import fit
-from shardfit.io.files import read_arrays, write_arrays
 from shardfit.sampling.density import as_objective
+from shardfit.sampling.owned import read_owned, write_owned
 from shardfit.solve.base import evaluate
 from shardfit.solve.curvature import hessian
 
@@ -44,21 +43,17 @@ class Start(NamedTuple):
         return {} if self.root is None else {"root": self.root}
 
 
-def read_start(path: Path) -> Start | None:
-    """Return a start that was kept, None if there is none."""
+def read_start(path: Path, run: str) -> Start | None:
+    """Return a start that was kept, None if there is none; raise for that of another run."""
     if not path.exists():
         return None
-    try:
-        arrays = read_arrays(path)
-    except ValueError as error:
-        raise CheckpointError(f"{error} Start anew with resume='never'.") from None
+    arrays = read_owned(path, run, "Start anew with resume='never'.")
     return Start(arrays["z"], arrays.get("root"), str(arrays["note"]))
 
 
-def write_start(path: Path, start: Start) -> None:
-    """Keep a start, so that a run goes on as it began whatever the devices."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_arrays(path, {"z": start.z, **start.given, "note": np.array(start.note)})
+def write_start(path: Path, start: Start, run: str) -> None:
+    """Keep a start, so that a run goes on as it began whatever the devices. run: digest of what is computed."""
+    write_owned(path, {"z": start.z, **start.given, "note": start.note}, run)
 
 
 @in_its_precision

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from shardfit.check.identity import Identity
-from shardfit.core.errors import CheckpointError
 from shardfit.core.problem import Problem
-from shardfit.io.files import read_arrays, write_arrays
 from shardfit.io.run_dir import RunDir, opened
+from shardfit.sampling.owned import read_owned, write_owned
 
 STATE = "state_"  # what names of arrays begin with that a later block goes on from
 
@@ -45,13 +44,8 @@ class Blocks:
         """Return the blocks that are complete, in order; raise for one that is damaged or of another run."""
         found = []
         while self.root is not None and (self.path / "draws.npz").exists():
-            try:
-                arrays = read_arrays(self.path / "draws.npz")
-            except ValueError as error:
-                raise CheckpointError(f"{error} Delete {self.path} and what follows it, or start anew.") from None
-            if str(arrays.pop("run", "")) != run:
-                raise CheckpointError(f"{self.path} is of another run. Use another run_dir, or resume='never'.")
-            found.append(arrays)
+            remedy = f"Delete {self.path} and what follows it, or start anew."
+            found.append(read_owned(self.path / "draws.npz", run, remedy))
             self.count += 1
         return found
 
@@ -71,7 +65,7 @@ class Blocks:
     def write(self, block: dict[str, np.ndarray], run: str, store: RunDir | None) -> None:
         """Keep a block that has ended; its checkpoints are not needed any more. Of several processes one writes."""
         if store is not None and store.writes:
-            write_arrays(self.path / "draws.npz", {**block, "run": np.array(run)})
+            write_owned(self.path / "draws.npz", block, run)
             shutil.rmtree(self.path / "ckpt", ignore_errors=True)
         self.count += 1
 

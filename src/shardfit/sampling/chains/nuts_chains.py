@@ -87,15 +87,15 @@ def _width(
     return (choose_width if given is None else measured_width)(problem, chains, mesh)
 
 
-def _start(problem: Problem, mesh: Any, seed: int, how: str, store: RunDir | None, resume: str) -> Start:
-    """Return where chains begin; kept, so that a run goes on as it began whatever the devices."""
+def _start(problem: Problem, mesh: Any, seed: int, how: str, store: RunDir | None, resume: str, run: str) -> Start:
+    """Return where chains begin; kept, so that a run goes on as it began whatever the devices. run: its digest."""
     path = None if store is None else store.path / "start.npz"
-    kept = None if path is None or resume == "never" else read_start(path)
+    kept = None if path is None or resume == "never" else read_start(path, run)
     if kept is not None:
         return kept
     found = find_start(problem, mesh, seed, how)
     if path is not None and store is not None and store.writes:  # of several processes one writes
-        write_start(path, found)
+        write_start(path, found, run)
     return found
 
 
@@ -133,7 +133,7 @@ class Study:
                 Blocks(store).clear()
             if store.writes:
                 write_json(store.path / LAYOUT, {"width": together, "why": why})
-        beginning = _start(problem, mesh, seed, start, store, resume)
+        beginning = _start(problem, mesh, seed, start, store, resume, known.digest)
         return cls(problem, solver, whole.chains // together, beginning, known, seed, store, why)
 
     @classmethod
@@ -143,7 +143,7 @@ class Study:
         together, why = _width(problem, whole.chains, None, None, store, "must")
         solver = replace(whole, chains=together)
         known = _identity(problem, solver, whole.chains, start, seed)
-        beginning = _start(problem, None, seed, start, store, "must")
+        beginning = _start(problem, None, seed, start, store, "must", known.digest)
         return cls(problem, solver, whole.chains // together, beginning, known, seed, store, why)
 
     def run(self, show: SamplingProgress | None, number: int, place: Place) -> dict[str, np.ndarray]:

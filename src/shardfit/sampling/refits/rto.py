@@ -108,13 +108,15 @@ def rto(
     target = sampled(problem, "rto")
     target.objective.require_least_squares("rto")
     with opened(run_dir) as store, arithmetic(target.precision):
+        known = _identity(target, chosen, seed)
         if store is not None:
-            store.begin(target, _identity(target, chosen, seed), resume, mesh)
+            store.begin(target, known, resume, mesh)
             if resume == "never":
                 for old in store.path.glob("refits*"):
                     shutil.rmtree(old)
         with TemporaryDirectory() as spare:
-            study = _Study(chosen, mesh, seed, Path(spare) if store is None else store.path, progress)
+            folder = Path(spare) if store is None else store.path
+            study = _Study(chosen, mesh, seed, folder, known.digest, progress)
             if chosen.axes is None:
                 posterior = _posterior(target, [study.run(target, draws)], [1.0])
             else:
@@ -129,25 +131,26 @@ def rto(
 
 def _identity(problem: Problem, chosen: RefitOptions, seed: int) -> Identity:
     known = identity(problem, chosen.solver, seed)
-    hyper = sorted(chosen.axes) if chosen.axes else []
+    hyper = {name: axis.values for name, axis in sorted((chosen.axes or {}).items())}
     return replace(known, facts={**known.facts, "weights": str(chosen.weights), "hyper-parameters": str(hyper)})
 
 
 @dataclass(frozen=True, eq=False)
 class _Study:
-    """What all refits have in common. folder: holds frames and ledgers; a refit that is there is not made again."""
+    """What all refits have in common. folder: holds frames and ledgers; a refit that is there is not made again.
+    known: digest of what is computed.
+    """
 
     chosen: RefitOptions
     mesh: Any
     seed: int
     folder: Path
+    known: str
     progress: bool | None
 
     def frame(self, problem: Problem, group: int = 0) -> Frame:
         """Return the frame of a problem, the one that was kept if there is one."""
-        own = self.folder / f"refits-{group:03d}"
-        own.mkdir(parents=True, exist_ok=True)
-        return find_frame(problem, self.mesh, own / "frame.npz")
+        return find_frame(problem, self.mesh, self.folder / f"refits-{group:03d}" / "frame.npz", self.known)
 
     def run(self, problem: Problem, draws: int, group: int = 0) -> Refitted:
         """Return draws of one problem. group: its number among hyper-parameters."""

@@ -46,13 +46,13 @@ class ShardSampling:
     def start(self) -> Start:
         """Return where all shards begin: the mode of the posterior of all rows; it is found once in a run."""
         store = self.store
-        start = None if store is None else read_start(store.start)
+        start = None if store is None else read_start(store.start, store.run)
         if start is None:
             # devices that do not share the rows have no part in it, and must not change its last digits
             mesh = self.mesh if n_shards(self.mesh) > 1 else None
             start = find_start(self.plan.problem, mesh, self.plan.division.seed)
             if store is not None:
-                write_start(store.start, start)
+                write_start(store.start, start, store.run)
         return start
 
     def runs(self, start: Start) -> list[ShardRun]:

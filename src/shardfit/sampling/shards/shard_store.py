@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import CheckpointError
-from shardfit.io.files import read_arrays, write_arrays
+from shardfit.sampling.owned import read_owned, write_owned
 
 FOLDER = "shards"
-OWN = ("run", "shard", "evaluations", "seconds")  # entries of a file that are not the sampler's
+OWN = ("shard", "evaluations", "seconds")  # entries of a file that are not the sampler's
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +49,12 @@ class ShardStore:
 
     def write(self, done: ShardRun) -> None:
         """Keep a shard's draws."""
-        facts = {"run": self.run, "shard": done.number, "evaluations": done.evaluations, "seconds": done.seconds}
-        self.path(done.number).parent.mkdir(parents=True, exist_ok=True)
-        write_arrays(self.path(done.number), {**done.arrays, **{name: np.array(v) for name, v in facts.items()}})
+        facts = {"shard": done.number, "evaluations": done.evaluations, "seconds": done.seconds}
+        write_owned(self.path(done.number), {**done.arrays, **facts}, self.run)
 
     def read(self, number: int) -> ShardRun:
         """Return a shard's draws; raise for a file that is damaged or of another run."""
-        arrays = self._arrays(self.path(number))
+        arrays = read_owned(self.path(number), self.run, "Delete it and run again: the other shards are kept.")
         if int(arrays["shard"]) != number:
             raise CheckpointError(f"{self.path(number)} holds shard {int(arrays['shard'])}. Delete it and run again.")
         own = {name: a for name, a in arrays.items() if name not in OWN}
@@ -65,12 +64,3 @@ class ShardStore:
     def start(self) -> Path:
         """The file that keeps where all shards begin."""
         return self.folder / FOLDER / "start.npz"
-
-    def _arrays(self, path: Path) -> dict[str, np.ndarray]:
-        try:
-            arrays = read_arrays(path)
-        except ValueError as error:
-            raise CheckpointError(f"{error} Delete it and run again: the other shards are kept.") from None
-        if str(arrays.get("run")) != self.run:
-            raise CheckpointError(f"{path} is of another run. Use another run_dir, or resume='never' to start anew.")
-        return arrays

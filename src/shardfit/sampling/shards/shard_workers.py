@@ -75,7 +75,7 @@ def run_part(
             "consensus: this worker's problem is another one than its caller's. The function that makes it must give "
             "the same data and settings everywhere."
         )
-    start = read_start(store.start)
+    start = read_start(store.start, run)
     assert start is not None  # written before workers begin
     for done in plan.run(start, store.missing(numbers), look=alive.beat):
         store.write(done)
