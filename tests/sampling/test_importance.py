@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shardfit.sampling.shards.importance import Proposal, importance_sample
+from shardfit.sampling.shards.importance import ACCURACY, MOST, Proposal, importance_sample
 
 N = 4
 
@@ -47,6 +47,34 @@ def test_a_bent_density_from_a_gaussian_of_its_tip():
     assert found.rounds > 1  # the first proposal does not reach the ends
     np.testing.assert_allclose(mean, [0, 1], atol=0.12)
     np.testing.assert_allclose(np.diag(spread), [1, 2.25], rtol=0.25)
+
+
+def test_points_are_added_until_moments_are_accurate():
+    def bent(z):
+        return -0.5 * z[:, 0] ** 2 - 0.5 * (z[:, 1] - 0.3 * z[:, 0] ** 2) ** 2
+
+    found, few = (
+        importance_sample(bent, [(np.zeros(2), 0.5 * np.eye(2))], 1000, 3, most=most) for most in (MOST, 4500)
+    )
+    assert found.error <= ACCURACY < few.error
+    assert found.k < 0.7
+    assert len(found.points) <= found.values <= MOST
+    assert few.values <= 4500 < found.values
+    mean, spread = found.moments()
+    np.testing.assert_allclose(mean, [0, 0.3], atol=4 * ACCURACY)
+    np.testing.assert_allclose(np.diag(spread), [1, 1.18], rtol=8 * ACCURACY)
+
+
+def test_errors_are_the_scatter_of_repeated_runs():
+    covariance = np.array([[1.0, 0.6], [0.6, 1.0]])
+    runs = [
+        importance_sample(gaussian(np.zeros(2), covariance), [(np.zeros(2), 0.7 * covariance)], 300, seed=s, rounds=1)
+        for s in range(100)
+    ]
+    means, spreads = (np.array(a) for a in zip(*(run.moments() for run in runs), strict=True))
+    sds = np.sqrt(np.diagonal(spreads, axis1=1, axis2=2))
+    scatter = [means.std(0).max(), sds.std(0).max(), (spreads[:, 0, 1] / sds.prod(1)).std()]
+    assert np.mean([run.error for run in runs]) == pytest.approx(max(scatter), rel=0.2)
 
 
 def test_a_hopeless_proposal_says_so():

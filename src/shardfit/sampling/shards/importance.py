@@ -2,10 +2,13 @@
 
 Points are drawn from heavy-tailed t distributions and weighted by density over proposal; weights are smoothed, and
 Pareto k says whether they can be trusted. While they cannot, new points are drawn from proposals that follow the
-weighted ones. Only the last round's points count: those before have decided where it looks.
+weighted ones; those before have decided where to look, and no longer count. Then points are added from the same
+proposals until the Monte Carlo errors of all means, standard deviations and correlations are small enough.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -17,14 +20,20 @@ FREEDOM = 5.0  # degrees of freedom of the proposals: tails heavier than those o
 WIDER = 1.1  # proposals have tails on all sides of a density that is a little wider than they know
 FOLLOWING = 1.3  # wider still: where points were missed they have no weight to follow
 GOOD = 0.5  # Pareto k below which weights have a variance
-KERNELS = 32  # proposals that follow the shape of a density to which no Gaussian fits
+KERNELS, FOR_EACH = 256, 50  # at most so many proposals, one for so many points, follow what no Gaussian fits
 ENOUGH = 0.2  # share of effective points at which no better proposal is looked for
+ACCURACY = 0.015  # largest Monte Carlo error of a moment: a third of what matters, with many moments to err
+MOST = 50_000  # values of the density
+MARGIN = 1.1  # more points than the errors so far ask for: they are estimates themselves
+
+Density = Callable[[np.ndarray], np.ndarray]
 
 
-class Weighted(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Weighted:
     """Points (m, n) with -log density `value` (m,) and normalised weights (m,).
 
-    k: Pareto k of the weights; rounds: proposals that were tried.
+    k: Pareto k of the weights; rounds: proposals that were tried; values: of the density, in all rounds.
     """
 
     points: np.ndarray
@@ -32,6 +41,7 @@ class Weighted(NamedTuple):
     weights: np.ndarray
     k: float
     rounds: int
+    values: int
 
     @property
     def effective(self) -> float:
@@ -44,19 +54,34 @@ class Weighted(NamedTuple):
         away = self.points - mean
         return mean, (self.weights[:, None] * away).T @ away
 
+    @cached_property
+    def error(self) -> float:
+        """The largest Monte Carlo standard error of a mean, in standard deviations, of a standard deviation, relative,
+        or of a correlation.
+        """
+        mean, covariance = self.moments()
+        scale = np.sqrt(np.diag(covariance))
+        unit, correlation = (self.points - mean) / scale, covariance / np.outer(scale, scale)
+        squared, share = unit**2, self.weights**2
+        largest = max(np.max(share @ squared), np.max(share @ (squared - 1) ** 2) / 4)
+        for j, own in enumerate(correlation):
+            drift = unit[:, [j]] * unit - 0.5 * own * (squared[:, [j]] + squared)
+            largest = max(largest, np.max(share @ drift**2))
+        return float(np.sqrt(largest))
+
 
 class Proposal(NamedTuple):
-    """A multivariate t: mean (n,), root (n, n) of its scale matrix, and how many points were drawn from it."""
+    """A multivariate t: mean (n,), root (n, n) of its scale matrix, and how many points of a round are its own."""
 
     mean: np.ndarray
     root: np.ndarray
     count: int
 
-    def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """Return count points."""
-        size = len(self.mean)
-        normal = rng.standard_normal((self.count, size))
-        stretch = np.sqrt(FREEDOM / rng.chisquare(FREEDOM, self.count))
+    def draw(self, rng: np.random.Generator, times: int = 1) -> np.ndarray:
+        """Return `times` as many points as a round has."""
+        size, count = len(self.mean), times * self.count
+        normal = rng.standard_normal((count, size))
+        stretch = np.sqrt(FREEDOM / rng.chisquare(FREEDOM, count))
         return self.mean + (normal * stretch[:, None]) @ self.root.T
 
     def log_density(self, points: np.ndarray) -> np.ndarray:
@@ -69,36 +94,63 @@ class Proposal(NamedTuple):
 
 
 def importance_sample(
-    density: Callable[[np.ndarray], np.ndarray],
+    density: Density,
     gaussians: Sequence[tuple[np.ndarray, np.ndarray]],
     points: int,
     seed: int,
     rounds: int = 4,
+    most: int = 0,
 ) -> Weighted:
     """Return weighted points of a density, drawn around Gaussians (mean, covariance) that are close to it.
 
-    density(points (m, n)) returns its logarithm (m,) up to a constant; it is asked for `points` values per round.
+    density(points (m, n)) returns its logarithm (m,) up to a constant; it is asked for `points` values per round, for
+    new proposals in at most so many rounds. most: values in all, if points are to be added while an error of the
+    moments is above ACCURACY.
     """
     rng, each = np.random.default_rng(seed), -(-points // len(gaussians))
     proposals = [_proposal(mean, covariance, each) for mean, covariance in gaussians]
-    for number in range(1, rounds + 1):
-        # in random order, so that no part of the points is of one proposal
-        drawn = rng.permutation(np.concatenate([proposal.draw(rng) for proposal in proposals]))
-        weighted = _weigh(proposals, drawn, density(drawn), number)
-        if weighted.k < GOOD and weighted.effective > ENOUGH * len(drawn):
-            break
-        proposals = _refitted(weighted, gaussians[0][1], len(drawn), rng)
-    return weighted
+    drawn, logs = _drawn(proposals, density, rng)
+    values, number, tries = len(drawn), 1, rounds - 1
+    while True:
+        weighted = _weigh(proposals, drawn, logs, number, values)
+        good = weighted.k < GOOD and weighted.effective > ENOUGH * len(drawn)
+        room = most - values
+        if tries and not good and (not most or room >= len(drawn)):
+            proposals = _refitted(weighted, gaussians[0][1], len(drawn), rng)
+            drawn, logs = _drawn(proposals, density, rng)
+            values, number, tries = values + len(drawn), number + 1, tries - 1
+        elif weighted.error > ACCURACY and (times := _times(weighted, proposals, room)):
+            new, more = _drawn(proposals, density, rng, times)
+            drawn, logs = np.concatenate([drawn, new]), np.concatenate([logs, more])
+            values, tries = values + len(new), 1  # many points may see what few have missed
+        else:
+            return weighted
 
 
-def _weigh(proposals: list[Proposal], points: np.ndarray, logs: np.ndarray, rounds: int) -> Weighted:
+def _times(weighted: Weighted, proposals: list[Proposal], room: int) -> int:
+    """Return how many rounds of points to add: what the errors ask for, but no more than thrice what is there."""
+    each, have = sum(proposal.count for proposal in proposals), len(weighted.points)
+    wanted = MARGIN * have * (weighted.error / ACCURACY) ** 2 - have
+    return int(min(np.ceil(min(wanted, 3 * have) / each), max(room, 0) // each))
+
+
+def _drawn(
+    proposals: list[Proposal], density: Density, rng: np.random.Generator, times: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return points, in random order so that no part of them is of one proposal, and their log densities."""
+    points = rng.permutation(np.concatenate([proposal.draw(rng, times) for proposal in proposals]))
+    return points, density(points)
+
+
+def _weigh(proposals: list[Proposal], points: np.ndarray, logs: np.ndarray, rounds: int, values: int) -> Weighted:
     finite = np.isfinite(logs)
     if not finite.any():
         raise ValueError("importance sampling: the density is zero at every point that was tried.")
-    shares = np.log([proposal.count / len(points) for proposal in proposals])
+    counts = np.array([proposal.count for proposal in proposals])
+    shares = np.log(counts / counts.sum())
     mixture = logsumexp([s + p.log_density(points) for s, p in zip(shares, proposals, strict=True)], axis=0)
     logarithms, k = smoothed(np.where(finite, logs - mixture, -np.inf))  # no model there: no weight
-    return Weighted(points, -logs, np.exp(logarithms), float(k), rounds)
+    return Weighted(points, -logs, np.exp(logarithms), float(k), rounds, values)
 
 
 def _refitted(weighted: Weighted, covariance: np.ndarray, count: int, rng: np.random.Generator) -> list[Proposal]:
@@ -110,11 +162,12 @@ def _refitted(weighted: Weighted, covariance: np.ndarray, count: int, rng: np.ra
     mean, found = weighted.moments()
     size, effective = len(mean), weighted.effective
     found = (effective * found + (size + 2) * covariance) / (effective + size + 2)
-    width = (4 / (size + 2) / KERNELS) ** (1 / (size + 4))  # Silverman's rule
-    centres = weighted.points[rng.choice(len(weighted.points), KERNELS, p=weighted.weights)]
-    each = -(-count // (2 * KERNELS))
+    kernels = int(np.clip(count // FOR_EACH, 1, KERNELS))
+    width = (4 / (size + 2) / kernels) ** (1 / (size + 4))  # Silverman's rule
+    centres = weighted.points[rng.choice(len(weighted.points), kernels, p=weighted.weights)]
+    each = max(1, count // (2 * kernels))
     small = [_proposal(centre, (FOLLOWING * width) ** 2 * found, each) for centre in centres]
-    return [_proposal(mean, FOLLOWING**2 * found, count - each * KERNELS), *small]
+    return [_proposal(mean, FOLLOWING**2 * found, max(1, count - each * kernels)), *small]
 
 
 def _proposal(mean: np.ndarray, covariance: np.ndarray, count: int) -> Proposal:

@@ -25,7 +25,7 @@ from shardfit.sampling.density import in_words, parameters_of, values_on_z
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.quality.psis import LARGEST_K
 from shardfit.sampling.shards.combine import Combined, combine, require_rule
-from shardfit.sampling.shards.importance import Weighted, importance_sample
+from shardfit.sampling.shards.importance import ACCURACY, MOST, Weighted, importance_sample
 from shardfit.sampling.shards.shard_control import ShardControl
 from shardfit.sampling.shards.shard_plan import Division, ShardPlan
 from shardfit.sampling.shards.shard_sampling import ShardSampling
@@ -63,7 +63,8 @@ def consensus(
     rule
         how shards are combined: 'full', 'debiased', 'draws', 'robust', 'consensus_mc', 'robust_consensus_mc'.
     correct
-        weigh draws by the density of all rows; a number: at so many points, which is chains × draws by default.
+        weigh points by the density of all rows: as many, up to 50,000, as the Monte Carlo errors of means, standard
+        deviations and correlations need; a number: so many, whatever the errors.
     mesh
         devices: shards in slots are split over `runs`, rows of each over `rows`.
     run_dir, resume
@@ -129,9 +130,10 @@ def combined_posterior(
         if start.root is not None:
             root = start.root if start.root.ndim == 2 else np.diag(start.root)
             gaussians.append((start.z, root @ root.T))
-        points = chains * draws if correct is True else int(correct)
-        weighted = importance_sample(_density(plan.problem, mesh), gaussians, points, plan.division.seed)
-        extra |= {"pareto_k": weighted.k, "effective": weighted.effective, "values": len(weighted.points)}
+        points, most = (chains * draws, MOST) if correct is True else (int(correct), 0)
+        weighted = importance_sample(_density(plan.problem, mesh), gaussians, points, plan.division.seed, most=most)
+        extra |= {"pareto_k": weighted.k, "effective": weighted.effective, "values": weighted.values}
+        extra["error"] = weighted.error
     z, weights, stats = _draws(combined, weighted, chains * draws, plan.division.seed)
     problem, space = plan.problem, plan.problem.space
     z = z.astype(PRECISIONS[problem.precision])
@@ -189,6 +191,11 @@ def _note(plan: ShardPlan, start: Start, combined: Combined, weighted: Weighted 
     if weighted is not None and weighted.k > LARGEST_K:
         told.append(
             f"The weights cannot be trusted (Pareto k {weighted.k:.2f}, {weighted.effective:.0f} effective draws): use "
-            "fewer shards, more points (correct=20000), or sample all rows at once."
+            "fewer shards, more points (correct=100000), or sample all rows at once."
+        )
+    elif weighted is not None and weighted.error > ACCURACY:
+        told.append(
+            f"Monte Carlo errors are up to {weighted.error:.3f} standard deviations, of a standard deviation or of a "
+            f"correlation: more points make them smaller (correct={4 * len(weighted.points)})."
         )
     return " ".join(filter(None, told))
