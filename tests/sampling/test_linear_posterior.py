@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import shardfit as sf
+from benchmarks.problems.linear import PAIRS, SCALES
+from shardfit.core.precision import arithmetic
 
 N_ANGLES, SIGMA = 23, 0.01
 START = {"lograte": np.log(0.8), "power": 1.1}
@@ -72,3 +74,25 @@ def test_46_coefficients_integrated_or_sampled_leave_the_same_posterior():
 
     np.testing.assert_allclose(with_rate(drawn, integrated), with_rate(expected, sampled), atol=0.1)
     assert integrated.evaluations < sampled.evaluations / 2
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_what_is_integrated_is_the_integral_of_what_is_sampled(name):
+    """Up to a constant: the Gaussian integral over the scales, from value and curvature of the joint density."""
+    short, long = PAIRS[name]()
+    with arithmetic("float64"):
+        joint, start = long.objective.place(None), {k: jnp.asarray(v) for k, v in long.x0.items()}
+        shape = start[SCALES].shape
+
+        def at(flat, rest):
+            return joint.value({**rest, SCALES: flat.reshape(shape)})
+
+        found = []
+        for move in (0.0, 0.003, -0.01):
+            rest = {k: v + move for k, v in start.items() if k != SCALES}
+            flat = start[SCALES].ravel()
+            slope, curve = jax.grad(at)(flat, rest), jax.hessian(at)(flat, rest)
+            best = at(flat, rest) - 0.5 * slope @ jnp.linalg.solve(curve, slope)
+            integral = best + 0.5 * jnp.linalg.slogdet(curve)[1]
+            found.append(float(short.objective.place(None).value(rest) - integral))
+    np.testing.assert_allclose(found, found[0], atol=1e-5)
