@@ -169,3 +169,24 @@ def test_both_precisions_of_a_model_that_closes_over_an_array():
 def test_ftol_of_first_order_methods_compares_two_values():
     result = sf.fit(least_squares_problem(), "adam", ftol=1e-7, maxiter=3000, progress=False)
     assert result.status is sf.Status.CONVERGED_VALUE and result.steps > 10
+
+
+def test_patience_looks_back_over_evaluations():
+    """It stops at the first evaluation before which the last ones brought too little, line-search trials included."""
+    patience, ptol = 7, 1e-3
+    options = {"ftol": 0.0, "gtol": 0.0, "patience": patience, "ptol": ptol, "progress": False}
+    result = sf.fit(ill_scaled(), "lbfgs", **options)
+    assert result.status is sf.Status.CONVERGED_PROGRESS and result.success
+    values = result.history["value"]
+    little = values[:-patience] - values[patience:] <= ptol * np.abs(values[patience:])
+    assert little[-1] and not little[:-1].any()
+    assert "patience=7" in result.solver
+    with pytest.raises(ValueError, match="patience=-1 must be at least 0"):
+        sf.fit(ill_scaled(), "lbfgs", patience=-1)
+
+
+def ill_scaled():
+    rates = np.geomspace(1e-3, 1.0, 12)
+    term = sf.residual_term(lambda p, rows: rows["rate"] @ p - 1.0, {"rate": rates[:, None] * np.eye(12)})
+    small = sf.penalty(lambda p: jnp.sum(p**2), weight=1e-4)
+    return sf.Problem(sf.Objective({"data": term, "small": small}), np.zeros(12))

@@ -24,6 +24,7 @@ class Status(Enum):
     INTERRUPTED = (7, "interrupted; the best point so far is returned", "Resume with the same run_dir.")
     FAILED = (8, "the solver reported a failure of its own", "See the message; try another solver or start.")
     COMPLETED = (9, "completed: all planned steps were taken", "")
+    CONVERGED_PROGRESS = (10, "converged: the last evaluations lowered the value by less than ptol", "")
 
     @property
     def code(self) -> int:
@@ -43,7 +44,7 @@ class Status(Enum):
     @property
     def converged(self) -> bool:
         """Whether a tolerance was met."""
-        return 1 <= self.code <= 3
+        return self.name.startswith("CONVERGED")
 
     @classmethod
     def of(cls, code: int) -> "Status":

@@ -59,6 +59,8 @@ class State(NamedTuple):
     high: Trial  # the other end of the bracket
     bracketed: jax.Array
     trials: jax.Array  # -1: the start itself has not been evaluated yet
+    evaluations: jax.Array
+    past: jax.Array  # (patience,) accepted value after each of the last evaluations, in a ring
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,21 @@ class LBFGS(StepSolver):
     """L-BFGS on the device, strong Wolfe line search (bracket and zoom with cubic interpolation).
 
     memory: stored pairs. ftol: relative change of the value; gtol: largest gradient component; xtol: relative step.
+    patience: stop when so many evaluations together lowered the value by no more than ptol of it; 0: never. Unlike
+    ftol, it is not misled by a single short step.
     """
 
     memory: int = 10
+    patience: int = 0
+    ptol: float = 1e-5
     name: ClassVar[str] = "lbfgs"
     any_length: ClassVar[bool] = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name, least in (("memory", 1), ("patience", 0), ("ptol", 0)):
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{self.name}: {name}={getattr(self, name)} must be at least {least}.")
 
     def init(self, z0, lower, upper):
         """Return the state before the first evaluation."""
@@ -95,6 +107,8 @@ class LBFGS(StepSolver):
             start,
             jnp.zeros((), bool),
             count - 1,
+            count,
+            jnp.full(self.patience, jnp.inf, dtype),
         )
 
     def ask(self, state):
@@ -138,11 +152,13 @@ class LBFGS(StepSolver):
             jnp.zeros_like(t_next), jnp.where(fails, state.value, taken.value), jnp.vdot(direction, here_gradient)
         )
         aimed = aims & ~fails
+        value_now = jnp.where(aimed, start.value, state.value)
+        past, idle = self._progress(state, value_now)
         return State(
             x=x,
-            value=jnp.where(aimed, start.value, state.value),
+            value=value_now,
             gradient=jnp.where(aimed, here_gradient, state.gradient),
-            status=self._status(state, taken, new_gradient, step, first, moves, fails),
+            status=self._status(state, taken, new_gradient, step, (first, moves, fails, idle)),
             steps=state.steps + moves,
             pairs=pairs,
             direction=direction,
@@ -154,9 +170,21 @@ class LBFGS(StepSolver):
             high=_choose(aims, start, high),
             bracketed=~aims & bracketed,
             trials=jnp.where(aims, 0, state.trials + 1),
+            evaluations=state.evaluations + 1,
+            past=past,
         )
 
-    def _status(self, state, taken, gradient, step, first, moves, fails):
+    def _progress(self, state, value):
+        """Return the past values with this one, and whether the last `patience` evaluations brought too little."""
+        if not self.patience:
+            return state.past, jnp.zeros((), bool)
+        place = state.evaluations % self.patience
+        gained = state.past[place] - value
+        full = state.evaluations >= self.patience
+        return state.past.at[place].set(value), full & (gained <= self.ptol * jnp.abs(value))
+
+    def _status(self, state, taken, gradient, step, events):
+        first, moves, fails, idle = events
         size = jnp.maximum(jnp.maximum(jnp.abs(state.value), jnp.abs(taken.value)), jnp.finfo(step.dtype).tiny)
         small_f = state.value - taken.value <= self.ftol * size
         small_x = jnp.max(jnp.abs(step)) <= self.xtol * jnp.max(jnp.abs(state.x))
@@ -165,6 +193,7 @@ class LBFGS(StepSolver):
             ((first | moves) & (jnp.max(jnp.abs(gradient)) <= self.gtol), Status.CONVERGED_GRADIENT),
             (moves & small_f & (self.ftol > 0), Status.CONVERGED_VALUE),
             (moves & small_x & (self.xtol > 0), Status.CONVERGED_STEP),
+            (idle, Status.CONVERGED_PROGRESS),
             # steepest descent failed too
             (fails & (state.pairs.count == 0), Status.STALLED),
         )

@@ -21,6 +21,7 @@ SPECTRA = {"I": ("alpha", "beta"), "P": ("alphap", "betap", "rm")}
 # mode, transform, law of the fraction, whether pixels are masked
 CASES = {
     "log": ("I", "log", "odds", False),
+    "power": ("I", "power", "odds", True),
     "identity": ("I", "identity", "odds", True),
     "IPV": ("IPV", "polcv", "odds", True),
     "P-reference": ("P", "mcv", "reference", False),
@@ -28,7 +29,7 @@ CASES = {
     "V": ("V", "vcv", "odds", False),
     "IV": ("IV", "vcv", "reference", True),
 }
-QUICK = ("identity", "IPV", "P-reference")
+QUICK = ("power", "identity", "IPV", "P-reference")
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +43,7 @@ def problem(mode, transform, fraction, masked):
     spectral = [name for key, names in SPECTRA.items() if key in mode for name in names]
     maps = {**small_maps(), **{name: 0.3 * rng.normal(size=GRID.n_pixels) for name in spectral}}
     regs = [*penalties.PENALTIES, "flux_mf"] if "I" in mode else []
+    regs = [name for name in regs if transform != "power" or name not in penalties.OF_LOG]
     regs += [name for key, names in POLARISED.items() if key in mode for name in names]
     regs += [name for name in penalties_spectral.NAMES if name.partition("_")[2] in spectral]
     return imaging_problem(
@@ -92,6 +94,29 @@ def test_every_part_against_finite_differences(case):
         total += float(slope)
     # all weights are one, so the reverse-mode gradient is the sum of the parts
     np.testing.assert_allclose(gradient(z, found.objective) @ direction, total, rtol=1e-9)
+
+
+def test_a_dark_pixel_has_a_gradient():
+    """At x = 0, which a fit may step on, every part is finite and its slope is zero, as for x -> 0 from either side."""
+    found = problem(*CASES["power"])
+    z = np.array(found.z0())
+    dark = np.flatnonzero(np.asarray(found.space.spread_out(np.arange(z.size))["I"]) >= 0)[:2]
+    parts = {}
+    for size in (0.0, 1e-9, -1e-9):
+        z[dark] = size
+
+        @quick_jit
+        def slopes(z, objective):
+            return jax.jacrev(lambda z: objective.parts(found.space.unpack(z)))(z)
+
+        for name, slope in slopes(jnp.asarray(z), found.objective).items():
+            assert np.isfinite(slope).all(), (name, size)
+            assert size or not np.any(np.asarray(slope)[dark]), name
+            parts.setdefault(name, []).append(np.asarray(slope))
+    for name, (at_zero, *near) in parts.items():
+        for slope in near:
+            # |x|^0.5 ln|x|, of the entropy, is the slowest to vanish
+            np.testing.assert_allclose(slope, at_zero, rtol=1e-3, atol=1e-2 * (1 + np.abs(at_zero).max()), err_msg=name)
 
 
 def test_every_regulariser_and_product_is_in_a_case():

@@ -28,7 +28,7 @@ def test_groups_and_single_fields_say_the_same():
     grouped = options_of({"regularisation": Regularisation(epsilon_tv=1e-3), "computation": Computation(chunk=7)})
     assert grouped == options_of({"epsilon_tv": 1e-3, "chunk": 7})
     assert options_of({"mode": "IQU"}).polarisation == Polarisation("IP", "mcv")
-    assert options_of({}).polarisation == Polarisation("I", "log")
+    assert options_of({}).polarisation == Polarisation("I", None)
 
 
 def test_simple_call_needs_no_options():

@@ -56,7 +56,7 @@ def round_one(**changes):
     given = {"data_weights": stored["dat"], "reg_weights": stored["reg"], "flux": 0.6, "beam": j["prep_res_rad"]}
     data = data_set(observation("real_101_lo", "prep"), stored["dat"], cp_uv_min=0.1e9, systematic=TOLERANCE)
     grid = Grid(32, 32, j["psize_rad"])
-    return imaging_problem(data, grid, z["prior"], **{"init": z["image"], "operator": "separable", **given, **changes})
+    return imaging_problem(data, grid, z["prior"], **{"init": z["image"], "operator": "separable", "transform": "log", **given, **changes})
 
 
 @pytest.mark.parametrize("operator", ["separable", pytest.param("dense", marks=pytest.mark.slow), NUFFT])
@@ -119,7 +119,7 @@ def simulated(tag):
             given |= {"mode": "P", "transform": "mcv", "spectral": ("alphap", "rm"), "fraction": "reference"}
         else:
             maps = {"I": z["eval_I"], "alpha": 0.9 * z["alpha"], "beta": 1.1 * z["beta"]}
-            given["spectral"] = ROWS[tag][1:]
+            given |= {"spectral": ROWS[tag][1:], "transform": "log"}
     return imaging_problem(data, Grid(20, 20, j["psize_rad"]), maps, operator="separable", **given)
 
 
@@ -145,7 +145,7 @@ def test_golden_bench(name, n, kind, operator):
     # station PV has a tolerance of the M87 pipeline, the other simulated names have none
     data = data_set(observation(f"bench_{name}", ""), weights, cp_uv_min=0.1e9, systematic=TOLERANCE)
     assert {k: p.n for k, p in data.products.items()} == j["n"]
-    given = {"flux": 0.6, "beam": j["beam_rad"], "epsilon_tv": 1e-10, "operator": operator}
+    given = {"flux": 0.6, "beam": j["beam_rad"], "epsilon_tv": 1e-10, "operator": operator, "transform": "log"}
     regs = {"simple": 1.0, "tv": 1.0}
     grid = Grid(n, n, uas(128.0) / n)
     problem = imaging_problem(data, grid, z["prior"], data_weights=weights, reg_weights=regs, **given)
@@ -169,6 +169,7 @@ def test_golden_eight_frequencies():
         epsilon_tv=1e-10,
         spectral=("alpha",),
         operator="separable",
+        transform="log",
     )
     value, gradient = value_and_solver_gradient(problem, z["x"], ("I", "alpha"))
     np.testing.assert_allclose(value, z["J"], rtol=1e-9)

@@ -30,7 +30,7 @@ def test_golden_solver_rows(mode, name):
     z = arrays("sim")
     maps = maps_of(z["phys"])
     solved, kept = tr.start_of(mode, maps)
-    chosen = tr.transforms_of(mode, name)
+    chosen = tr.transforms_of(mode, name, scale=1.0)
     stored = z[f"solver_{name}"]
     for key, slot in SLOTS[mode].items():
         expected = np.exp(stored[slot]) if key == "I" and (stored[0] < 0).any() else stored[slot]
@@ -46,6 +46,27 @@ def test_golden_solver_rows(mode, name):
 def test_transforms_invert(transform):
     z = jnp.linspace(-3, 3, 13)
     np.testing.assert_allclose(transform.inverse(transform.forward(z)), z, atol=1e-12)
+
+
+def test_power_inverts_and_has_a_slope_at_zero():
+    power = tr.Power(2.0)
+    x = jnp.array([0.0, 1e-12, 0.5, 1.0, 30.0])
+    np.testing.assert_allclose(power.inverse(power.forward(x)), x, rtol=1e-14)
+    np.testing.assert_allclose(power.forward(-x), power.forward(x))
+    assert np.isnan(power.inverse(jnp.array(-1.0)))
+    h = 1e-6
+    for at in (0.0, -0.7, 0.3, 4.0):
+        slope, difference = jax.grad(power.forward)(at), (power.forward(at + h) - power.forward(at - h)) / (2 * h)
+        np.testing.assert_allclose(slope, difference, rtol=1e-6, atol=1e-12)
+
+
+def test_power_stretches_volume_as_it_says():
+    """The law of x that follows from a flat one of the brightness brings the brightness back when added up."""
+    power = tr.Power(0.5)
+    x = jnp.linspace(0, 2, 20001)[1:]
+    np.testing.assert_allclose(jnp.exp(power.log_det(x)), jax.vmap(jax.grad(power.forward))(x), rtol=1e-12)
+    np.testing.assert_allclose(power.log_det(-x), power.log_det(x))
+    np.testing.assert_allclose(jnp.sum(jnp.exp(power.log_det(x))) * 1e-4, power.forward(2.0), rtol=1e-3)
 
 
 @pytest.mark.parametrize(("mode", "name"), [("I", "mcv"), ("IP", "log"), ("V", "mcv"), ("IQUV", "vcv")])

@@ -23,6 +23,7 @@ FIELDS = {
     "maxiter": "maxiter",
     "stop": "stop",
     "operator": "operator",
+    "transform": "transform",
 }
 
 
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (0.3 fields; m87 40)")
     parser.add_argument("--solver", metavar="NAME", default="lbfgs", help="lbfgs, lbfgsb, lbfgs-bt, adam, … (lbfgs)")
     parser.add_argument("--operator", metavar="NAME", help="auto, separable, dense or nufft (auto)")
+    parser.add_argument("--transform", metavar="NAME", help="variables of the image: power or log (power)")
     parser.add_argument("--maxiter", metavar="N", type=int, help="iterations of every fit (100)")
     parser.add_argument("--stop", metavar="T", type=float, help="relative tolerance of every fit (1e-6; m87 1e-4)")
     parser.add_argument("--restarts", metavar="N", type=int, help="fits from the blurred image in every round (3)")

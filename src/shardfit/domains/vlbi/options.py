@@ -1,6 +1,6 @@
 """Options of imaging_problem, in groups that belong together; each field may also be given to it by itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -11,6 +11,7 @@ from shardfit.core.precision import PRECISIONS
 from shardfit.domains.vlbi import transforms
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.forward import Nufft, as_operator
+from shardfit.domains.vlbi.penalties import OF_LOG
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Regularisation:
 class Polarisation:
     """Which Stokes parameters are solved, and in which variables: see `transforms`.
 
-    mode: 'I', 'P', 'IP', 'V', 'IV', 'IPV'; transform: None takes the one that the mode needs, for 'I' 'log'.
+    mode: 'I', 'P', 'IP', 'V', 'IV', 'IPV'; transform: None takes the one that the mode needs, for 'I' 'power', or 'log'
+    if a regulariser is of ln I.
     """
 
     mode: str = "I"
@@ -49,9 +51,19 @@ class Polarisation:
 
     def __post_init__(self):
         mode = transforms.ALIASES.get(self.mode, self.mode)
-        transform = transforms.REQUIRED.get(mode, "log") if self.transform is None else self.transform
+        transform = transforms.REQUIRED.get(mode) if self.transform is None else self.transform
         object.__setattr__(self, "mode", transforms.check_mode(mode, transform))
         object.__setattr__(self, "transform", transform)
+
+    def intensity(self, regularisers: Iterable[str]) -> str:
+        """Return the transform for these regularisers; raise for one that they cannot take."""
+        of_log = [name for name in regularisers if name in OF_LOG]
+        if self.transform == "power" and of_log:
+            raise ValueError(
+                f"{of_log[0]} measures ln I, which is infinite where the image is zero, and transform='power' can reach "
+                "zero. Use transform='log'."
+            )
+        return self.transform or ("log" if of_log else "power")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ Picture = Float[Array | np.ndarray, "ny nx"]
 Scalar = Float[Array, ""]
 
 L1W_SOFT = 1e-10
+OF_LOG = ("tvlog", "tv2log")  # measure ln I, so need a positive image
 MOMENTS = ("cm", "compact", "compact2")  # in rad² where not normalised
 
 
@@ -58,12 +59,6 @@ class Scales:
         )
         y, x = (a.ravel().astype(self.prior.dtype) for a in np.meshgrid(y, x, indexing="ij"))
         return (x, y) if self.index is None else (jnp.asarray(x)[self.index], jnp.asarray(y)[self.index])
-
-
-def safe_sqrt(square: Float[Array, "*any"]) -> Float[Array, "*any"]:
-    """Square root with derivative zero at zero, so that flat maps have a gradient."""
-    real = square > 0
-    return jnp.where(real, jnp.sqrt(jnp.where(real, square, 1.0)), 0.0)
 
 
 def differences(image: Picture) -> tuple[Picture, Picture]:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from shardfit.domains.vlbi.penalties import Scalar, Scales, safe_sqrt, squared_differences, variation
-from shardfit.domains.vlbi.transforms import Maps, Pixels, embed, stokes
+from shardfit.domains.vlbi.penalties import Scalar, Scales, squared_differences, variation
+from shardfit.domains.vlbi.transforms import Maps, Pixels, embed, safe_sqrt, stokes
 
 
 def _positive_log(x: Pixels) -> Pixels:

@@ -69,7 +69,8 @@ def imaging_problem(
 
     data: one DataSet, or one per channel. prior, init: (ny, nx) Jy per pixel, or a dict of such maps: 'I', 'm',
     'phi', 'v' and spectral ones; init is prior unless given. Both are scaled to flux (Jy) over the mask, init only with
-    norm_init. beam: rad, the nominal resolution. data_weights, reg_weights: by name.
+    norm_init; with transform='power' no pixel of the start is below a thousandth of the mean. beam: rad, the nominal
+    resolution. data_weights, reg_weights: by name.
     options: `regularisation=Regularisation(...)`, `polarisation=Polarisation(...)`, `spectrum=Spectrum(...)`,
     `computation=Computation(...)` of vlbi.options, or fields of these by themselves, such as `epsilon_tv=1e-10`.
 
@@ -82,6 +83,7 @@ def imaging_problem(
     channels = [data] if isinstance(data, DataSet) else list(data)
     chosen = options_of(options)
     mode, spectral = chosen.polarisation.mode, tuple(chosen.spectrum.spectral)
+    transform = chosen.polarisation.intensity(reg_weights)
     checks.check_weights("data_weights", data_weights, ALIGNED + CLOSURES, least=0.0)
     checks.check_weights("reg_weights", reg_weights, REGULARISERS)
     checks.check_positive(flux=flux, beam=beam)
@@ -94,7 +96,8 @@ def imaging_problem(
     prior = _scaled(checks.masked(grid, prior, index, "prior"), flux)
     init = _scaled(checks.masked(grid, init, index, "init"), flux if norm_init else None)
     maps = _spectral_names(spectral, init, reg_weights)
-    x0, kept = _split(mode, init, [name for name in maps if name in spectral], maps)
+    solved = transforms.transforms_of(mode, transform, flux / len(prior["I"]))
+    x0, kept = _split(mode, init, [name for name in maps if name in spectral], maps, solved)
     checks.check_polarised(mode, (*data_weights, *reg_weights, *maps))
     if maps:
         checks.check_reference(channels)
@@ -110,7 +113,7 @@ def imaging_problem(
     return Problem(
         Objective(terms),
         x0,
-        transforms=transforms.transforms_of(mode, str(chosen.polarisation.transform)),
+        transforms=solved,
         units={k: UNITS[k] for k in x0 if k in UNITS},
         name=name,
         precision=chosen.computation.precision,
@@ -134,7 +137,8 @@ def with_start(problem: Problem, init: Any, *, norm_init: bool = True) -> Proble
     maps = _scaled(maps, float(scales.flux) if norm_init else None)
     spectral = [name for name in problem.x0 if name in transforms.SPECTRAL]
     mode = next(m for m, names in transforms.SOLVED.items() if {*names, *spectral} == set(problem.x0))
-    x0, new = _split(mode, maps, spectral, [*spectral, *(name for name in kept if name in transforms.SPECTRAL)])
+    every = [*spectral, *(name for name in kept if name in transforms.SPECTRAL)]
+    x0, new = _split(mode, maps, spectral, every, problem.transforms)
     if all(np.array_equal(kept[name], values) for name, values in new.items()):
         return problem.replace(x0=x0)
     fixed = {"kept": new, "index": scales.index}
@@ -205,9 +209,13 @@ def _spectral_names(spectral, init, reg_weights) -> list[str]:
     return [name for name in transforms.SPECTRAL if name in spectral or name in init or name in named]
 
 
-def _split(mode, init, solved, spectral) -> tuple[dict, dict]:
-    """Return the start of what is solved, and what is kept; spectral maps that are not given are zero."""
+def _split(mode, init, solved, spectral, variables) -> tuple[dict, dict]:
+    """Return the start of what is solved, and what is kept; spectral maps that are not given are zero.
+
+    variables: the transform of each map; a start is lifted to where it moves in them.
+    """
     x0, kept = transforms.start_of(mode, init)
+    x0 = {k: variables[k].lifted(v) if hasattr(variables[k], "lifted") else v for k, v in x0.items()}
     for name in spectral:
         (x0 if name in solved else kept)[name] = init.get(name, np.zeros_like(init["I"]))
     return x0, kept

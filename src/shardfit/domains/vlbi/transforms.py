@@ -5,10 +5,13 @@ Physical maps, each (n,) over the pixels of the mask: I (Jy per pixel), m and v 
 psi of the papers are m = rho cos psi, v = rho sin psi.
 
 | mode | solved | transform | kept |
-| I | I | log or identity | |
+| I | I | power, log or identity | |
 | P, IP (QU, IQU) | (I), m_share, phi | mcv: m = (1 - |v|) m_share, m_share in (0, 1) | v |
 | V, IV | (I), v_share | vcv: v = (1 - |m|) v_share, v_share in (-1, 1) | m, phi |
 | IPV (IQUV) | I, rho, phi, psi | polcv: rho in (0, 1), psi in (-π/2, π/2) | |
+
+`power` is I = s |x|^1.5, with s the mean brightness: images converge in it. In the logarithm a pixel moves in
+proportion to its brightness, so that faint ones freeze.
 """
 
 from collections.abc import Mapping
@@ -39,6 +42,57 @@ ALIASES = {"QU": "P", "IQU": "IP", "IQUV": "IPV"}
 REQUIRED = {"P": "mcv", "IP": "mcv", "V": "vcv", "IV": "vcv", "IPV": "polcv"}
 SPECTRAL = ("alpha", "beta", "alphap", "betap", "rm", "cm")
 FRACTIONS = ("odds", "reference")
+INTENSITY = ("power", "log", "identity")  # transforms of I where it is solved alone
+FLOOR = 1e-3  # of the mean brightness: darker pixels of a start would hardly move, for at x = 0 the slope is zero
+
+
+@dataclass(frozen=True)
+class Power:
+    """Brightness I = scale |x|^1.5. scale: Jy per pixel, the mean brightness, so that x is about 1."""
+
+    scale: float
+
+    def forward(self, z):
+        """Return the brightness."""
+        return self.scale * _three_halves(z)
+
+    def inverse(self, x):
+        """Return the positive one of the two x; NaN for a negative brightness."""
+        root = jnp.cbrt(x / self.scale)
+        return jnp.where(x >= 0, root * root, jnp.nan)
+
+    def log_det(self, z):
+        """Return ln(1.5 scale) + ln|x| / 2. Either sign of x gives each brightness: both halves have the same law."""
+        return jnp.log(1.5 * self.scale) + 0.5 * jnp.log(jnp.abs(z))
+
+    def lifted(self, x):
+        """Return brightness that moves."""
+        return lifted(x, self.scale)
+
+
+def lifted(image: np.ndarray, mean: float) -> np.ndarray:
+    """Return an image whose pixels all move in the variables of `Power`: none below a thousandth of the mean."""
+    return np.maximum(image, FLOOR * mean)
+
+
+@jax.custom_jvp
+def _three_halves(x):
+    size = jnp.abs(x)
+    return size * jnp.sqrt(size)
+
+
+@_three_halves.defjvp
+def _three_halves_slope(primals, tangents):
+    # by hand: the root's own slope is infinite at zero
+    (x,), (change,) = primals, tangents
+    root = safe_sqrt(jnp.abs(x))
+    return jnp.abs(x) * root, 1.5 * jnp.sign(x) * root * change
+
+
+def safe_sqrt(square: Float[Array, "*any"]) -> Float[Array, "*any"]:
+    """Square root with derivative zero at zero, so that flat maps have a gradient."""
+    real = square > 0
+    return jnp.where(real, jnp.sqrt(jnp.where(real, square, 1.0)), 0.0)
 
 
 @dataclass(frozen=True)
@@ -80,21 +134,24 @@ class Angle:
         return jnp.tan(x)
 
 
-def check_mode(mode: str, transform: str) -> str:
-    """Return the plain name of a mode, or raise when its transform is not the one it needs."""
+def check_mode(mode: str, transform: str | None) -> str:
+    """Return the plain name of a mode, or raise when its transform is not the one it needs; None: not chosen yet."""
     mode = ALIASES.get(mode, mode)
     if mode not in SOLVED:
         raise ValueError(f"unknown mode {mode!r}.{suggestion(str(mode), [*SOLVED, *ALIASES])}")
-    wanted = ("log", "identity") if mode == "I" else (REQUIRED[mode],)
-    if transform not in wanted:
+    wanted = INTENSITY if mode == "I" else (REQUIRED[mode],)
+    if transform is not None and transform not in wanted:
         raise ValueError(f"mode {mode!r} needs transform={' or '.join(map(repr, wanted))}, not {transform!r}.")
     return mode
 
 
-def transforms_of(mode: str, transform: str) -> dict[str, Any]:
-    """Transform of every solved map; intensity is solved in its logarithm unless transform is 'identity'."""
+def transforms_of(mode: str, transform: str, scale: float) -> dict[str, Any]:
+    """Transform of every solved map. scale: mean brightness, Jy per pixel.
+
+    Intensity beside polarisation is solved in its logarithm.
+    """
     every = {
-        "I": Identity() if transform == "identity" else Log(),
+        "I": {"power": Power(scale), "identity": Identity()}.get(transform, Log()),
         "m_share": UnitFraction(),
         "v_share": SignedFraction(),
         "rho": UnitFraction(),

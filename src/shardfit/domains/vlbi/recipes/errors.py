@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.core.transforms import Log
 from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.problem import image_maps
 from shardfit.domains.vlbi.recipes.imaging import ImagingResult
 from shardfit.domains.vlbi.tables import DataSet
 from shardfit.fitting import fit
 from shardfit.stats.laplace import Laplace, laplace
+
+FAINTEST = 1e-6  # of the mean brightness
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +55,9 @@ def error_map(
 
     Example: `error_map(image(obs)).sd`.
     """
-    problem = found.problem.replace(x0=found.result.params)
+    # in the logarithm, as errors of a positive number are; a pixel that a fit has set to zero has none
+    brightness = np.maximum(found.result.params["I"], FAINTEST * found.flux / found.result.params["I"].size)
+    problem = found.problem.replace(x0={**found.result.params, "I": brightness}, transforms={"I": Log()})
     settings = {"maxiter": maxiter, "ftol": 0.0, "gtol": 1e-6, "memory": 50}
     result = fit(problem, "lbfgs", mesh=mesh, progress=False, certify=False, **settings)
     scale = posterior_scale(found.measured, found.options.schedule()[-1].data)

@@ -224,6 +224,7 @@ def _problem(
         flux=start.flux,
         beam=beam,
         operator=options.operator,
+        transform=options.transform,
         epsilon_tv=options.epsilon_tv,
         name=start.source or "image",
     )

@@ -90,6 +90,8 @@ class ImagingOptions:
         rounds off the total variation.
     operator
         see `forward`.
+    transform
+        variables of the image, 'power' or 'log'; None to choose, see `transforms`.
     precal, rounds
         calibration before the first fit; see `Round`.
     """
@@ -114,6 +116,7 @@ class ImagingOptions:
     stop: float = 1e-6
     epsilon_tv: float = 1e-10
     operator: Any = "auto"
+    transform: str | None = None
     taper_uas: float = 0.0
     precal: PreCal | None = None
     rounds: tuple[Round, ...] = (Round(),)

@@ -115,6 +115,7 @@ def spectral_image(
         mf_flux=known,
         epsilon_tv=chosen.epsilon_tv,
         operator=chosen.operator,
+        transform=chosen.transform,
         name=f"{first.source or 'image'}, spectral",
     )
 

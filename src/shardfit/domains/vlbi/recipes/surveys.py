@@ -25,6 +25,7 @@ from shardfit.domains.vlbi.images import Image, prior, visibilities
 from shardfit.domains.vlbi.models import MODELS, model_image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import add_fractional_noise, rescale_zero_baselines
+from shardfit.domains.vlbi.options import Polarisation
 from shardfit.domains.vlbi.packing import pack
 from shardfit.domains.vlbi.problem import REGULARISERS, imaging_problem, with_data_weights
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_image
@@ -33,6 +34,7 @@ from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
 from shardfit.domains.vlbi.recipes.preparation import baseline_limit, compact_flux, prepare
 from shardfit.domains.vlbi.simulation import Gains, draw_gains
 from shardfit.domains.vlbi.tables import DataSet
+from shardfit.domains.vlbi.transforms import lifted
 from shardfit.surveys.axes import Axis, Span, Start, weight_axis
 from shardfit.surveys.picture import Picture
 from shardfit.surveys.ranking import below, points_at, trained
@@ -101,6 +103,7 @@ def imaging_survey(
         flux=flux,
         beam=ready.nominal_resolution,
         operator=chosen.operator,
+        transform=chosen.transform,
         epsilon_tv=chosen.epsilon_tv,
         precision=precision,
         name=start.source or "image",
@@ -153,6 +156,7 @@ class _Source:
 
     def __init__(self, observations: Mapping[str, Observation], options: ImagingOptions, start: Image):
         self.observations, self.options, self.start = observations, options, start
+        self.power = Polarisation(transform=options.transform).intensity(options.regularisers) == "power"
         self.rows = lru_cache(maxsize=None)(self._rows)
         self.prior = lru_cache(maxsize=None)(self._prior)
 
@@ -193,7 +197,8 @@ class _Source:
         reg: Any = dict(start.objective.items())["reg"]
         kept, scales, extra = reg.args
         scales = replace(scales, flux=np.asarray(flux, scales.prior.dtype), prior=values.astype(scales.prior.dtype))
-        return start._replace(objective=start.objective.with_args(reg=(kept, scales, extra)), params={"I": values})
+        begin = lifted(values, float(flux) / values.size) if self.power else values
+        return start._replace(objective=start.objective.with_args(reg=(kept, scales, extra)), params={"I": begin})
 
     def epsilon(self, start: Start, value: float) -> Start:
         """Change what rounds off the total variation."""
