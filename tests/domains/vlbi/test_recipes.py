@@ -274,7 +274,7 @@ def recon():
 def test_m87_pipeline(m87):
     """One fit and three restarts of 100 iterations, as eht-imaging 1.4.0 does them by L-BFGS-B."""
     golden, options, image = recon()
-    found = recipes.image(m87, preset="eht", **options)
+    found = recipes.image(m87, preset="eht", transform="log", **options)
     # the flux on short baselines is taken from all of them, not from one pair of stations
     assert found.fits[0].history[0] == pytest.approx(golden["J_init"], rel=1e-5)
     for one, known in zip(found.fits, golden["pipeline"]["J"], strict=True):
