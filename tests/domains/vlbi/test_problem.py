@@ -56,7 +56,8 @@ def round_one(**changes):
     given = {"data_weights": stored["dat"], "reg_weights": stored["reg"], "flux": 0.6, "beam": j["prep_res_rad"]}
     data = data_set(observation("real_101_lo", "prep"), stored["dat"], cp_uv_min=0.1e9, systematic=TOLERANCE)
     grid = Grid(32, 32, j["psize_rad"])
-    return imaging_problem(data, grid, z["prior"], **{"init": z["image"], "operator": "separable", "transform": "log", **given, **changes})
+    given |= {"init": z["image"], "operator": "separable", "transform": "log"}
+    return imaging_problem(data, grid, z["prior"], **{**given, **changes})
 
 
 @pytest.mark.parametrize("operator", ["separable", pytest.param("dense", marks=pytest.mark.slow), NUFFT])
