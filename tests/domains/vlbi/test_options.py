@@ -7,6 +7,7 @@ import pytest
 
 import shardfit as sf
 from shardfit.check.identity import identity
+from shardfit.core.transforms import Log
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.images import blank, check_frequency
@@ -14,6 +15,7 @@ from shardfit.domains.vlbi.observation import Stations, make_observation
 from shardfit.domains.vlbi.options import Computation, Polarisation, Regularisation, Spectrum, options_of
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem
 from shardfit.domains.vlbi.tables import data_set
+from shardfit.domains.vlbi.transforms import Power
 from shardfit.solve.registry import as_solver
 from tests.domains.vlbi.small import GRID, small_data, small_maps
 
@@ -35,6 +37,13 @@ def test_simple_call_needs_no_options():
     found = problem()
     assert image_maps(found)["I"].dtype == np.float64  # whatever the caller's own setting is
     np.testing.assert_allclose(image_maps(found)["I"], 1 / GRID.n_pixels)
+
+
+def test_regularisers_of_the_logarithm_keep_it():
+    assert isinstance(problem().transforms["I"], Power)
+    assert isinstance(problem(reg_weights={"tvlog": 1.0}).transforms["I"], Log)
+    with pytest.raises(ValueError, match="tvlog measures ln I"):
+        problem(reg_weights={"tvlog": 1.0}, transform="power")
 
 
 def test_plan_says_which_operator_and_why():
