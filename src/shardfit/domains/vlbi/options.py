@@ -60,7 +60,7 @@ class Polarisation:
         of_log = [name for name in regularisers if name in OF_LOG]
         if self.transform == "power" and of_log:
             raise ValueError(
-                f"{of_log[0]} measures ln I, which is infinite where the image is zero: transform='power' can make it so. "
+                f"{of_log[0]} measures ln I, which is infinite where I is zero, as it may be with transform='power'. "
                 "Use transform='log'."
             )
         return self.transform or ("log" if of_log else "power")
