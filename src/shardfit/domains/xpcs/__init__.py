@@ -1,9 +1,10 @@
 """X-ray photon correlation spectroscopy: two-time correlations, from file to transport coefficients and shear rates."""
 
+from shardfit.domains.xpcs.bins import Binned, delay_bins, multi_tau
 from shardfit.domains.xpcs.cleaning import corrected_diagonal, estimate_noise, symmetrised, without_outliers
 from shardfit.domains.xpcs.data import Correlation
-from shardfit.domains.xpcs.files import Selection, read, write
-from shardfit.domains.xpcs.forward import Ahead, Geometry, Grid, Points
+from shardfit.domains.xpcs.files import Selection, from_xarray, read, write
+from shardfit.domains.xpcs.forward import Ahead, Bins, Geometry, Grid, Points
 from shardfit.domains.xpcs.models import Homodyne, Model, TwoComponent, laminar_flow, static
 from shardfit.domains.xpcs.problem import FitOptions, Setup, curved, setup
 from shardfit.domains.xpcs.rates import Ageing, CurvedPower, Knots, Parameter, PowerLaw, Rate, Stretched
@@ -14,6 +15,8 @@ from shardfit.domains.xpcs.simulation import Experiment, simulate
 __all__ = [
     "Ageing",
     "Ahead",
+    "Binned",
+    "Bins",
     "Correlation",
     "CorrelationFit",
     "CurvedPower",
@@ -34,10 +37,13 @@ __all__ = [
     "TwoComponent",
     "corrected_diagonal",
     "curved",
+    "delay_bins",
     "estimate_noise",
     "fit_correlation",
     "fourier_basis",
+    "from_xarray",
     "laminar_flow",
+    "multi_tau",
     "power_law",
     "quantile_scales",
     "read",

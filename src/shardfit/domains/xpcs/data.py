@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.domains.xpcs.forward import Grid
+
 DEFAULT_SIGMA = 0.01  # what analyses take where nothing is known of the noise
 SYMMETRY = 1e-6  # largest difference of C(i, j) and C(j, i), relative to the largest value
 FLOW_ANGLES = ((-10.0, 10.0), (85.0, 95.0))
@@ -58,7 +60,13 @@ class Correlation:
             raise ValueError(f"c2 has shape {c2.shape}: it must be (n, nt, nt), one square matrix per q-bin.")
         if c2.shape[1] < 4:
             raise ValueError(f"c2 has {c2.shape[1]} frames, too few for a fit: at least 4 are needed.")
+        _check_symmetry(c2)
         n, nt = c2.shape[:2]
+        self._keep(c2, {(), (n,), (1, nt), (n, nt), (n, nt, nt)})
+
+    def _keep(self, c2: np.ndarray, sigma_shapes: set[tuple[int, ...]]) -> None:
+        """Check what all kinds of data have, and keep it in its final form."""
+        n = len(c2)
         phi, q = _per_bin("phi", self.phi, n), _per_bin("q", self.q, n)
         if np.any(q <= 0):
             raise ValueError(f"q = {q[q <= 0][0]} is not positive. Give wave vectors in 1/Å.")
@@ -66,8 +74,7 @@ class Correlation:
             raise ValueError(f"dt={self.dt} must be a positive number of seconds between frames.")
         if self.gap is not None and not (np.isfinite(self.gap) and self.gap > 0):
             raise ValueError(f"gap={self.gap} must be a positive length in Å.")
-        _check_symmetry(c2)
-        sigma = None if self.sigma is None else _checked_sigma(self.sigma, n, nt)
+        sigma = None if self.sigma is None else _checked_sigma(self.sigma, sigma_shapes)
         for name, value in {"c2": c2, "phi": phi, "q": q, "dt": float(self.dt), "sigma": sigma}.items():
             object.__setattr__(self, name, value)
 
@@ -75,6 +82,22 @@ class Correlation:
     def n_frames(self) -> int:
         """Number of frames."""
         return self.c2.shape[1]
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of points of one bin that may take part."""
+        return self.n_frames * (self.n_frames - 1) // 2
+
+    @property
+    def lag(self) -> np.ndarray:
+        """Seconds between the two frames of every point, in the shape of one bin."""
+        # differences of times, not of frames: whether a lag at a percentile counts is decided by its rounding
+        return np.abs(self.t[:, None] - self.t[None, :])
+
+    @property
+    def pairs(self) -> Any:
+        """The points as the forward model takes them."""
+        return Grid()
 
     @property
     def t(self) -> np.ndarray:
@@ -140,9 +163,8 @@ def _check_symmetry(c2: np.ndarray) -> None:
             )
 
 
-def _checked_sigma(sigma: Any, n: int, nt: int) -> np.ndarray:
+def _checked_sigma(sigma: Any, allowed: set[tuple[int, ...]]) -> np.ndarray:
     array = np.asarray(sigma, np.float64)
-    allowed = {(), (n,), (1, nt), (n, nt), (n, nt, nt)}
     if array.shape not in allowed:
         raise ValueError(f"sigma has shape {array.shape}; it may be a number or {sorted(allowed - {()}, key=len)}.")
     if not np.all(array > 0):  # NaN fails as well

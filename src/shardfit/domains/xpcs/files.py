@@ -1,23 +1,17 @@
-"""Files of two-time correlations: APS-U and legacy HDF5, NXxpcs, NPZ and NPY. Files may come from a stranger.
+"""Files of two-time correlations: APS-U and legacy HDF5, NXxpcs, ESRF, NPZ and NPY. Files may come from a stranger."""
 
-Shapes and types are looked at before any number is read; links into other files are refused; nothing is unpickled.
-"""
-
-import zipfile
-import zlib
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shardfit.core.free_memory import host_available_bytes
+from shardfit.core.untrusted import Hdf5, check_array, listing, open_hdf5, read_npy, read_npz
+from shardfit.domains.xpcs.bins import Binned, delay_bins
 from shardfit.domains.xpcs.cleaning import corrected_diagonal, symmetrised
 from shardfit.domains.xpcs.data import Correlation
 
-MAX_FRAMES, MAX_BINS = 32_768, 16_384
 NPZ_NAMES = ("c2_exp", "t1", "t2", "phi_angles_list", "wavevector_q_list")
 FEW, MANY = 5, 10  # legacy rule: with fewer than FEW bins near q, the MANY nearest are taken
 
@@ -28,7 +22,7 @@ class Selection:
     frames: first and last, from 1, −1: to the end.
 
     q_tolerance: legacy files list one q per bin; those within this fraction of the nearest are taken.
-    diagonal: rule of `corrected_diagonal`, or 'keep'.
+    diagonal: rule of `corrected_diagonal`, or 'keep'. analysis: of ESRF files, which may hold several.
     """
 
     q: float | None = None
@@ -37,10 +31,11 @@ class Selection:
     frames: tuple[int, int] = (1, -1)
     q_tolerance: float = 0.1
     diagonal: str = "basic"
+    analysis: str | None = None
 
 
 def read(path: str | Path, selection: Selection | None = None, **options: Any) -> Correlation:
-    """Read correlations of one q from a file, symmetrised, frames cut, diagonal corrected.
+    """Read correlations of one q from a file, symmetrised, frames cut, diagonal corrected; binned ones as `Binned`.
 
     options: the fields of Selection, by keyword.
 
@@ -61,7 +56,7 @@ def read(path: str | Path, selection: Selection | None = None, **options: Any) -
     data = replace(data, gap=wanted.gap)
     if wanted.frames != (1, -1):
         data = data.frames(*wanted.frames)
-    if wanted.diagonal == "keep":
+    if wanted.diagonal == "keep" or isinstance(data, Binned):
         return data
     return replace(data, c2=corrected_diagonal(data.c2, wanted.diagonal))
 
@@ -77,14 +72,33 @@ def write(path: str | Path, data: Correlation) -> Path:
     return path
 
 
-# ---- NumPy ----------------------------------------------------------------------------------------------------------
+def from_xarray(found: Any, q: Any = None, dt: float | None = None, **rest: Any) -> Correlation:
+    """Return an xarray DataArray, or a Dataset with variables c2 and perhaps sigma, as data.
+
+    Its last two dimensions are the times, one before them, if any, the bins. phi, q and the first time are taken from
+    coordinates or attributes of these names (the time's that of its dimension), unless given; rest: gap, sigma, source.
+    """
+    whole, found = found, found["c2"] if hasattr(found, "data_vars") else found
+    time = found.dims[-2]
+    if dt is None and time not in found.coords:
+        raise ValueError(f"from_xarray: dimension {time!r} has no coordinate, so the frame time is unknown. Give dt.")
+    dt = float(np.diff(np.asarray(found.coords[time], float)[:2])[0]) if dt is None else dt
+
+    def known(name, other):
+        places = (found.coords, found.attrs, getattr(whole, "attrs", {}))
+        return next((np.asarray(place[name], float) for place in places if name in place), other)
+
+    q = known("q", None) if q is None else q
+    if q is None:
+        raise ValueError("from_xarray: no coordinate or attribute q. Give q in 1/Å.")
+    c2 = np.asarray(found, np.float64)
+    sigma = np.asarray(whole["sigma"], float) if whole is not found and "sigma" in whole else None
+    n = 1 if c2.ndim == 2 else len(c2)
+    return Correlation(symmetrised(c2), known("phi", np.zeros(n)), q, dt, **{"sigma": sigma, **rest})
 
 
 def _read_npy(path: Path, wanted: Selection) -> Correlation:
-    with _clear_errors(path, "a NumPy file"):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-        _check_shape(path, "the array", array.shape, array.dtype)
-        c2 = np.array(array, np.float64)
+    c2 = read_npy(path)
     if wanted.q is None or wanted.dt is None:
         raise ValueError(f"{path}: an NPY file holds matrices only. Say q (1/Å) and dt (s) of them.")
     c2 = c2[None] if c2.ndim == 2 else c2
@@ -92,12 +106,7 @@ def _read_npy(path: Path, wanted: Selection) -> Correlation:
 
 
 def _read_npz(path: Path, wanted: Selection) -> Correlation:
-    with _clear_errors(path, "an NPZ file"), zipfile.ZipFile(path) as archive:
-        present = {name.removesuffix(".npy") for name in archive.namelist()}
-        missing = [name for name in NPZ_NAMES if name not in present]
-        if missing:
-            raise ValueError(f"{path}: no {', '.join(missing)}; it holds {_listing(present)}.")
-        arrays = {name: _member(archive, path, name) for name in (*NPZ_NAMES, *({"sigma"} & present))}
+    arrays = read_npz(path, NPZ_NAMES, ("sigma",))
     c2, t1 = arrays["c2_exp"], np.ravel(arrays["t1"])
     if c2.ndim != 3 or len(t1) != c2.shape[1] or len(t1) < 2:
         raise ValueError(f"{path}: c2_exp has shape {c2.shape}, but t1 {arrays['t1'].shape}.")
@@ -108,98 +117,32 @@ def _read_npz(path: Path, wanted: Selection) -> Correlation:
     return data.take(np.flatnonzero(_is_nearest(path, data.q, wanted.q)))
 
 
-def _member(archive: zipfile.ZipFile, path: Path, name: str) -> np.ndarray:
-    """Read one array of an NPZ after its header was found harmless."""
-    with archive.open(f"{name}.npy") as file:
-        version = np.lib.format.read_magic(file)
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = header(file)
-    _check_shape(path, name, shape, dtype)
-    with archive.open(f"{name}.npy") as file:
-        return np.lib.format.read_array(file, allow_pickle=False)
-
-
-# ---- HDF5 -----------------------------------------------------------------------------------------------------------
-
-
 def _read_hdf5(path: Path, wanted: Selection) -> Correlation:
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError(f"reading {path} needs h5py: pip install 'shardfit[xpcs]'.") from error
-    with _clear_errors(path, "an HDF5 file"), h5py.File(path, "r") as file:
-        source = _Source(path, file)
+    with open_hdf5(path, "xpcs") as source:
         for marker, reader in LAYOUTS.items():
             if source.has(marker):
                 return reader(source, wanted)
         raise ValueError(
-            f"{path}: no two-time correlations are found. Known are APS-U (xpcs/twotime/correlation_map), APS legacy "
-            f"(exchange/C2T_all) and NXxpcs (entry/twotime/two_time_corr_func); at its top are {_listing(file)}."
+            f"{path}: no correlations are found. Known are APS-U (xpcs/twotime/correlation_map, xpcs/multitau), APS "
+            "legacy (exchange/C2T_all), NXxpcs (entry/twotime/two_time_corr_func) and ESRF (entry_0000/correlations); "
+            f"at its top are {listing(source.file)}."
         )
 
 
-class _Source:
-    """An open HDF5 file, read with limits."""
-
-    def __init__(self, path: Path, file: Any):
-        self.path, self.file = path, file
-
-    def has(self, address: str) -> bool:
-        return self.find(address) is not None
-
-    def find(self, address: str) -> Any:
-        """Return what is at an address, None if nothing is; a link into another file is refused on the way."""
-        import h5py
-
-        here = self.file
-        for word in address.split("/"):
-            if not isinstance(here, h5py.Group):
-                return None
-            link = here.get(word, getlink=True)
-            if link is None:
-                return None
-            if isinstance(link, h5py.ExternalLink):
-                raise ValueError(f"{self.path}: {address} is a link into another file, which is not followed.")
-            here = here.get(word)
-        return here
-
-    def read(self, address: str, ndim: tuple[int, ...] = (1,)) -> np.ndarray:
-        """Return an array of one of these numbers of axes, after a look at its shape and type."""
-        found = self.find(address)
-        if found is None:
-            raise ValueError(f"{self.path}: {address} is missing.")
-        shape, kind = getattr(found, "shape", None), getattr(found, "dtype", None)
-        if shape is None or len(shape) not in ndim:
-            raise ValueError(
-                f"{self.path}: {address} has shape {shape}; {' or '.join(map(str, ndim))} axes are needed."
-            )
-        if found.is_virtual or found.external:
-            raise ValueError(f"{self.path}: {address} keeps its numbers in another file, which is not followed.")
-        _check_shape(self.path, address, shape, kind)
-        return np.asarray(found[()], np.float64)
-
-    def halves(self, address: str, keys: list[str]) -> np.ndarray:
-        """Return the matrices of a group by key, each mirrored from its filled half."""
-        first = self.read(f"{address}/{keys[0]}", (2,))
-        _check_shape(self.path, address, (len(keys), *first.shape), first.dtype)
-        stack = np.empty((len(keys), *first.shape))
-        for k, key in enumerate(keys):
-            matrix = first if k == 0 else self.read(f"{address}/{key}", (2,))
-            if matrix.shape != first.shape or matrix.shape[0] != matrix.shape[1]:
-                raise ValueError(f"{self.path}: {address}/{key} has shape {matrix.shape}, others {first.shape}.")
-            stack[k] = symmetrised(matrix)
-        return stack
-
-    def keys(self, address: str) -> list[str]:
-        """Return the sorted names in a group."""
-        group = self.find(address)
-        names = sorted(group) if hasattr(group, "keys") else []
-        if not 0 < len(names) <= MAX_BINS:
-            raise ValueError(f"{self.path}: {address} holds {len(names)} matrices; 1 to {MAX_BINS} are expected.")
-        return names
+def _halves(source: Hdf5, address: str, keys: list[str]) -> np.ndarray:
+    """Return the matrices of a group by key, each mirrored from its filled half."""
+    first = source.read(f"{address}/{keys[0]}", (2,))
+    check_array(source.path, address, (len(keys), *first.shape), first.dtype)
+    stack = np.empty((len(keys), *first.shape))
+    for k, key in enumerate(keys):
+        matrix = first if k == 0 else source.read(f"{address}/{key}", (2,))
+        if matrix.shape != first.shape or matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"{source.path}: {address}/{key} has shape {matrix.shape}, others {first.shape}.")
+        stack[k] = symmetrised(matrix)
+    return stack
 
 
-def _aps_u(source: _Source, wanted: Selection) -> Correlation:
+def _aps_u(source: Hdf5, wanted: Selection) -> Correlation:
     """Read the APS-U layout: bins number (q, phi) from 1, phi running first."""
     q, phi = (np.ravel(source.read(f"xpcs/qmap/dynamic_v_list_dim{i}", (1, 2))) for i in (0, 1))
     bins = np.ravel(source.read("xpcs/twotime/processed_bins", (1, 2)))
@@ -211,12 +154,12 @@ def _aps_u(source: _Source, wanted: Selection) -> Correlation:
         raise ValueError(f"{source.path}: processed_bins must be whole numbers from 1 to {len(q) * len(phi)}.")
     of_q, of_phi = np.divmod(number, len(phi))
     chosen = np.flatnonzero(_is_nearest(source.path, q[of_q], wanted.q))
-    c2 = source.halves("xpcs/twotime/correlation_map", [keys[k] for k in chosen])
+    c2 = _halves(source, "xpcs/twotime/correlation_map", [keys[k] for k in chosen])
     dt = _dt(source.path, wanted.dt)
     return Correlation(c2, phi[of_phi[chosen]], q[of_q[chosen]], dt, source=source.path.name)
 
 
-def _aps_legacy(source: _Source, wanted: Selection) -> Correlation:
+def _aps_legacy(source: Hdf5, wanted: Selection) -> Correlation:
     """Read the legacy layout: one q and phi per matrix; every matrix keeps its own q."""
     q, phi = (np.ravel(source.read(f"xpcs/{name}", (1, 2))[..., :]) for name in ("dqlist", "dphilist"))
     keys = source.keys("exchange/C2T_all")
@@ -231,33 +174,30 @@ def _aps_legacy(source: _Source, wanted: Selection) -> Correlation:
             f"Only {len(chosen)} bins lie within {wanted.q_tolerance:.0%} of q: the {len(order)} nearest are used.",
         )
         chosen = np.sort(order)
-    c2 = source.halves("exchange/C2T_all", [keys[k] for k in chosen])
+    c2 = _halves(source, "exchange/C2T_all", [keys[k] for k in chosen])
     return Correlation(c2, phi[chosen], q[chosen], _dt(source.path, wanted.dt), source=source.path.name, notes=notes)
 
 
-def _nexus(source: _Source, wanted: Selection) -> Correlation:
+def _nexus(source: Hdf5, wanted: Selection) -> Correlation:
     """Read NXxpcs: an array with q first or last, or one key per bin."""
     address, masks = "entry/twotime/two_time_corr_func", "entry/instrument/masks"
-    found = source.find(address)
-    if hasattr(found, "keys"):
-        c2 = source.halves(address, source.keys(address))
+    if hasattr(source.find(address), "keys"):
+        c2 = _halves(source, address, source.keys(address))
     else:
         c2 = source.read(address, (2, 3))
         c2 = c2[None] if c2.ndim == 2 else c2
-        mode = _text(found.attrs.get("storage_mode"))
+        mode = source.attribute(address, "storage_mode")
         last = mode == "one_array_q_last" or (not mode and c2.shape[0] == c2.shape[1] != c2.shape[2])
         c2 = symmetrised(_upright(np.moveaxis(c2, -1, 0) if last else c2))
-    if float(found.attrs.get("baseline_reference", 1)) == 0:
+    if source.attribute(address, "baseline_reference") in ("0", "0.0"):
         c2 = c2 + 1.0
-    n = len(c2)
-    q = source.read(f"{masks}/dynamic_q_list") if source.has(f"{masks}/dynamic_q_list") else None
-    if q is None and wanted.q is None:
+    q = source.read_or(f"{masks}/dynamic_q_list", wanted.q)
+    if q is None:
         raise ValueError(f"{source.path}: {masks}/dynamic_q_list is missing. Say q (1/Å).")
-    if q is not None and "nm" in _text(source.find(f"{masks}/dynamic_q_list").attrs.get("units")):
+    if source.has(f"{masks}/dynamic_q_list") and "nm" in source.attribute(f"{masks}/dynamic_q_list", "units"):
         q = 0.1 * q
-    phi = source.read(f"{masks}/dynamic_phi_list") if source.has(f"{masks}/dynamic_phi_list") else np.zeros(n)
-    dt = _dt(source.path, wanted.dt, _frame_time(source))
-    data = Correlation(c2, phi, wanted.q if q is None else q, dt, source=source.path.name)
+    phi = source.read_or(f"{masks}/dynamic_phi_list", np.zeros(len(c2)))
+    data = Correlation(c2, phi, q, _dt(source.path, wanted.dt, _frame_time(source)), source=source.path.name)
     return data.take(np.flatnonzero(_is_nearest(source.path, data.q, wanted.q)))
 
 
@@ -271,56 +211,65 @@ def _upright(c2: np.ndarray) -> np.ndarray:
     return c2
 
 
-def _frame_time(source: _Source) -> float | None:
+def _frame_time(source: Hdf5) -> float | None:
     instrument = source.find("entry/instrument")
     for name in sorted(instrument) if hasattr(instrument, "keys") else ():
         address = f"entry/instrument/{name}/frame_time"
         if source.has(address):
-            value = float(np.ravel(source.read(address, (0, 1)))[0])
-            return value * (1e-3 if _text(source.find(address).attrs.get("units")) == "ms" else 1.0)
+            value = float(np.ravel(source.read(address, (0, 1, 2)))[0])
+            return value * (1e-3 if source.attribute(address, "units") == "ms" else 1.0)
     return None
 
 
-LAYOUTS: dict[str, Callable[[_Source, Selection], Correlation]] = {
+def _aps_multi_tau(source: Hdf5, wanted: Selection) -> Binned:
+    """Read g2 of whole runs in the APS-U layout: delays in frames, (n_delay, n_bin), bins numbered as in `_aps_u`."""
+    delay = source.read("xpcs/multitau/delay_list", (1, 2))
+    delay = delay[:, 0] if delay.ndim == 2 and delay.shape[1] < delay.shape[0] else np.ravel(delay)
+    g2, error = (source.read(f"xpcs/multitau/normalized_g2{end}", (2,)).T for end in ("", "_err"))
+    q, phi = (np.ravel(source.read(f"xpcs/qmap/dynamic_v_list_dim{i}", (1, 2))) for i in (0, 1))
+    if g2.shape != error.shape or g2.shape != (len(q) * len(phi), len(delay)):
+        raise ValueError(
+            f"{source.path}: g2 {g2.shape} and its error {error.shape} must be {len(q)} q × {len(phi)} phi by "
+            f"{len(delay)} delays."
+        )
+    number = np.arange(len(g2))
+    chosen = np.flatnonzero(_is_nearest(source.path, q[number // len(phi)], wanted.q))
+    dt = _dt(source.path, wanted.dt, _frame_time(source))
+    g2, error = g2[chosen], error[chosen]
+    good = np.isfinite(error) & (error > 0)
+    bins = {"phi": phi[chosen % len(phi)], "q": q[chosen // len(phi)], "n_frames": int(np.max(delay)) + 2}
+    note = "g2 are means over a run whose length the file does not say: the longest delay + 1 is taken."
+    rest = {"sigma": np.where(good, error, 1.0), "source": source.path.name, "notes": (note,)}
+    return delay_bins(np.where(good, g2, np.nan), delay * dt, None, dt, **bins, **rest)
+
+
+def _esrf(source: Hdf5, wanted: Selection) -> Binned:
+    """Read the result files of ESRF ID02: ttcf (bin, age, lag) of one analysis, age and lag in seconds, q in 1/nm."""
+    analyses = [
+        key for key in source.keys("entry_0000/correlations") if source.has(f"entry_0000/correlations/{key}/twotime")
+    ]
+    if len(analyses) != 1 and wanted.analysis not in analyses:
+        raise ValueError(f"{source.path} holds the analyses {listing(analyses)}. Say which: analysis='…'.")
+    place = f"entry_0000/correlations/{wanted.analysis or analyses[0]}"
+    lag, age = (np.ravel(source.read(f"{place}/twotime/{name}", (1, 2))) for name in ("lag", "age"))
+    ttcf, q = source.read(f"{place}/twotime/ttcf", (3,)), 0.1 * np.ravel(source.read(f"{place}/parameters/q", (1, 2)))
+    if ttcf.shape != (len(q), len(age), len(lag)):
+        raise ValueError(f"{source.path}: ttcf {ttcf.shape} must be {len(q)} q × {len(age)} ages × {len(lag)} lags.")
+    chosen = np.flatnonzero(_is_nearest(source.path, q, wanted.q))
+    steps = np.diff(np.unique(lag[np.isfinite(lag)]))
+    dt = _dt(source.path, wanted.dt, float(steps.min()) if steps.size else None)
+    there = np.ix_(chosen, np.isfinite(age), np.isfinite(lag))
+    rest = {"phi": np.zeros(len(chosen)), "q": q[chosen], "source": source.path.name}
+    return delay_bins(ttcf[there], lag[np.isfinite(lag)], age[np.isfinite(age)], dt, **rest)
+
+
+LAYOUTS: dict[str, Callable[[Hdf5, Selection], Correlation]] = {
     "xpcs/twotime/correlation_map": _aps_u,
     "exchange/C2T_all": _aps_legacy,
     "entry/twotime/two_time_corr_func": _nexus,
+    "entry_0000/correlations": _esrf,
+    "xpcs/multitau/normalized_g2": _aps_multi_tau,
 }
-
-
-# ---- checks ---------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _clear_errors(path: Path, what: str):
-    """Turn whatever a damaged file makes its library raise into one clear error."""
-    try:
-        yield
-    except ValueError as error:
-        raise error if str(path) in str(error) else ValueError(f"{path}: {error}") from None
-    except (OSError, KeyError, RuntimeError, TypeError, EOFError, NotImplementedError, AttributeError) as error:
-        text = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path} cannot be read as {what} ({type(error).__name__}: {text}). Is it complete?") from None
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, SyntaxError, MemoryError, ArithmeticError) as error:
-        raise ValueError(f"{path} is damaged, or not {what} ({type(error).__name__}).") from None
-
-
-def _check_shape(path: Path, name: str, shape: Any, dtype: Any) -> None:
-    if getattr(dtype, "kind", "O") not in "fiu":
-        raise ValueError(f"{path}: {name} is of type {dtype}, not real numbers.")
-    if any(size > MAX_FRAMES for size in shape[-2:]) or (len(shape) == 3 and shape[0] > MAX_FRAMES):
-        raise ValueError(f"{path}: {name} has shape {tuple(shape)}; at most {MAX_FRAMES} frames or bins are read.")
-    needed, there = 8 * float(np.prod([float(s) for s in shape])), host_available_bytes()
-    if needed > 0.8 * there:
-        raise ValueError(
-            f"{path}: {name} needs {needed / 1e9:.1f} GB of memory, {there / 1e9:.1f} are free. Select fewer bins or "
-            "frames, or use a larger machine."
-        )
-
-
-def _listing(names: Any) -> str:
-    names = sorted(map(str, names))
-    return ", ".join(names[:8]) + (" …" if len(names) > 8 else "") if names else "nothing"
 
 
 def _nearest(path: Path, q: np.ndarray, wanted: float | None) -> float:
@@ -329,7 +278,7 @@ def _nearest(path: Path, q: np.ndarray, wanted: float | None) -> float:
     if wanted is not None:
         return float(q[np.argmin(np.abs(q - wanted))])
     if not np.allclose(q, q[0], rtol=1e-9):
-        raise ValueError(f"{path} holds several q ({_listing(np.unique(q))}). Say which: q=… in 1/Å.")
+        raise ValueError(f"{path} holds several q ({listing(np.unique(q))}). Say which: q=… in 1/Å.")
     return float(q[0])
 
 
@@ -341,7 +290,3 @@ def _dt(path: Path, wanted: float | None, stored: float | None = None) -> float:
     if wanted is None and stored is None:
         raise ValueError(f"{path} does not say the time between frames. Give dt in seconds.")
     return float(wanted if wanted is not None else stored)  # type: ignore[arg-type]
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")

@@ -1,7 +1,7 @@
 """From rates to pairs of frames: the frame grid, cumulative integrals, and which pairs are evaluated.
 
-Rates are integrated once along the frame grid; a pair of frames then costs a difference. Pairs come in three layouts
-with one interface: all of them, some frames with those that follow, or a list of points.
+Rates are integrated once along the frame grid; a pair of frames then costs a difference. Pairs come in four layouts
+with one interface: all of them, some frames with those that follow, a list of points, or bins that are averaged over.
 """
 
 from dataclasses import dataclass
@@ -104,3 +104,32 @@ class Points(NamedTuple):
     def per_angle(self, values: jax.Array) -> jax.Array:
         """Return one value per angle in a shape that goes with pairs."""
         return values[self.k] if self.k is not None else values
+
+
+class Bins(NamedTuple):
+    """Bins of pairs: frames first (m, s) and second (m, s) of s pairs in each of m bins, at all angles: (n, m, s).
+
+    Frames may be fractions: integrals are straight lines between frames. `averaged` takes the mean over a bin.
+    """
+
+    first: jax.Array
+    second: jax.Array
+
+    def ends(self, on_frames: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return a quantity of frames (nt,) at both ends of every pair."""
+
+        def at(frame):
+            before = jnp.clip(jnp.floor(frame).astype(int), 0, on_frames.shape[0] - 2)
+            share = frame - before
+            return (1 - share) * on_frames[before] + share * on_frames[before + 1]
+
+        return at(self.first), at(self.second)
+
+    def per_angle(self, values: jax.Array) -> jax.Array:
+        """Return one value per angle in a shape that goes with pairs."""
+        return values[:, None, None]
+
+
+def averaged(f: jax.Array, pairs: Any) -> jax.Array:
+    """Return a model's values of pairs as the data have them: means over bins, else as they are."""
+    return jnp.mean(f, axis=-1) if isinstance(pairs, Bins) else f

@@ -3,9 +3,13 @@
 Every pair of frames is there once, every tile holds all lags and all angles, so that any split of the rows is balanced.
 """
 
+from typing import Any
+
 import numpy as np
 
+from shardfit.domains.xpcs.bins import Binned
 from shardfit.domains.xpcs.data import DEFAULT_SIGMA, Correlation
+from shardfit.domains.xpcs.forward import Ahead, Bins
 
 TILE = 2048  # pairs of a tile: the work arrays of all angles stay in a core's cache
 LEAST_TILES = 16  # so that small data spread over devices as well
@@ -16,12 +20,15 @@ def frames_per_tile(n_frames: int) -> int:
     return max(1, min(TILE // (n_frames // 2), n_frames // LEAST_TILES))
 
 
-def tiles(data: Correlation, level: float) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+def tiles(data: Correlation, level: float) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """Return rows, precision (n,) and how many points of the upper triangle of each angle count (n,).
 
-    rows: frames (T, r); y (T, n, r·nt/2), the data less level; w, what squared residuals are multiplied with besides
-    the precision of their angle: (T, r·nt/2) where all angles have the same points and noise, else (T, n, r·nt/2).
+    rows: pairs, Ahead of frames (T, r); y (T, n, r·nt/2), the data less level; w, what squared residuals are multiplied
+    with besides the precision of their angle: (T, r·nt/2) where all angles have the same points and noise, else
+    (T, n, r·nt/2).
     """
+    if isinstance(data, Binned):
+        return _binned_tiles(data, level)
     n, nt = data.c2.shape[:2]
     per_tile, reach = frames_per_tile(nt), nt // 2
     n_tiles = -(-nt // per_tile)
@@ -38,9 +45,21 @@ def tiles(data: Correlation, level: float) -> tuple[dict[str, np.ndarray], np.nd
     if not each:
         np.nan_to_num(y, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
     counts = np.full(n, int(real.sum())) if each else np.sum(w > 0, axis=(0, 2, 3))
-    rows = {"frames": frames.reshape(n_tiles, per_tile), "y": y, "w": w}
-    rows |= {name: rows[name].reshape(*rows[name].shape[:-2], per_tile * reach) for name in ("y", "w")}
-    return rows, _precision(data), counts
+    y, w = (each.reshape(*each.shape[:-2], per_tile * reach) for each in (y, w))
+    return {"pairs": Ahead(frames.reshape(n_tiles, per_tile)), "y": y, "w": w}, _precision(data), counts
+
+
+def _binned_tiles(data: Binned, level: float) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Return the same of bins: pairs Bins (T, r, s), y (T, n, r), w (T, n, r); copies of a bin fill the last tile."""
+    n, m = data.c2.shape
+    n_tiles = max(1, min(LEAST_TILES, m), -(-m // TILE))
+    place = np.minimum(np.arange(n_tiles * -(-m // n_tiles)), m - 1)
+    weights = (1.0 / data.sigma**2 if np.ndim(data.sigma) == 2 else np.ones((n, m))) * np.isfinite(data.c2)
+    weights = weights[:, place] * (np.arange(len(place)) < m)
+    y = np.nan_to_num(data.c2 - level, nan=0.0, posinf=0.0, neginf=0.0)[:, place]
+    y, w = (np.moveaxis(each.reshape(n, n_tiles, -1), 1, 0) for each in (y, weights))
+    pairs = Bins(*(each[place].reshape(n_tiles, -1, each.shape[1]) for each in (data.first, data.second)))
+    return {"pairs": pairs, "y": y, "w": w}, _precision(data), np.sum(w > 0, axis=(0, 2))
 
 
 def _pairs_once(nt: int, n_rows: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from shardfit.domains.xpcs.forward import (
     FLOOR,
     Ahead,
     Geometry,
+    averaged,
     cumulate,
     distance,
     integrate,
@@ -39,7 +40,7 @@ class Model:
         raise TypeError(f"{type(self).__name__} must define table")
 
     def curve(self, values: Any, geometry: Geometry, pairs: Any) -> jax.Array:
-        """Return f, 1 at equal times and falling: values (p,), pairs Grid | Ahead | Points → in their shape."""
+        """Return f, 1 at equal times and falling: values (p,), pairs Grid | Ahead | Points | Bins → in their shape."""
         raise TypeError(f"{type(self).__name__} must define curve")
 
     @cached_property
@@ -51,9 +52,9 @@ class Model:
         """Return the model's parameters (p,) out of a dict that may hold more."""
         return jnp.stack([jnp.asarray(params[name]) for name in self.names])
 
-    def sums(self, values: jax.Array, geometry: Geometry, frames: jax.Array, y: jax.Array, weight: jax.Array) -> Any:
+    def sums(self, values: jax.Array, geometry: Geometry, pairs: Any, y: jax.Array, weight: jax.Array) -> Any:
         """Return what the Gram matrices need of a tile: y (n, m), weight (m,) or (n, m) → a pytree to be summed."""
-        f, slopes = _with_slopes(lambda v: self.curve(v, geometry, Ahead(frames)), values)
+        f, slopes = with_slopes(lambda v: averaged(self.curve(v, geometry, pairs), pairs), values)
         columns = jnp.concatenate([jnp.stack([f, jnp.ones_like(f), y]), slopes])
         weighted = columns * jnp.broadcast_to(weight, y.shape)
         return jnp.einsum("akm,bkm->kab", weighted, columns)
@@ -132,10 +133,12 @@ class Homodyne(Model):
         unit = geometry.q * geometry.gap * geometry.dt / (2.0 if self.convention == "theory" else 2 * jnp.pi)
         return unit * jnp.cos(turn), -unit * jnp.sin(turn) * (jnp.pi / 180)
 
-    def sums(self, values: jax.Array, geometry: Geometry, frames: jax.Array, y: jax.Array, weight: jax.Array) -> Any:
+    def sums(self, values: jax.Array, geometry: Geometry, pairs: Any, y: jax.Array, weight: jax.Array) -> Any:
         """Return the sums over one tile: ∂f = f·a for J and h·b for S, with a and b common to all angles."""
+        if not isinstance(pairs, Ahead):  # means over bins have no such factors
+            return super().sums(values, geometry, pairs, y, weight)
         split = self.n_diffusion
-        path, slopes = _with_slopes(partial(_path, self.diffusion, geometry, Ahead(frames)), values[:split])
+        path, slopes = with_slopes(partial(_path, self.diffusion, geometry, pairs), values[:split])
         q = geometry.q if jnp.ndim(geometry.q) == 0 else geometry.q[:, None]
         decay = jnp.exp(-q * q * geometry.dt * path)
         one = jnp.ones_like(path)[None]
@@ -147,7 +150,7 @@ class Homodyne(Model):
         if self.shear is None:
             f = _floored(jnp.broadcast_to(decay, y.shape))
         else:
-            path, slopes = _with_slopes(partial(_path, self.shear, geometry, Ahead(frames)), values[split:-1])
+            path, slopes = with_slopes(partial(_path, self.shear, geometry, pairs), values[split:-1])
             s, slope = sinc_and_slope(self._shear_scales(values, geometry)[0][:, None] * path)
             power = s if self.convention == "theory" else s * s * s
             f = _floored(decay * power * s)
@@ -167,6 +170,8 @@ class Homodyne(Model):
 
     def grams(self, sums: Any, values: jax.Array, geometry: Geometry) -> jax.Array:
         """Return the Gram matrices (n, 3 + p, 3 + p) of [f, 1, y, ∂f]."""
+        if not isinstance(sums, dict):
+            return sums
         split, n = self.n_diffusion, sums["f"].shape[0]
         by_j = jnp.broadcast_to((geometry.q**2)[..., None], (n, split))
         scales = [jnp.ones((n, 1)), by_j]
@@ -197,7 +202,7 @@ def _path(rate: Rate, geometry: Geometry, pairs: Any, values: Any) -> jax.Array:
     return distance(*pairs.ends(integrate(rate(values, moments_of_frames(geometry.t)))))
 
 
-def _with_slopes(fn: Callable, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+def with_slopes(fn: Callable, values: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return fn(values) and its derivatives by every value, stacked in front."""
     out, push = jax.linearize(fn, values)
     return out, jax.vmap(push)(jnp.eye(values.shape[0], dtype=values.dtype))

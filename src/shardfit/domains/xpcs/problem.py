@@ -8,6 +8,7 @@ import numpy as np
 from shardfit.core.errors import suggestion
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
+from shardfit.domains.xpcs.bins import Binned, grid_points
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.forward import Geometry
 from shardfit.domains.xpcs.layout import tiles
@@ -48,6 +49,12 @@ class FitOptions:
         of the scaling modes 'fourier' and 'auto'.
     shear_weighted
         give angles along the flow more weight; χ² is then no longer one.
+    errors
+        'points' takes all points as independent, as other packages do; 'frames' measures the scatter of whole frames,
+        which points share: right for measured correlations, and often ten times larger.
+    compat
+        'grid': what the package homodyne minimises for small data: both triangles and the diagonal, no noise, scales of
+        every angle, soft_l1.
 
     """
 
@@ -60,11 +67,17 @@ class FitOptions:
     fourier_order: int = 2
     shared_from: int = 3
     shear_weighted: bool = False
+    errors: str = "points"
+    compat: str | None = None
 
     def __post_init__(self):
         check_loss(self.loss)
         if self.triangle not in ("upper", "both"):
             raise ValueError(f"triangle {self.triangle!r}: use 'upper', or 'both' to count every pair twice.")
+        if self.errors not in ("points", "frames"):
+            raise ValueError(f"errors {self.errors!r}: use 'points' or 'frames'.")
+        if self.compat not in (None, "grid"):
+            raise ValueError(f"compat {self.compat!r}: use 'grid', or None.")
 
     @property
     def joint(self) -> bool:
@@ -146,6 +159,10 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
     Example: `fit(setup(data, laminar_flow()).problem, "lm")`.
     """
     options = options or FitOptions()
+    if options.compat == "grid":
+        data, options = grid_points(data), replace(options, compat=None, loss="soft_l1", scaling="individual")
+    if options.errors == "frames" and isinstance(data, Binned):
+        raise ValueError("errors 'frames' needs whole two-time maps: means over bins do not show single frames.")
     table = parameter_table(model, options)
     geometry = geometry_of(data, model)
     level = float(np.mean(data.c2, where=np.isfinite(data.c2)))
@@ -157,7 +174,7 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
         raise ValueError(
             f"{n_points} points do not determine {n_free} parameters. Use more frames or fewer parameters."
         )
-    n_missing = len(data.phi) * data.n_frames * (data.n_frames - 1) // 2 - n_points
+    n_missing = len(data.phi) * data.n_pairs - n_points
     if options.shear_weighted:
         precision = precision * shear_weights(data.phi, table["phi0"].start if "phi0" in table else 0.0)
     if options.triangle == "both":

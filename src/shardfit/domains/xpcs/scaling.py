@@ -64,8 +64,7 @@ def quantile_scales(data: Correlation) -> tuple[np.ndarray, np.ndarray]:
     The offset is the 10th percentile of C2 at the longest fifth of lags, contrast the 90th at the shortest fifth less
     that, both kept within their ranges.
     """
-    # differences of times, not of frames: whether a lag at the very percentile counts is decided by its rounding
-    lag = np.abs(data.t[:, None] - data.t[None, :]).ravel()
+    lag = data.lag.ravel()
     pairs = [_estimate(matrix.ravel(), lag) for matrix in data.c2]
     contrast, offset = np.array(pairs).T
     return contrast, offset

@@ -14,7 +14,7 @@ import numpy as np
 
 from shardfit.core.equations import Gram, NormalEquations
 from shardfit.core.terms import StatisticTerm, statistic_term
-from shardfit.domains.xpcs.forward import Ahead, Geometry
+from shardfit.domains.xpcs.forward import Geometry, averaged
 from shardfit.domains.xpcs.losses import LOSSES, SLOPES
 from shardfit.domains.xpcs.models import Model
 from shardfit.domains.xpcs.scaling import Design, best_scales, solve
@@ -42,7 +42,7 @@ def joint_term(
 def block_sums(params: Any, rows: Any, real: jax.Array, model: Model, geometry: Geometry, design: Design) -> Any:
     """Return the sums of a block of tiles that the Gram matrices are made from."""
     values = model.values(params)
-    sums = jax.vmap(partial(model.sums, values, geometry))(rows["frames"], rows["y"], rows["w"])
+    sums = jax.vmap(partial(model.sums, values, geometry))(rows["pairs"], rows["y"], rows["w"])
     return jax.tree.map(lambda leaf: jnp.tensordot(real, leaf, axes=1), sums)
 
 
@@ -87,13 +87,13 @@ def _scale_sums(params: Any, rows: Any, model: Model, geometry: Geometry, design
     """Return the products (T, n, 6) of [f, 1, y] with each other, all that the best scales depend on."""
     values = model.values(params)
 
-    def tile(frames, y, w):
-        f = model.curve(values, geometry, Ahead(frames))
+    def tile(pairs, y, w):
+        f = averaged(model.curve(values, geometry, pairs), pairs)
         one = jnp.ones_like(f)
         products = (f * f, f, f * y, one, y, y * y)
         return jnp.stack([jnp.sum(product * w, axis=1) for product in products], axis=1)
 
-    return jax.vmap(tile)(rows["frames"], rows["y"], rows["w"]) * design.precision[:, None]
+    return jax.vmap(tile)(rows["pairs"], rows["y"], rows["w"]) * design.precision[:, None]
 
 
 _SYMMETRIC = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])  # where an entry of the Gram matrix is among the products
@@ -132,31 +132,31 @@ def _scales(params: Any, design: Design) -> tuple[jax.Array, jax.Array]:
     return design.basis @ params["contrast"], design.basis @ params["offset"] - design.level
 
 
-def _squares(params, frames, y, w, model, geometry, design):
+def _squares(params, pairs, y, w, model, geometry, design):
     """Return squared residuals (n, m) in units of the noise."""
     contrast, offset = _scales(params, design)
-    f = model.curve(model.values(params), geometry, Ahead(frames))
+    f = averaged(model.curve(model.values(params), geometry, pairs), pairs)
     return (offset[:, None] + contrast[:, None] * f - y) ** 2 * w * design.precision[:, None]
 
 
 def _joint_value(loss: str, params: Any, rows: Any, model: Model, geometry: Geometry, design: Design) -> jax.Array:
-    def tile(frames, y, w):
-        return 0.5 * jnp.sum(LOSSES[loss](_squares(params, frames, y, w, model, geometry, design)))
+    def tile(pairs, y, w):
+        return 0.5 * jnp.sum(LOSSES[loss](_squares(params, pairs, y, w, model, geometry, design)))
 
-    return jax.vmap(tile)(rows["frames"], rows["y"], rows["w"])
+    return jax.vmap(tile)(rows["pairs"], rows["y"], rows["w"])
 
 
 def _joint_sums(loss: str, params: Any, rows: Any, real: jax.Array, model, geometry, design) -> Any:
     """Return value and sums of a block, every point weighted by the slope of its loss."""
     values = model.values(params)
 
-    def tile(frames, y, w):
+    def tile(pairs, y, w):
         if loss == "linear":
-            return jnp.zeros(()), model.sums(values, geometry, frames, y, w)
-        squares = _squares(params, frames, y, w, model, geometry, design)
-        return 0.5 * jnp.sum(LOSSES[loss](squares)), model.sums(values, geometry, frames, y, w * SLOPES[loss](squares))
+            return jnp.zeros(()), model.sums(values, geometry, pairs, y, w)
+        squares = _squares(params, pairs, y, w, model, geometry, design)
+        return 0.5 * jnp.sum(LOSSES[loss](squares)), model.sums(values, geometry, pairs, y, w * SLOPES[loss](squares))
 
-    sums = jax.vmap(tile)(rows["frames"], rows["y"], rows["w"])
+    sums = jax.vmap(tile)(rows["pairs"], rows["y"], rows["w"])
     sums = jax.tree.map(lambda leaf: jnp.tensordot(real, leaf, axes=1), sums)
     return {"robust": sums[0], "sums": sums[1]} if loss != "linear" else {"sums": sums[1]}
 
@@ -180,14 +180,14 @@ def _answer_sums(loss: str, params: Any, rows: Any, model: Model, geometry: Geom
     values = model.values(params)
     angles = Design(jnp.eye(len(params["contrast"])), design.precision, design.level)
 
-    def tile(frames, y, w):
-        plain = model.sums(values, geometry, frames, y, w)
+    def tile(pairs, y, w):
+        plain = model.sums(values, geometry, pairs, y, w)
         if loss == "linear":
             return plain, plain
-        squares = _squares(params, frames, y, w, model, geometry, angles)
-        return plain, model.sums(values, geometry, frames, y, w * SLOPES[loss](squares))
+        squares = _squares(params, pairs, y, w, model, geometry, angles)
+        return plain, model.sums(values, geometry, pairs, y, w * SLOPES[loss](squares))
 
-    return jax.vmap(tile)(rows["frames"], rows["y"], rows["w"])
+    return jax.vmap(tile)(rows["pairs"], rows["y"], rows["w"])
 
 
 ANSWER_SUMS = {loss: partial(_answer_sums, loss) for loss in LOSSES}

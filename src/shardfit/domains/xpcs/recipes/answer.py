@@ -11,8 +11,8 @@ from shardfit.core.objective import replace_terms
 from shardfit.core.precision import arithmetic
 from shardfit.core.result import Result
 from shardfit.core.terms import StatisticTerm, total
-from shardfit.domains.xpcs.forward import Grid
-from shardfit.domains.xpcs.models import Homodyne
+from shardfit.domains.xpcs.forward import Geometry, averaged
+from shardfit.domains.xpcs.models import Homodyne, Model
 from shardfit.domains.xpcs.problem import TERM, Setup
 from shardfit.domains.xpcs.rates import CurvedPower, PowerLaw
 from shardfit.domains.xpcs.scaling import CONTRAST, HELD, OFFSET, best_scales
@@ -39,8 +39,8 @@ class CorrelationFit:
     contrast, offset
         (n,) of the angles, in the order of the data; contrast_stderr, offset_stderr (n,).
     covariance
-        (2n + p, 2n + p) of [contrast, offset, parameters], scaled by the reduced χ²; divide by `variance` for noise
-        that is known to be right.
+        (2n + p, 2n + p) of [contrast, offset, parameters]. Errors by points are scaled by the reduced χ²: divide by
+        `variance` for noise that is known to be right. Errors by frames are of `pieces` independent pieces.
     chi2, dof
         Σr² in units of σ over n_points, and these less the free parameters; chi2_of_angle (n,) per point.
     rates
@@ -65,6 +65,7 @@ class CorrelationFit:
     chi2_of_angle: np.ndarray
     rates: dict[str, np.ndarray]
     warnings: tuple[str, ...]
+    pieces: float | None = None
 
     @property
     def reduced_chi2(self) -> float:
@@ -85,14 +86,16 @@ class CorrelationFit:
 
     @arithmetic("float64")
     def curve(self) -> np.ndarray:
-        """Return the model without scales (n, nt, nt)."""
-        model = self.setup.model
+        """Return the model without scales, in the shape of the data."""
+        model, pairs = self.setup.model, jax.tree.map(jnp.asarray, self.setup.data.pairs)
         geometry = jax.tree.map(jnp.asarray, self.setup.geometry)
-        return np.array(model.curve(model.values(self.params), geometry, Grid()))
+        return np.array(averaged(model.curve(model.values(self.params), geometry, pairs), pairs))
 
     def fitted(self) -> np.ndarray:
-        """Return the fitted correlations (n, nt, nt)."""
-        return self.offset[:, None, None] + self.contrast[:, None, None] * self.curve()
+        """Return the fitted correlations, in the shape of the data."""
+        curve = self.curve()
+        contrast, offset = (each.reshape(-1, *[1] * (curve.ndim - 1)) for each in (self.contrast, self.offset))
+        return offset + contrast * curve
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, standard error, unit) of every parameter, as text."""
@@ -104,6 +107,8 @@ class CorrelationFit:
         head = f"{self.result.problem}: {self.result.status.message}. {self.quality} fit, reduced χ² "
         head += f"{self.reduced_chi2:.4g}{noise}, {self.setup.n_points:,} points, {self.result.evaluations} evaluations"
         lines = [f"  {n} = {v} ± {e} {u}".rstrip() for n, v, e, u in self.table()]
+        meaning = "points are taken as independent" if self.pieces is None else "from the scatter of frames"
+        lines.append(f"  standard errors: {meaning}")
         scales = f"  contrast {_range(self.contrast)}, offset {_range(self.offset)} ({self.setup.options.scaling})"
         return "\n".join([head, *lines, scales, *(f"  note: {text}" for text in self.warnings)])
 
@@ -148,7 +153,9 @@ def read_answer(setup: Setup, result: Result, mesh: Any = None) -> CorrelationFi
         chi2=float(angle_chi2.sum()),
         dof=dof,
         chi2_of_angle=angle_chi2 / np.maximum(setup.counts, 1),
-        rates=_rates(setup, params, spread[2 * n :, 2 * n :]),
+        rates=jax.device_get(
+            rates_with_bands(setup.model, setup.geometry, setup.model.values(params), spread[2 * n :, 2 * n :])
+        ),
         warnings=(),
     )
     return replace(answer, warnings=_warnings(answer))
@@ -213,18 +220,14 @@ def _covariance(setup, grams, contrast, offset, free, misfit) -> tuple[np.ndarra
     return spread, float(found.variance)
 
 
-def _rates(setup: Setup, params: dict, spread: np.ndarray) -> dict[str, np.ndarray]:
-    """Return J and S (nt, 2) with standard errors by linear propagation."""
-    model = setup.model
+def rates_with_bands(model: Model, geometry: Geometry, values: jax.Array, spread: Any) -> dict[str, Any]:
+    """Return J and S (nt, 2) with standard errors by linear propagation of the parameters' covariance."""
     if not isinstance(model, Homodyne):
         return {}
-    values, t = model.values(params), jnp.asarray(setup.data.t)
-    rates, slopes = model.rates(values, t), jax.jacfwd(model.rates)(values, t)
-    finite = np.where(np.isfinite(spread), spread, 0.0)
-    bands = {
-        name: np.sqrt(np.maximum(np.einsum("ti,ij,tj->t", slope, finite, slope), 0.0)) for name, slope in slopes.items()
-    }
-    return {name: np.stack([np.asarray(rate), bands[name]], axis=1) for name, rate in rates.items()}
+    rates, slopes = model.rates(values, geometry.t), jax.jacfwd(model.rates)(values, geometry.t)
+    finite = jnp.where(jnp.isfinite(spread), spread, 0.0)
+    bands = {n: jnp.sqrt(jnp.maximum(jnp.einsum("ti,ij,tj->t", s, finite, s), 0.0)) for n, s in slopes.items()}
+    return {name: jnp.stack([rate, bands[name]], axis=1) for name, rate in rates.items()}
 
 
 def _warnings(fit: CorrelationFit) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.models import Model, static
 from shardfit.domains.xpcs.problem import FitOptions, Setup, setup
 from shardfit.domains.xpcs.recipes.answer import CorrelationFit, read_answer
+from shardfit.domains.xpcs.recipes.frames import errors_by_frames
 from shardfit.domains.xpcs.recipes.starts import find_starts
 from shardfit.fitting import fit
 from shardfit.run_options import RunOptions
@@ -45,7 +46,8 @@ def fit_correlation(
             best = result.value, here, result
     if best is None:
         raise NonFiniteError("no start gave a finite value: look at the data, or give a start yourself.")
-    return read_answer(best[1], best[2], run.mesh)  # type: ignore[arg-type]
+    answer = read_answer(best[1], best[2], run.mesh)  # type: ignore[arg-type]
+    return errors_by_frames(answer) if options.errors == "frames" else answer
 
 
 def _single(run: RunOptions) -> dict:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.precision import arithmetic
+from shardfit.domains.xpcs.bins import Binned
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.models import Model
 from shardfit.domains.xpcs.problem import FitOptions, parameter_table, setup
@@ -27,6 +28,8 @@ APART = 0.1  # relative distance of two minima that are not the same
 
 def thinned(data: Correlation) -> Correlation:
     """Return every few frames and angles: fewer numbers, the same parameters."""
+    if isinstance(data, Binned):
+        return data
     step = max(1, data.n_frames // FRAMES)
     cut = slice(None, step * min(FRAMES, data.n_frames), step)
     keep = np.linspace(0, len(data.phi) - 1, min(ANGLES, len(data.phi))).round().astype(int)
@@ -43,7 +46,7 @@ def find_starts(data: Correlation, model: Model, options: FitOptions, count: int
     table = parameter_table(model, options)
     if {*options.start, *options.fixed} >= {*table}:
         return [{name: p.start for name, p in table.items()}]
-    thin = replace(options, loss="linear", scaling="individual", shear_weighted=False)
+    thin = replace(options, loss="linear", scaling="individual", shear_weighted=False, compat=None)
     problem = setup(thinned(data), model, thin).problem
     columns = _candidates(table, {*options.start, *options.fixed}, seed)
     values = np.asarray(_values(problem.objective.place(), columns))

@@ -1,0 +1,154 @@
+"""Files of arrays that may come from a stranger: NPY, NPZ and HDF5.
+
+Shapes and types are looked at before any number is read; links into other files are refused; nothing is unpickled; and
+whatever a damaged file makes its library raise becomes one ValueError that names the file.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.free_memory import host_available_bytes
+
+MAX_SIDE = 32_768  # of the last two axes, and of the first of three
+MAX_NAMES = 16_384  # in one group
+SHARE = 0.8  # of free memory that one array may take
+
+
+@contextmanager
+def clear_errors(path: Path, what: str) -> Iterator[None]:
+    """Turn whatever a damaged file makes its library raise into one clear error. what: 'an HDF5 file', for instance."""
+    try:
+        yield
+    except ValueError as error:
+        raise error if str(path) in str(error) else ValueError(f"{path}: {error}") from None
+    except (OSError, KeyError, RuntimeError, TypeError, EOFError, NotImplementedError, AttributeError) as error:
+        text = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path} cannot be read as {what} ({type(error).__name__}: {text}). Is it complete?") from None
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, SyntaxError, MemoryError, ArithmeticError) as error:
+        raise ValueError(f"{path} is damaged, or not {what} ({type(error).__name__}).") from None
+
+
+def check_array(path: Path, name: str, shape: Any, dtype: Any) -> None:
+    """Raise if an array is not of real numbers, or larger than this machine should read."""
+    if getattr(dtype, "kind", "O") not in "fiu":
+        raise ValueError(f"{path}: {name} is of type {dtype}, not real numbers.")
+    if any(size > MAX_SIDE for size in shape[-2:]) or (len(shape) == 3 and shape[0] > MAX_SIDE):
+        raise ValueError(f"{path}: {name} has shape {tuple(shape)}; at most {MAX_SIDE} frames or bins are read.")
+    needed, there = 8 * float(np.prod([float(s) for s in shape])), host_available_bytes()
+    if needed > SHARE * there:
+        raise ValueError(
+            f"{path}: {name} needs {needed / 1e9:.1f} GB of memory, {there / 1e9:.1f} are free. Select fewer bins or "
+            "frames, or use a larger machine."
+        )
+
+
+def listing(names: Any) -> str:
+    """Return the first few of some names, for messages."""
+    names = sorted(map(str, names))
+    return ", ".join(names[:8]) + (" …" if len(names) > 8 else "") if names else "nothing"
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """Return the array of an NPY file."""
+    with clear_errors(path, "a NumPy file"):
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        check_array(path, "the array", array.shape, array.dtype)
+        return np.array(array, np.float64)
+
+
+def read_npz(path: Path, needed: tuple[str, ...], welcome: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """Return arrays of an NPZ file: those that are needed, and those that are welcome if they are there."""
+    with clear_errors(path, "an NPZ file"), zipfile.ZipFile(path) as archive:
+        present = {name.removesuffix(".npy") for name in archive.namelist()}
+        missing = [name for name in needed if name not in present]
+        if missing:
+            raise ValueError(f"{path}: no {', '.join(missing)}; it holds {listing(present)}.")
+        names = (*needed, *(name for name in welcome if name in present))
+        return {name: _member(archive, path, name) for name in names}
+
+
+def _member(archive: zipfile.ZipFile, path: Path, name: str) -> np.ndarray:
+    """Read one array of an NPZ after its header was found harmless."""
+    with archive.open(f"{name}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = header(file)
+    check_array(path, name, shape, dtype)
+    with archive.open(f"{name}.npy") as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
+
+
+@contextmanager
+def open_hdf5(path: Path, extra: str) -> Iterator["Hdf5"]:
+    """Open an HDF5 file for reading. extra: the optional dependencies that bring h5py, as in 'xpcs'."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise ImportError(f"reading {path} needs h5py: pip install 'shardfit[{extra}]'.") from error
+    with clear_errors(path, "an HDF5 file"), h5py.File(path, "r") as file:
+        yield Hdf5(path, file)
+
+
+class Hdf5:
+    """An open HDF5 file, read with limits."""
+
+    def __init__(self, path: Path, file: Any):
+        self.path, self.file = path, file
+
+    def has(self, address: str) -> bool:
+        """Whether anything is at an address."""
+        return self.find(address) is not None
+
+    def find(self, address: str) -> Any:
+        """Return what is at an address, None if nothing is; a link into another file is refused on the way."""
+        import h5py
+
+        here = self.file
+        for word in address.split("/"):
+            if not isinstance(here, h5py.Group):
+                return None
+            link = here.get(word, getlink=True)
+            if link is None:
+                return None
+            if isinstance(link, h5py.ExternalLink):
+                raise ValueError(f"{self.path}: {address} is a link into another file, which is not followed.")
+            here = here.get(word)
+        return here
+
+    def read(self, address: str, ndim: tuple[int, ...] = (1,)) -> np.ndarray:
+        """Return an array of one of these numbers of axes, after a look at its shape and type."""
+        found = self.find(address)
+        if found is None:
+            raise ValueError(f"{self.path}: {address} is missing.")
+        shape, kind = getattr(found, "shape", None), getattr(found, "dtype", None)
+        if shape is None or len(shape) not in ndim:
+            raise ValueError(
+                f"{self.path}: {address} has shape {shape}; {' or '.join(map(str, ndim))} axes are needed."
+            )
+        if found.is_virtual or found.external:
+            raise ValueError(f"{self.path}: {address} keeps its numbers in another file, which is not followed.")
+        check_array(self.path, address, shape, kind)
+        return np.asarray(found[()], np.float64)
+
+    def read_or(self, address: str, other: Any, ndim: tuple[int, ...] = (1,)) -> Any:
+        """Return an array, or something else where there is none."""
+        return self.read(address, ndim) if self.has(address) else other
+
+    def attribute(self, address: str, name: str) -> str:
+        """Return an attribute as text, empty if there is none."""
+        value = self.find(address).attrs.get(name)
+        return value.decode(errors="replace") if isinstance(value, bytes) else str("" if value is None else value)
+
+    def keys(self, address: str) -> list[str]:
+        """Return the sorted names in a group, which must not be empty."""
+        group = self.find(address)
+        names = sorted(group) if hasattr(group, "keys") else []
+        if not 0 < len(names) <= MAX_NAMES:
+            raise ValueError(f"{self.path}: {address} holds {len(names)} entries; 1 to {MAX_NAMES} are expected.")
+        return names

@@ -1,0 +1,118 @@
+"""Errors of points that share frames: a covariance from the scatter of whole frames, not of single points.
+
+Every frame enters nt points, and speckle lives longer than a frame, so residuals are correlated along both axes. What
+a frame adds to the gradient is summed first; the covariance of these sums, with frames up to a correlation time apart
+taken together (Bartlett's window), stands between the inverse normal matrices. Angles are other pixels: independent.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.linalg import block_diag
+
+from shardfit.core.precision import arithmetic
+from shardfit.domains.xpcs.forward import Geometry, Grid
+from shardfit.domains.xpcs.losses import SLOPES
+from shardfit.domains.xpcs.models import Model, with_slopes
+from shardfit.domains.xpcs.problem import Setup
+from shardfit.domains.xpcs.recipes.answer import CorrelationFit, rates_with_bands
+
+FEW = 10  # independent pieces below which their scatter is a guess
+
+
+@arithmetic("float64")
+def errors_by_frames(fit: CorrelationFit) -> CorrelationFit:
+    """Return an answer with covariance, errors and bands by the scatter of frames."""
+    setup, n = fit.setup, len(fit.contrast)
+    to_angles = np.asarray(block_diag(setup.design.basis, setup.design.basis, np.eye(len(fit.params))))
+    known = np.isfinite(np.diag(fit.covariance))
+    back = np.linalg.pinv(to_angles)
+    inverse = back @ (np.where(np.outer(known, known), fit.covariance, 0.0) / fit.variance) @ back.T
+    meat, pieces = frame_scatter(setup, fit.params, fit.contrast, fit.offset)
+    repeats = 2.0 if setup.options.triangle == "both" else 1.0
+    few = 1 + np.sum(np.diag(inverse) > 0) / pieces  # the parameters took their share of the scatter
+    spread = few * repeats**2 * to_angles @ inverse @ meat @ inverse @ to_angles.T
+    spread = np.where(np.outer(known, known), spread, np.where(np.eye(len(spread)), fit.covariance, 0.0))
+    errors = np.sqrt(np.diag(spread))
+    stderr = {
+        name: float(error) if np.isfinite(before) else before
+        for (name, before), error in zip(fit.stderr.items(), errors[2 * n :], strict=True)
+    }
+    values = setup.model.values(fit.params)
+    note = f"Speckle lives so long that all frames are about {pieces:.1f} independent pieces: the standard errors are "
+    note += "rough. Measure longer, or more angles."
+    return replace(
+        fit,
+        stderr=stderr,
+        contrast_stderr=errors[:n],
+        offset_stderr=errors[n : 2 * n],
+        covariance=spread,
+        rates=jax.device_get(rates_with_bands(setup.model, setup.geometry, values, spread[2 * n :, 2 * n :])),
+        warnings=(*fit.warnings, note) if pieces < FEW else fit.warnings,
+        pieces=pieces,
+    )
+
+
+def frame_scatter(setup: Setup, params: dict, contrast: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the covariance of the gradient over [a, b, parameters], and of how many independent pieces it is."""
+    data, basis, model = setup.data, np.asarray(setup.design.basis), setup.model
+    (n, m), p, nt = basis.shape, len(model.names), data.n_frames
+    values, meat, pieces = model.values(params), np.zeros((2 * m + p, 2 * m + p)), 0.0
+    for k in range(n):
+        counts = np.isfinite(data.c2[k]) & ~np.eye(nt, dtype=bool)
+        weight = counts * np.asarray(setup.design.precision)[k] / _variance(data.sigma, k)
+        angle = values, _one_angle(setup.geometry, k), contrast[k], offset[k]
+        shares, twice, life = _shares(model, setup.options.loss, *angle, np.where(counts, data.c2[k], 0.0), weight)
+        to_whole = np.zeros((2 * m + p, 2 + p))
+        to_whole[:m, 0], to_whole[m : 2 * m, 1], to_whole[2 * m :, 2:] = basis[k], basis[k], np.eye(p)
+        scatter = _window_covariance(np.asarray(shares), max(1, round(float(life) / 2))) - np.asarray(twice)
+        meat += to_whole @ scatter @ to_whole.T
+        pieces += nt / float(life)
+    return meat, pieces
+
+
+def _one_angle(geometry: Geometry, k: int) -> Geometry:
+    q = geometry.q if np.ndim(geometry.q) == 0 else geometry.q[k : k + 1]
+    fields = (geometry.t, geometry.phi[k : k + 1], q, geometry.gap, geometry.dt)
+    return Geometry(*(jnp.asarray(each) for each in fields))
+
+
+def _variance(sigma: Any, k: int) -> Any:
+    """Return σ² of one angle's points where it differs between them; else it is in the precision of the angle."""
+    if np.ndim(sigma) < 2:
+        return 1.0
+    own = sigma[min(k, len(sigma) - 1)] ** 2
+    return 0.5 * (own[:, None] + own[None, :]) if own.ndim == 1 else own
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _shares(model: Model, loss: str, values, geometry, contrast, offset, y, weight):
+    """Return what every frame adds to the gradient of one angle (nt, 2 + p), the scatter that is in them twice because
+    a point has two frames (2 + p, 2 + p), and how many frames speckle lives.
+
+    A frame's points contain the other frames' shares too; half of their common sum is taken off.
+    """
+    f, slopes = with_slopes(lambda v: model.curve(v, geometry, Grid())[0], values)
+    residual = y - offset - contrast * f
+    residual = residual * weight * SLOPES[loss](residual**2 * weight)
+    columns = jnp.concatenate([jnp.stack([f, jnp.ones_like(f)]), contrast * slopes])
+    nt, parts = f.shape[0], columns * residual
+    sums = jnp.sum(parts, axis=2).T
+    twice = 0.5 * jnp.einsum("aij,bij->ab", parts, parts)
+    lag = jnp.abs(jnp.arange(nt)[:, None] - jnp.arange(nt)[None, :])
+    by_lag = jnp.zeros(nt).at[lag].add(f) / jnp.zeros(nt).at[lag].add(1.0)
+    life = jnp.clip(2 * jnp.sum(by_lag) - 1, 1.0, nt)
+    return (nt - 1) / (nt - 2) * (sums - jnp.sum(sums, axis=0) / (2 * (nt - 1))), twice, life
+
+
+def _window_covariance(shares: np.ndarray, width: int) -> np.ndarray:
+    """Return Σ of products of shares up to `width` frames apart, falling off linearly."""
+    total = shares.T @ shares
+    for apart in range(1, min(width, len(shares))):
+        product = shares[apart:].T @ shares[:-apart]
+        total += (1 - apart / width) * (product + product.T)
+    return total
