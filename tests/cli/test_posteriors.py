@@ -62,6 +62,7 @@ def test_draws_table_and_report(folder, monkeypatch, capsys):
     code = main(["sample", "sample.toml"])  # 300 draws are too few to be called converged, and the code says so
     shown = capsys.readouterr().out
     assert code in (0, 1) and "rhat" in shown and (folder / "run" / "report.html").stat().st_size > 10_000
+    assert "Data at the draws" in (folder / "run" / "report.html").read_text()
     first = load_posterior(folder / "run")
     main(["sample", "sample.toml", "--draws", "200"])
     more = load_posterior(folder / "run")

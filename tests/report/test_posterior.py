@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from shardfit.cli import main
+from shardfit.core.objective import Objective
+from shardfit.core.problem import Problem
+from shardfit.core.terms import residual_term
 from shardfit.report import chain_figures, style
+from shardfit.report.data_figures import chance_of, data_check, residuals_at_draws
 from shardfit.report.posterior import report_posterior
 from shardfit.report.rank_figures import calibration_ranks
 from shardfit.sampling.posterior import Posterior
@@ -72,7 +76,14 @@ def test_the_command_writes_the_page(posterior, tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 0
     assert "report.html" in capsys.readouterr().out
     text = (tmp_path / "report.html").read_text()
-    for expected in ("a &lt;decay&gt;", "not converged", "Flat &amp; improper.", "<td>tau</td>", "1.25", "pareto k"):
+    for expected in (
+        "a &lt;decay&gt;",
+        "not converged",
+        "Flat &amp; improper.",
+        "<td>tau</td>",
+        "1.25",
+        "Pareto k of the weights",
+    ):
         assert expected in text
     drawn = sorted(path.stem for path in (tmp_path / "figures").iterdir())
     assert drawn == ["energy", "forest", "pair", "rank", "trace"]
@@ -94,3 +105,19 @@ def test_ranks_of_a_calibration_are_drawn_with_their_bands():
     named = [axes.get_ylabel() for axes in figure.axes[::2]]
     assert len(named) == 8 and "e" in named  # the worst are among those that are drawn
     assert figure.axes[2 * named.index("e") + 1].texts[0].get_text().startswith("too high")
+
+
+def test_data_at_the_draws():
+    """Residuals are those of the draws, and χ² that noise explains has a chance that says so."""
+    rows = {"y": np.random.default_rng(0).normal(size=400)}
+    problem = Problem(Objective({"level": residual_term(lambda p, r: r["y"] - p["a"], rows)}), {"a": 0.0})
+    a = 0.05 * np.random.default_rng(1).normal(size=(2, 50))
+    drawn = Posterior({"a": a}, a[..., None], {}, None, "nuts")
+    found = residuals_at_draws(problem, drawn, draws=10)["level"]
+    np.testing.assert_allclose(found[0], rows["y"] - a[0, 0])
+    assert found.shape == (10, 400)
+    assert 0.05 < chance_of(found) < 0.95
+    assert chance_of(1.3 * found) < 1e-3 < 0.999 < chance_of(0.7 * found)
+    assert len(data_check({"level": found}).axes) == 2
+    weighted = replace(drawn, weights=np.where(np.arange(100).reshape(2, 50) == 7, 1.0, 1e-12))
+    np.testing.assert_allclose(residuals_at_draws(problem, weighted, draws=3)["level"][2], rows["y"] - a[0, 7])

@@ -93,7 +93,7 @@ def test_what_shards_suffer_from_is_told(drawn):
     assert sick.verdict()  # the weights have put it right
     uncorrected = replace(drawn, extra={"shards": columns, "independent": True})
     assert uncorrected.verdict().status == "not_converged"
-    for words in ("shards 1 have an R-hat", "shards 2 diverged", "shards 0 disagree", "shards 3 are far from Gaussian"):
+    for words in ("R-hat above 1.05: shard 1", "draws diverged: shard 2", "chance: shard 0", "Gaussian: shard 3"):
         assert words in str(sick)
 
 

@@ -93,11 +93,11 @@ class HalfNormal:
 
     def log_prob(self, x):
         """Return the log density."""
-        return -0.5 * (x / self.sd) ** 2 - jnp.log(self.sd) - LOG_ROOT_2PI + np.log(2.0)
+        return Normal(0.0, self.sd).log_prob(x) + np.log(2.0)
 
     def sample(self, key, shape):
         """Draw an array."""
-        return jnp.abs(self.sd * jax.random.normal(key, shape))
+        return jnp.abs(Normal(0.0, self.sd).sample(key, shape))
 
 
 @_registered

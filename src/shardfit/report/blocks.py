@@ -119,8 +119,8 @@ def escape(text: Any) -> str:
 
 
 def _numeric(column: Sequence[Any]) -> bool:
-    shown = [str(cell) for cell in column if str(cell) not in ("", "–")]
-    return bool(shown) and all(re.match(r"[+\-−]?(\d|nan|inf)", cell) for cell in shown)
+    shown = [str(cell) for cell in column if str(cell)]
+    return bool(shown) and all(re.match(r"[+\-−]?(\d|nan|inf)|–$", cell) for cell in shown)
 
 
 def _cells(tag: str, row: Sequence[Any], marks: Sequence[str]) -> str:

@@ -46,8 +46,8 @@ def rank(posterior: Posterior, names: Sequence[str] | None = None, bins: int = 2
     from scipy.stats import binom, rankdata
 
     names = chosen(posterior, names)
-    columns = min(len(names), 4)
-    rows = -(-len(names) // columns)
+    rows = -(-len(names) // 4)
+    columns = -(-len(names) // rows)  # rows of equal length, as far as they go
     figure = style.new_figure(2.4 * columns + 0.4, 0.5 + 1.9 * rows)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     chains, draws = posterior.z.shape[:2]
@@ -64,8 +64,9 @@ def rank(posterior: Posterior, names: Sequence[str] | None = None, bins: int = 2
         axes.set_title(name, fontsize=style.TICK, color=style.INK)
         style.finish(axes, "", "", grid="y")
     panels[0, 0].set_ylim(bottom=0)
-    for axes in panels.flat[len(names) :]:
-        axes.set_visible(False)
+    for i, axes in enumerate(panels.flat):
+        axes.set_visible(i < len(names))
+        axes.tick_params(labelbottom=i + columns >= len(names))
     figure.supxlabel("rank among all draws", fontsize=style.LABEL, color=style.INK)
     figure.supylabel("relative frequency", fontsize=style.LABEL, color=style.INK)
     return figure
@@ -79,7 +80,7 @@ def pair(posterior: Posterior, names: Sequence[str] | None = None, truth: Mappin
     names = chosen(posterior, names, most=6)
     n, joined = len(names), np.stack([_by_chain(posterior, name).ravel() for name in names])
     weights = None if posterior.weights is None else posterior.weights.ravel()
-    shown = _scatter(posterior)
+    shown = representative(posterior)
     diverging = np.asarray(posterior.stats.get("diverging", np.zeros(posterior.z.shape[:2])), bool).ravel()
     figure = style.new_figure(1.2 + 1.45 * n, 1.0 + 1.45 * n)
     panels = figure.subplots(n, n, squeeze=False, sharex="col")
@@ -235,9 +236,9 @@ def _quantiles(posterior: Posterior, name: str, probabilities: tuple[float, ...]
     return weighted_quantile(draws, posterior.weights.ravel(), probabilities)
 
 
-def _scatter(posterior: Posterior) -> np.ndarray:
-    """Return which draws a scatter shows: evenly spaced, or drawn by their weights."""
-    n = min(MOST_POINTS, posterior.size)
+def representative(posterior: Posterior, most: int = MOST_POINTS) -> np.ndarray:
+    """Return numbers of draws, chains joined, that stand for all: evenly spaced, or chosen by their weights."""
+    n = min(most, posterior.size)
     if posterior.weights is None:
         return np.linspace(0, posterior.size - 1, n).round().astype(int)
     reached = np.cumsum(posterior.weights.ravel())

@@ -6,20 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.io.files import read_json
 from shardfit.report import chain_figures
 from shardfit.report.blocks import Block, Cards, PngBlock, Section, Table, Text
-from shardfit.report.html import Badge, write_report
-from shardfit.report.run import read_extra, save_figure
+from shardfit.report.html import Badge
+from shardfit.report.run import read_environment, read_extra, save_figure, write_page
 from shardfit.report.sections import about, compile_hint, timings
 from shardfit.report.values import number, seconds
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.quality.diagnostics import FEWEST_DRAWS, bfmi, ess_weights
 from shardfit.sampling.quality.judgement import CONVERGED, DIVERGENCES, Verdict
 from shardfit.sampling.store import load_posterior
-from shardfit.sampling.summary import Summary
+from shardfit.sampling.summary import Summary, digits
 
 MOST_LINES = 60
+NAMES = {  # of what methods leave in `extra`
+    "pareto_k": "Pareto k of the weights",
+    "values": "values of the density of all rows",
+    "error": "largest Monte Carlo error (of a mean in sd, of an sd, of a correlation)",
+    "useful_gradients": "share of gradients in a chain's own tree",
+    "max_depth": "largest depth of a tree allowed",
+    "lost": "refits without an answer",
+    "again": "refits tried again",
+}
 TONES = {CONVERGED: "good", DIVERGENCES: "warn"}
 
 
@@ -33,16 +41,8 @@ def report_posterior(run_dir: str | Path) -> Path:
         PngBlock(save_figure(figure, folder, name), caption)
         for name, (caption, figure) in standard_figures(posterior).items()
     ]
-    environment = read_json(folder / "env.json") if (folder / "env.json").is_file() else {}
-    page = sections_of(posterior, verdict, pictures, added, environment)
-    return write_report(
-        folder / "report.html",
-        str(extra.get("title") or posterior.problem),
-        page,
-        badge=badge_of(verdict),
-        subtitle=str(extra.get("subtitle", "")),
-        footer="Made by shardfit. This file is complete in itself.",
-    )
+    page = sections_of(posterior, verdict, pictures, added, read_environment(folder))
+    return write_page(folder, extra, posterior.problem, page, badge_of(verdict))
 
 
 def badge_of(verdict: Verdict) -> Badge:
@@ -77,7 +77,11 @@ def overview(posterior: Posterior, verdict: Verdict, table: Summary) -> Section:
             "independent" if posterior.independent else f"{n_chains} chains of {n_draws}",
         ),
         ("effective draws", _extreme(least, np.nanmin, ".0f"), "fewest of any number, bulk or tail"),
-        ("R-hat", _extreme(table["rhat"], np.nanmax, ".3f"), "largest of any number"),
+        (
+            "R-hat",
+            _extreme(table["rhat"], np.nanmax, ".3f"),
+            "no chains to compare" if posterior.independent else "largest of any number",
+        ),
         ("divergences", number(diverging), "after warm-up"),
         ("gradients", number(posterior.evaluations), f"method {method_name(posterior)}"),
         ("time", "–" if total is None else seconds(total), compile_hint(posterior.timings)),
@@ -115,19 +119,37 @@ def chains(posterior: Posterior) -> Section:
 
 def method(posterior: Posterior) -> Section:
     """Return what only this method can tell: single numbers, and tables such as that of the shards."""
-    told = ((name, value) for name, value in posterior.extra.items() if name != "independent")
-    single = [(name, number(value)) for name, value in told if _is_single(value)]
+    told = {name: value for name, value in posterior.extra.items() if name not in ("independent", "effective")}
+    single = [(NAMES.get(n, n.replace("_", " ")), number(v, 3)) for n, v in told.items() if _is_single(v)]
     if posterior.weights is not None:
         share = f"{ess_weights(posterior.weights):.0f} of {posterior.size}"
         single.insert(0, ("independent draws that the weights are worth", share))
-    blocks: list[Block] = [Table(("", ""), [(n.replace("_", " "), v) for n, v in single])] if single else []
+    blocks: list[Block] = [Table(("", ""), single)] if single else []
     for name, value in posterior.extra.items():
         if isinstance(value, dict) and value and all(np.ndim(column) == 1 for column in value.values()):
             columns = [[number(cell, 4) for cell in np.asarray(column).tolist()] for column in value.values()]
             if len({len(column) for column in columns}) == 1:
                 rows = [(str(i), *cells) for i, cells in enumerate(zip(*columns, strict=True))]
                 blocks.append(Table(("number", *map(str, value)), rows, name.replace("_", " ")))
+    blocks += _before_correction(posterior)
     return Section(f"Method: {method_name(posterior)}", blocks)
+
+
+def _before_correction(posterior: Posterior) -> list[Block]:
+    """Return how far weights have moved the moments that shards were combined to."""
+    mean, covariance = (posterior.extra.get(f"uncorrected_{name}") for name in ("mean", "covariance"))
+    if posterior.weights is None or mean is None or covariance is None:
+        return []
+    z, w = posterior.z.reshape(posterior.size, -1), posterior.weights.ravel() / posterior.weights.sum()
+    after = w @ z
+    sd, old = np.sqrt(w @ (z - after) ** 2), np.sqrt(np.diag(np.asarray(covariance)))
+    labels = posterior.labels or [f"z[{i}]" for i in range(len(after))]
+    columns = zip(labels, np.asarray(mean), old, (np.asarray(mean) - after) / sd, old / sd, strict=True)
+    rows = [
+        (label, digits(m, s), number(s, 2), f"{shift:.2f}", f"{ratio:.2f}") for label, m, s, shift, ratio in columns
+    ]
+    header = ("coordinate", "mean", "sd", "mean − corrected, in sd", "sd / corrected")
+    return [Table(header, rows[:MOST_LINES], "Combined shards before the correction, in the coordinates sampled.")]
 
 
 def standard_figures(posterior: Posterior) -> dict[str, tuple[str, Any]]:

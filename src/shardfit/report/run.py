@@ -14,7 +14,7 @@ from shardfit.io.files import read_json, write_atomic
 from shardfit.io.results import load_result
 from shardfit.report import figures
 from shardfit.report.blocks import Block, PngBlock, Section, Table, Text
-from shardfit.report.html import write_report
+from shardfit.report.html import Badge, write_report
 from shardfit.report.sections import badge_of, report_of
 from shardfit.report.style import png_bytes
 from shardfit.sciences import get_science
@@ -33,16 +33,20 @@ def report_run(run_dir: str | Path) -> Path:
         for name, (caption, figure) in standard_figures(result).items()
         if not any(_shows(entry, name) for entry in extra.get("sections", []))
     }
-    environment = read_json(folder / "env.json") if (folder / "env.json").is_file() else {}
-    page = report_of(result, own, tuple(sections), environment)
-    return write_report(
-        folder / "report.html",
-        str(extra.get("title") or result.problem),
-        page,
-        badge=badge_of(result),
-        subtitle=str(extra.get("subtitle", "")),
-        footer="Made by shardfit. This file is complete in itself.",
-    )
+    page = report_of(result, own, tuple(sections), read_environment(folder))
+    return write_page(folder, extra, result.problem, page, badge_of(result))
+
+
+def read_environment(folder: Path) -> dict[str, Any]:
+    """Return versions, devices and seed of a run directory, empty if it has none."""
+    return read_json(folder / "env.json") if (folder / "env.json").is_file() else {}
+
+
+def write_page(folder: Path, extra: Mapping, name: str, page: list[Section], badge: Badge) -> Path:
+    """Write report.html of a run directory. extra: what a study left, with a title and subtitle or without."""
+    title, subtitle = str(extra.get("title") or name), str(extra.get("subtitle", ""))
+    footer = "Made by shardfit. This file is complete in itself."
+    return write_report(folder / "report.html", title, page, badge=badge, subtitle=subtitle, footer=footer)
 
 
 def read_extra(folder: Path) -> tuple[dict, list[Section]]:

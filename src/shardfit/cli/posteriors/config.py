@@ -12,6 +12,10 @@ from shardfit.cli.processes import request_devices
 from shardfit.cli.toml import read_toml
 from shardfit.core.errors import suggestion
 
+DATA_CAPTION = (
+    "Residuals at draws of the posterior: median and 90 % of every datum, and all beside a unit Gaussian. Chance: that "
+    "noise alone makes a larger χ²; near 0 the model misses something or errors are too small, near 1 too large."
+)
 WRITER = "shardfit init sample"
 TEMPLATE = """\
 # `shardfit sample {path}` draws from the posterior; the same command goes on after a crash.
@@ -107,10 +111,16 @@ def _mesh(devices: int | None, rows: int) -> Any:
     return mesh(rows, devices // rows)
 
 
-def close(posterior: Any, folder: Path) -> int:
+def close(posterior: Any, problem: Any, folder: Path) -> int:
     """Print a posterior and write its report; return 0 if it can be trusted."""
+    from shardfit.report.data_figures import data_check, residuals_at_draws
     from shardfit.report.posterior import report_posterior
+    from shardfit.report.run import save_extra, save_figure
 
     print(posterior)
+    if residuals := residuals_at_draws(problem, posterior):
+        save_figure(data_check(residuals), folder, "data")
+        picture = {"picture": "data", "caption": DATA_CAPTION}
+        save_extra(folder, posterior.problem, "", [{"title": "Data at the draws", "blocks": [picture]}])
     print(f"report: {report_posterior(folder)}")
     return 0 if posterior.verdict() else 1

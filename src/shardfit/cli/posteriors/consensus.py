@@ -23,5 +23,6 @@ def run(args: argparse.Namespace) -> int:
 
     control = {name: options.pop(name) for name in ("progress", "slots", "workers", "patience") if name in options}
     options["control"] = ShardControl(**control)
-    problem = config.make_problem if "workers" in control else config.make_problem()  # workers make their own
-    return close(consensus(problem, **options), options["run_dir"])
+    problem = config.make_problem()
+    given = config.make_problem if "workers" in control else problem  # workers make their own
+    return close(consensus(given, **options), problem, options["run_dir"])

@@ -20,4 +20,5 @@ def run(args: argparse.Namespace) -> int:
         options["draws"] = args.draws
     from shardfit.sampling.run import sample
 
-    return close(sample(config.make_problem(), **options), options["run_dir"])
+    problem = config.make_problem()
+    return close(sample(problem, **options), problem, options["run_dir"])

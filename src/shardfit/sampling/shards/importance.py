@@ -22,7 +22,7 @@ FOLLOWING = 1.3  # wider still: where points were missed they have no weight to 
 GOOD = 0.5  # Pareto k below which weights have a variance
 KERNELS, FOR_EACH = 256, 50  # at most so many proposals, one for so many points, follow what no Gaussian fits
 ENOUGH = 0.2  # share of effective points at which no better proposal is looked for
-ACCURACY = 0.015  # largest Monte Carlo error of a moment: a third of what matters, with many moments to err
+ACCURACY = 0.01  # largest Monte Carlo error of a moment: a fifth of what matters, for there are many moments to err
 MOST = 50_000  # values of the density
 MARGIN = 1.1  # more points than the errors so far ask for: they are estimates themselves
 

@@ -57,16 +57,17 @@ class ShardTable:
         found = {
             "divergences": (
                 self["divergences"] > MOST_DIVERGENCES,
-                f"diverged in over {MOST_DIVERGENCES:.0%} of draws",
+                f"over {MOST_DIVERGENCES:.0%} of draws diverged",
             ),
-            "rhat": (~(self["rhat"] <= LARGEST_RHAT), f"have an R-hat above {LARGEST_RHAT}"),
-            "ess": (~(self["ess"] >= FEWEST_EFFECTIVE), f"have fewer than {FEWEST_EFFECTIVE} effective draws"),
-            "disagreement": (self["distance"] > norm.isf(FAR / len(self)), "disagree with the others beyond chance"),
-            "skewness": (skewed, "are far from Gaussian"),
+            "rhat": (~(self["rhat"] <= LARGEST_RHAT), f"R-hat above {LARGEST_RHAT}"),
+            "ess": (~(self["ess"] >= FEWEST_EFFECTIVE), f"fewer than {FEWEST_EFFECTIVE} effective draws"),
+            "disagreement": (
+                self["distance"] > norm.isf(FAR / len(self)),
+                "far from the others beyond chance",
+            ),
+            "skewness": (skewed, "far from Gaussian"),
         }
-        return {
-            kind: f"shards {_listed(np.flatnonzero(bad))} {text}" for kind, (bad, text) in found.items() if bad.any()
-        }
+        return {kind: f"{text}: {_listed(np.flatnonzero(bad))}" for kind, (bad, text) in found.items() if bad.any()}
 
 
 def shard_table(runs: "list[ShardRun]", rows: np.ndarray, combined: Combined) -> ShardTable:
@@ -108,4 +109,5 @@ def _principal_scores(draws: np.ndarray) -> np.ndarray:
 
 def _listed(numbers: np.ndarray) -> str:
     shown = ", ".join(map(str, numbers[:NAMES_SHOWN]))
-    return shown + (f" and {len(numbers) - NAMES_SHOWN} more" if len(numbers) > NAMES_SHOWN else "")
+    more = f" and {len(numbers) - NAMES_SHOWN} more" if len(numbers) > NAMES_SHOWN else ""
+    return f"shard{'s' if len(numbers) > 1 else ''} {shown}{more}"
