@@ -21,6 +21,8 @@ ORDER = (
     "seismic",
     "survey",
     "sample",
+    "linear",
+    "consensus",
     "swarm_quality",
     "memory",
     "processes",

@@ -38,6 +38,11 @@ def ridge(p: Any) -> jax.Array:
     return jnp.exp(p["level"]) * (_power(p["exponent"]) + p["share"])
 
 
+def bent_ridge(p: Any) -> jax.Array:
+    """Return the rate D ((1 - share) (t/t_mid)^α + share): data fix level and (1 - share) α, so the ridge is bent."""
+    return jnp.exp(p["level"]) * ((1 - p["share"]) * _power(p["exponent"]) + p["share"])
+
+
 def curved(p: Any) -> jax.Array:
     """Return the same rate as D (1 + slope ((t/t_mid)^α - 1)/α): no ridge at exponent 0."""
     flat = jnp.abs(p["exponent"]) < 1e-6
@@ -69,6 +74,11 @@ COORDINATES = {
         {"level": LEVEL, "exponent": EXPONENT, "share": SHARE},
         {"level": sf.Normal(9.0, 1.0), "exponent": sf.Normal(0.0, 0.5), "share": sf.Normal(0.0, 0.3)},
     ),
+    "bent ridge": (
+        bent_ridge,
+        {"level": LEVEL, "exponent": EXPONENT, "share": SHARE},
+        {"level": sf.Normal(9.0, 1.0), "exponent": sf.Normal(0.0, 0.5), "share": sf.Normal(0.0, 0.3)},
+    ),
     "curved": (
         curved,
         {"level": LEVEL, "exponent": EXPONENT, "slope": EXPONENT},
@@ -78,7 +88,7 @@ COORDINATES = {
 
 
 def correlations(coordinates: str, pairs: int = N // ANGLES) -> sf.Problem:
-    """Two-time correlations of pairs of frames at five angles, simulated; coordinates: 'ridge' or 'curved'."""
+    """Two-time correlations of pairs of frames at five angles, simulated; coordinates: of COORDINATES."""
     rate, start, priors = COORDINATES[coordinates]
     rng = np.random.default_rng(3)
     first, second = np.triu_indices(FRAMES, 1)
@@ -97,4 +107,5 @@ PROBLEMS: dict[str, Callable[[], sf.Problem]] = {
     "logistic": logistic,
     "correlations": lambda: correlations("curved"),
     "correlations on a ridge": lambda: correlations("ridge"),
+    "correlations on a bent ridge": lambda: correlations("bent ridge"),
 }

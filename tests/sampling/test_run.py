@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import shardfit as sf
+from shardfit.core.transforms import TanInterval
+from shardfit.sampling.density import in_words
 
 RNG = np.random.default_rng(1)
 T = np.linspace(0, 5, 40)
@@ -52,10 +54,11 @@ def test_moments_are_those_of_the_density(posterior):
 
 
 def test_groups_give_the_same_draws_on_any_devices():
-    options = {**QUICK, "width": 1, "start": "x0"}
+    options = {**QUICK, "width": 1, "start": "x0", "chains": 4, "draws": 40}
     alone = sf.sample(problem(), **options)
-    spread = sf.sample(problem(), mesh=sf.mesh(rows=1, runs=2), **options)
-    np.testing.assert_array_equal(alone.z, spread.z)
+    for devices in (2, 4):
+        spread = sf.sample(problem(), mesh=sf.mesh(rows=1, runs=devices), **options)
+        np.testing.assert_array_equal(alone.z, spread.z)
 
 
 def test_rows_and_runs_are_split():
@@ -109,14 +112,21 @@ def test_what_has_no_posterior_is_named():
     def together(params, rows):
         return rows["y"] - (params["a"] + params["k"]) * rows["t"]
 
-    with pytest.raises(ValueError, match="improper: neither data nor priors say anything of a, k"):
-        sf.sample(sf.Problem(sf.Objective({"decay": sf.residual_term(together, ROWS)}), START))
+    for start in ("fit", "x0"):
+        with pytest.raises(ValueError, match="improper: neither data nor priors say anything of a, k"):
+            sf.sample(sf.Problem(sf.Objective({"decay": sf.residual_term(together, ROWS)}), START), start=start)
 
 
 def test_what_is_assumed_is_said():
     bare = sf.sample(problem(priors=None, bounds={"k": (0.1, 3.0)}), **QUICK)
     assert "No priors are declared" in bare.note
     assert np.all((bare.draws["k"] > 0.1) & (bare.draws["k"] < 3.0))
+
+
+def test_coordinates_with_heavy_tails_are_named():
+    heavy = problem(transforms={"a": TanInterval(0.0, 5.0)})
+    assert "Coordinates of a have heavy tails" in in_words(heavy)
+    assert "heavy" not in in_words(problem())
 
 
 @pytest.mark.slow

@@ -61,10 +61,10 @@ def find_start(problem: Problem, mesh: Any = None, seed: int = 0, how: str = "fi
     """Return where to begin. problem: in unconstrained coordinates; how: 'fit', or 'x0' for no fit at all."""
     if how not in ("fit", "x0"):
         raise ValueError(f"start={how!r} must be 'fit' or 'x0'.")
-    z0 = problem.z0()
+    z0, density = problem.z0(), as_objective(problem)
     if how == "x0":
+        _require_proper(problem, density.objective.place(mesh), replicate(jnp.asarray(z0), mesh))
         return Start(z0, None)
-    density = as_objective(problem)
     result = fit(density, "lbfgs", maxiter=STEPS, mesh=mesh, seed=seed, progress=False)
     z = np.asarray(problem.space.pack(result.params))
     if result.status is Status.NONFINITE or not np.isfinite(z).all():
@@ -81,12 +81,18 @@ def find_start(problem: Problem, mesh: Any = None, seed: int = 0, how: str = "fi
     return _with_root(problem, placed, z, curvature)
 
 
+def _require_proper(problem: Problem, placed: Objective, z: jax.Array) -> None:
+    """Raise if the density has no end in some direction from z, as far as second derivatives can tell."""
+    if z.size <= DENSE and _differentiable_twice(problem.space, placed, z):
+        curvature = np.asarray(_hessian(problem.space, placed, z))
+        if np.isfinite(curvature).all():
+            _with_root(problem, placed, np.asarray(z), curvature)
+
+
 def _with_root(problem: Problem, placed: Objective, z: np.ndarray, curvature: np.ndarray) -> Start:
     scale = np.sqrt(np.maximum(np.abs(np.diag(curvature)), np.finfo(z.dtype).tiny ** 0.5))
     size, direction = np.linalg.eigh(curvature / np.outer(scale, scale))
-    flat = size < FLAT * size[-1]
-    if flat.any():
-        _require_end(problem, placed, z, (direction[:, flat] / scale[:, None]).T)
+    _require_end(problem, placed, z, (direction[:, size < FLAT * size[-1]] / scale[:, None]).T)
     note = "The density curves upwards at the end of the fit." if (size < -1e-6 * size[-1]).any() else ""
     size = np.maximum(np.abs(size), FLAT**0.5 * np.abs(size[-1]))
     covariance = (direction / size) @ direction.T / np.outer(scale, scale)
