@@ -127,6 +127,26 @@ def test_perturbed_refits_of_a_linear_model():
     assert found.passed, str(found)
 
 
+FEW = np.linspace(0.1, 3, 8)
+
+
+def few_residual(p, rows):
+    return (rows["y"] - p["a"] * jnp.exp(-p["k"] * rows["t"])) / 0.15
+
+
+def make_few(params, key):
+    """Two parameters and eight data: bent enough that refits without weights are off."""
+    y = params["a"] * np.exp(-params["k"] * FEW) + 0.15 * np.asarray(jax.random.normal(key, FEW.shape))
+    objective = sf.Objective({"decay": sf.residual_term(few_residual, {"t": FEW, "y": y})})
+    return sf.Problem(objective, {"a": 1.0, "k": 1.0}, priors={"a": sf.Normal(1.0, 0.3), "k": sf.Normal(1.0, 0.4)})
+
+
+@pytest.mark.slow
+def test_perturbed_refits_with_weights():
+    found = sf.calibrate(make_few, {"a": 1.0, "k": 1.0}, "rto", 150, seed=1, draws=120, slots=16)
+    assert found.passed, str(found)
+
+
 # ---- what is wrong --------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from shardfit.sampling.quality.psis import smoothed
+from shardfit.sampling.quality.psis import LARGEST_K, smoothed
 
 FREEDOM = 5.0  # degrees of freedom of the proposals: tails heavier than those of any posterior that has moments
 WIDER = 1.1  # proposals have tails on all sides of a density that is a little wider than they know
@@ -105,7 +105,7 @@ def importance_sample(
 
     density(points (m, n)) returns its logarithm (m,) up to a constant; it is asked for `points` values per round, for
     new proposals in at most so many rounds. most: values in all, if points are to be added while an error of the
-    moments is above ACCURACY.
+    moments is above ACCURACY and Pareto k says that they would help.
     """
     rng, each = np.random.default_rng(seed), -(-points // len(gaussians))
     proposals = [_proposal(mean, covariance, each) for mean, covariance in gaussians]
@@ -119,7 +119,7 @@ def importance_sample(
             proposals = _refitted(weighted, gaussians[0][1], len(drawn), rng)
             drawn, logs = _drawn(proposals, density, rng)
             values, number, tries = values + len(drawn), number + 1, tries - 1
-        elif weighted.error > ACCURACY and (times := _times(weighted, proposals, room)):
+        elif weighted.k <= LARGEST_K and weighted.error > ACCURACY and (times := _times(weighted, proposals, room)):
             new, more = _drawn(proposals, density, rng, times)
             drawn, logs = np.concatenate([drawn, new]), np.concatenate([logs, more])
             values, tries = values + len(new), 1  # many points may see what few have missed
