@@ -4,66 +4,38 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.consensus import compare, moments
+from benchmarks.problems.shards import logistic
 from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.priors import Normal
 from shardfit.core.problem import Problem
-from shardfit.core.terms import statistic_term
 from shardfit.sampling.density import values_on_z
-from shardfit.sampling.run import sample
+from shardfit.sampling.shards.importance import ACCURACY
 from shardfit.sampling.shards.shard_consensus import consensus
 from shardfit.sampling.shards.shard_control import ShardControl
 from shardfit.stats.linear import linear_term
 
 
-def logistic_loss(p, rows):
-    odds = rows["x"] @ p["w"]
-    return jnp.logaddexp(0, odds) - rows["y"] * odds
-
-
-def logistic(n, size, seed=0):
-    """Return a logistic regression with correlated columns, and a constant that makes successes rare."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, size)) @ (np.eye(size) + 0.5 * rng.normal(size=(size, size)) / np.sqrt(size))
-    x[:, 0] = 1
-    w = np.append(-2.0, rng.normal(size=size - 1) / np.sqrt(size))
-    y = (rng.uniform(size=n) < 1 / (1 + np.exp(-x @ w))).astype(float)
-    objective = Objective({"data": statistic_term(logistic_loss, {"x": x, "y": y})})
-    return Problem(objective, {"w": np.zeros(size)}, priors={"w": Normal(0.0, 2.0)}, name="logistic")
-
-
-def moments(posterior):
-    z, w = posterior.z.reshape(-1, posterior.z.shape[2]), posterior.weights
-    w = np.full(len(z), 1 / len(z)) if w is None else w.ravel()
-    away = z - w @ z
-    return w @ z, (w[:, None] * away).T @ away
-
-
-def errors(found, truth):
-    """Return the largest error of a mean in sd, the range of sd ratios, and the largest error of a correlation."""
-    (mean, covariance), (true_mean, true_covariance) = found, truth
-    sd, true_sd = np.sqrt(np.diag(covariance)), np.sqrt(np.diag(true_covariance))
-    away = covariance / np.outer(sd, sd) - true_covariance / np.outer(true_sd, true_sd)
-    return np.max(np.abs(mean - true_mean) / true_sd), *(f(sd / true_sd) for f in (np.min, np.max)), np.abs(away).max()
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "shards"), [("logistic", 4), ("logistic", 16), ("correlations on a ridge", 16)])
+def test_default_answer_is_that_of_one_run_over_all_rows(name, shards, tmp_path):
+    """20,000 data: as many points as the moments need, without being told; the rules alone are worse."""
+    found = compare(name, shards, tmp_path)
+    assert found["mean"] < 0.2
+    assert 0.9 < found["least"] <= found["most"] < 1.1
+    assert found["correlation"] < 0.05
+    assert found["pareto_k"] < 0.7
+    assert found["error"] <= ACCURACY
+    assert found["plain"]["mean"] > found["mean"]
+    assert found["single"]["correlation"] > 0.2  # all correlations are lost
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "size", "shards"), [(1500, 4, 4), (20_000, 10, 4), (20_000, 10, 16)])
-def test_logistic_regression(n, size, shards):
-    problem = logistic(n, size)
-    truth = moments(sample(problem, draws=4000, progress=False))
-    found = consensus(problem, shards, correct=10_000, control=ShardControl(progress=False))
-    mean, least, most, correlation = errors(moments(found), truth)
-    assert mean < 0.1
-    assert 0.95 < least <= most < 1.05
-    assert correlation < 0.05
-    assert found.extra["pareto_k"] < 0.5
-    assert found.verdict()
-    plain = errors((found.extra["uncorrected_mean"], found.extra["uncorrected_covariance"]), truth)
-    assert plain[0] > mean
-    by_parameter = consensus(problem, shards, rule="consensus_mc", correct=False, control=ShardControl(progress=False))
-    assert errors(moments(by_parameter), truth)[3] > 0.2  # all correlations are lost
+def test_gradients_are_useful():
+    found = consensus(logistic(1500, 4), 4, control=ShardControl(progress=False))
     assert found.layout["useful_gradients"] > 0.9
+    assert found.verdict()
 
 
 GROUPS, ROWS = 3, 240
@@ -94,7 +66,7 @@ def test_coefficients_that_are_integrated_out():
     mean = (density @ k) / density.sum()
     sd = np.sqrt(density @ (k - mean) ** 2 / density.sum())
     found = consensus(problem, 4, correct=4000, control=ShardControl(progress=False), chains=2, warmup=150, draws=400)
-    (at,), ((variance,),) = moments(found)
+    (at,), ((variance,),) = moments(found.z, found.weights)
     assert at == pytest.approx(mean, abs=0.1 * sd)
     assert np.sqrt(variance) == pytest.approx(sd, rel=0.07)
     assert "Every shard integrates out parameters of decays" in found.note
