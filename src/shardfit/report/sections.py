@@ -1,6 +1,6 @@
 """Sections that tell one Result: summary, parameters, parts, parity, timings, environment."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -50,8 +50,10 @@ def report_of(
     return [section for section in sections if section.blocks]
 
 
-def badge_of(result: Result) -> Badge:
-    """Return the status in a word and its tone."""
+def badge_of(result: Result, doubts: Sequence[str] = ()) -> Badge:
+    """Return the status in a word and its tone; doubts: reasons not to believe the answer."""
+    if doubts and (result.success or result.status is Status.COMPLETED):
+        return Badge("doubtful", "warn")
     return Badge("converged", "good") if result.success else BADGES.get(result.status, Badge("ended", "warn"))
 
 

@@ -305,3 +305,38 @@ def test_text_table_refused(tmp_path, old, new, why):
     path.write_text(CSV.replace(old, new))
     with pytest.raises(ValueError, match=rf"odd\.csv.*{why}"):
         read_text(path)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "expected"),
+    [
+        ("UU---SIN", 1e20, "light-seconds: no baseline"),
+        ("INTTIM", -10.0, "INTTIM runs from -10"),
+        ("INTTIM", 1e7, "no integration"),
+        ("DATE", 2457900.0, "days apart"),
+    ],
+)
+def test_absurd_rows_are_refused(small, tmp_path, parameter, value, expected):
+    from astropy.io import fits
+
+    path = tmp_path / "odd.uvfits"
+    write_uvfits(small, path)
+    with fits.open(path, mode="update", memmap=False) as hdus:
+        number = [hdus[0].header[f"PTYPE{i}"] for i in range(1, 1 + hdus[0].header["PCOUNT"])].index(parameter)
+        raw = (value - hdus[0].header.get(f"PZERO{number + 1}", 0.0)) / hdus[0].header.get(f"PSCAL{number + 1}", 1.0)
+        hdus[0].data.par(number)[1] = raw
+    with pytest.raises(ValueError, match=expected):
+        read_uvfits(path)
+
+
+def test_scans_of_one_integration(small, tmp_path):
+    """A scan table may give single integrations no length."""
+    from astropy.io import fits
+
+    path = tmp_path / "one.uvfits"
+    write_uvfits(small.replace(scans=[[2.99, 3.01], [3.49, 3.51]]), path)
+    with fits.open(path, mode="update", memmap=False) as hdus:
+        hdus["AIPS NX"].data["TIME INTERVAL"][:] = 0.0
+    found = read_uvfits(path)
+    assert found.scans is not None
+    assert len(average_scans(found)) == len(small)

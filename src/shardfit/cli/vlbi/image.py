@@ -29,7 +29,7 @@ FIELDS = {
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the preset and what may differ from it."""
-    parser.add_argument("file", metavar="FILE", nargs="+", help="uvfits file; several with --spectral-index")
+    parser.add_argument("file", metavar="FILE", nargs="+", help="uvfits files of one band, or with --spectral-index")
     parser.add_argument("--out", metavar="DIR", default="vlbi-out", help="run directory to write (vlbi-out)")
     preparation.add_preparation(parser)
     parser.add_argument("--npix", metavar="N", type=int, help="pixels a side (64)")
@@ -85,8 +85,6 @@ def run(args: argparse.Namespace) -> int:
 def _require_files(args: argparse.Namespace) -> None:
     """Raise for options that do not go together."""
     if not args.spectral_index:
-        if len(args.file) > 1:
-            raise ValueError(f"{len(args.file)} files: give one, or --spectral-index to fit them together.")
         if args.fluxes is not None:
             raise ValueError("--fluxes goes with --spectral-index. Give --flux for one file.")
         return
@@ -111,7 +109,8 @@ def _spectral(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Pa
         print(
             f"  compact fluxes estimated as {', '.join(f'{f:.3f}' for f in spectrum.fluxes)} Jy; give --fluxes if known"
         )
-    print(f"  spectral index {spectrum.mean_alpha:.3f}, mean over the brightness")
+    print(f"  spectral index {spectrum.mean_alpha:.3f} of the source as a whole")
+    _tell(spectrum.doubts)
     return write_spectrum(out, spectrum, args.file) if writes_files() else out
 
 
@@ -124,11 +123,12 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path 
     from shardfit.domains.vlbi.recipes import image
     from shardfit.domains.vlbi.recipes.polarised import require_stokes
 
-    obs = read_observation(args.file[0])
-    name = Path(args.file[0]).name
-    print(f"{name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities", flush=True)
-    if args.pol:
-        require_stokes(obs)
+    obs = [read_observation(file) for file in args.file]
+    for file, one in zip(args.file, obs, strict=True):
+        print(f"{Path(file).name}: {one.source or 'unnamed source'}, {len(one):,} visibilities", flush=True)
+        if args.pol:
+            require_stokes(one)
+    name = ", ".join(Path(file).name for file in args.file)
     imaging = image(obs, preset=args.preset, run=how, on_fit=_progress(), **options)
     if imaging.result.status is Status.INTERRUPTED:
         return _interrupted(f"fit {len(imaging.fits)}")
@@ -149,7 +149,13 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path 
     report, table = write_run(out, imaging, name, estimated, errors, polarised)
     for product, (count, *values) in table.items():
         print(f"  χ² {product:<8} {count:>5} measurements  " + "  ".join(f"{kind} {v}" for kind, v in values))
+    _tell(imaging.doubts + (() if polarised is None else polarised.doubts))
     return report
+
+
+def _tell(doubts: Sequence[str]) -> None:
+    for doubt in doubts:
+        print(f"  doubtful: {doubt}")
 
 
 def _interrupted(where: str) -> None:

@@ -35,7 +35,7 @@ def write_run(
     table = chi2_table(imaging)
     derived = {f"χ² of {name}": value for name, value in imaging.chi2.items()}
     derived |= {"flux of the image (Jy)": imaging.image.flux, "compact flux of the data (Jy)": imaging.flux}
-    save_result(replace(imaging.result, derived=derived), out)
+    save_result(replace(whole_run(imaging), derived=derived), out)
     write_environment(out)
     pictures = _figures(out, imaging)
     blocks = [
@@ -46,8 +46,19 @@ def write_run(
         {"title": "Fits", "blocks": [_fits_block(imaging)]},
         {"title": "Options", "blocks": [_options_block(imaging, file, estimated)]},
     ]
-    save_extra(out, f"{imaging.data.source or 'Image'} from {file}", SUBTITLE, blocks)
+    doubts = (*imaging.doubts, *(() if polarised is None else polarised.doubts))
+    save_extra(out, f"{imaging.data.source or 'Image'} from {file}", SUBTITLE, blocks, doubts=doubts)
     return report_run(out), table
+
+
+def whole_run(imaging: Any) -> Any:
+    """Return the result with steps, evaluations and times of all fits together."""
+    total, compiling = (sum(getattr(one, name) for one in imaging.fits) for name in ("seconds", "compiling"))
+    steps, evaluations = (sum(getattr(one, name) for one in imaging.fits) for name in ("steps", "evaluations"))
+    times = {"compile": compiling, "fits": total - compiling, "total": total}
+    note = f"Steps, evaluations and times are of all {len(imaging.fits)} fits." if len(imaging.fits) > 1 else ""
+    note = " ".join(filter(None, (imaging.result.note, note)))
+    return replace(imaging.result, steps=steps, evaluations=evaluations, timings=times, note=note)
 
 
 def chi2_table(imaging: Any) -> Cells:
@@ -136,7 +147,7 @@ def _fits_block(imaging: Any) -> dict[str, Any]:
     rows = []
     for one in imaging.fits:
         values = [f"{one.chi2[name]:.3f}" if name in one.chi2 else "–" for name in names]
-        end = one.message.partition(":")[0]
+        end = one.message.partition(":")[0] + (", kept" if one is imaging.fits[imaging.kept] else "")
         rows.append((one.label, f"{one.value:.4f}", str(one.steps), end, seconds(one.seconds), *values))
     header = ["fit", "objective", "steps", "end", "time", *(f"χ² {name}" for name in names)]
     caption = "Objectives of different rounds have different weights and cannot be compared."

@@ -37,9 +37,10 @@ def write_spectrum(out: Path, spectrum: Any, files: Sequence[str]) -> Path:
     from shardfit.report.run import report_run, save_extra, save_figure
 
     write_image(spectrum.image, out / "image.fits", overwrite=True)
-    write_image(spectrum.image.replace(values={"I": spectrum.alpha}), out / "alpha.fits", overwrite=True, unit="")
+    index = spectrum.image.replace(values={"I": spectrum.alpha})
+    write_image(index, out / "alpha.fits", overwrite=True, unit="", shown=spectrum.mask)
     derived = {
-        "spectral index, mean over brightness": spectrum.mean_alpha,
+        "spectral index of the whole source": spectrum.mean_alpha,
         "flux of the image (Jy)": spectrum.image.flux,
     }
     save_result(replace(spectrum.result, derived=derived), out)
@@ -51,15 +52,16 @@ def write_spectrum(out: Path, spectrum: Any, files: Sequence[str]) -> Path:
         {"picture": "image", "caption": f"The image at {spectrum.image.freq_hz / 1e9:.6g} GHz."},
         {
             "picture": "spectral_index",
-            "caption": "Spectral index α, I ~ ν^α, where the image exceeds 5 % of its peak. Its mean over the "
-            f"brightness, {spectrum.mean_alpha:.3f}, rests on the fluxes of the files, its structure on the data.",
+            "caption": "Spectral index α, I ~ ν^α, where the image exceeds 5 % of its peak. That of the source as "
+            f"a whole, {spectrum.mean_alpha:.3f}, rests on the fluxes of the files, its structure on the data.",
         },
     ]
     sections = [
         {"title": "Image", "blocks": pictures},
         {"title": "Files", "blocks": [_channels(spectrum, files)]},
     ]
-    save_extra(out, f"{spectrum.image.source or 'Image'} at {len(files)} frequencies", SUBTITLE, sections)
+    title = f"{spectrum.image.source or 'Image'} at {len(files)} frequencies"
+    save_extra(out, title, SUBTITLE, sections, doubts=spectrum.doubts)
     return report_run(out)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.fits_image import read_image, write_image
     from shardfit.domains.vlbi.grid import Grid
     from shardfit.domains.vlbi.images import Image, blank, gaussian, prior, ring
+    from shardfit.domains.vlbi.joining import join
     from shardfit.domains.vlbi.models import model_image
     from shardfit.domains.vlbi.nufft import Nufft
     from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
@@ -80,6 +81,7 @@ __all__ = [
     "image",
     "image_maps",
     "imaging_problem",
+    "join",
     "known_image",
     "make_observation",
     "model_image",
@@ -112,6 +114,7 @@ __getattr__, __dir__ = lazy_names(
         "fits_image": "read_image write_image",
         "grid": "Grid",
         "images": "Image blank gaussian prior ring",
+        "joining": "join",
         "models": "model_image",
         "nufft": "Nufft",
         "observation": "Observation Stations make_observation",

@@ -55,17 +55,21 @@ def _read(path: Path, pulse: str) -> Image:
     )
 
 
-def write_image(image: Image, path: Any, *, overwrite: bool = False, unit: str = "JY/PIXEL") -> None:
+def write_image(
+    image: Image, path: Any, *, overwrite: bool = False, unit: str = "JY/PIXEL", shown: np.ndarray | None = None
+) -> None:
     """Write an image as FITS, 64-bit; with polarised planes as a cube with frequency and Stokes axes.
 
-    unit: of the values; empty for a map of numbers, which `read_image` refuses.
+    unit: of the values; empty for a map of numbers, which `read_image` refuses. shown: (ny, nx), false where a map says
+    nothing: these pixels are NaN.
     """
     from astropy.io import fits
 
     missing = [name for name in STOKES[: len(image.values)] if name not in image.values]
     if missing:
         raise ValueError(f"write_image: planes {list(image.values)} are no run of {STOKES}. Add {missing} as zeros.")
-    cube = np.stack([plane[::-1] for plane in image.values.values()])
+    planes = [plane if shown is None else np.where(shown, plane, np.nan) for plane in image.values.values()]
+    cube = np.stack([plane[::-1] for plane in planes])
     data = cube[0] if len(cube) == 1 else cube[:, None]
     hdu = fits.PrimaryHDU(data)
     ny, nx = image.shape

@@ -15,6 +15,7 @@ from shardfit.domains.vlbi.constants import FWHM_TO_SIGMA, STOKES
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.observation import Observation, frozen
 
+FAINTEST = 1e-12  # of the peak: a prior of zero would forbid flux, and far out a Gaussian is zero to the computer
 SAME_BAND = 0.005  # relative difference of frequencies below which an image and data count as one band
 
 
@@ -143,7 +144,8 @@ def prior(grid: Image, flux_jy: float, fwhm_rad: float) -> Image:
     """
     main = gaussian(grid, flux_jy, fwhm_rad)
     aside = gaussian(grid, 1e-3 * flux_jy, fwhm_rad, x_rad=fwhm_rad, y_rad=fwhm_rad)
-    return grid.replace(values={"I": main.values["I"] + aside.values["I"]})
+    values = main.values["I"] + aside.values["I"]
+    return grid.replace(values={"I": np.maximum(values, FAINTEST * values.max())})
 
 
 def visibilities(image: Image, u: np.ndarray, v: np.ndarray) -> dict[str, np.ndarray]:

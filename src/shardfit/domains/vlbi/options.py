@@ -71,14 +71,18 @@ class Spectrum:
     """How the image changes with frequency.
 
     spectral: maps to solve, of 'alpha', 'beta', 'alphap', 'betap', 'rm'; fraction: see `transforms.at_frequency`;
-    mf_flux: Jy of every channel, for flux_mf.
+    mf_flux: Jy of every channel, for flux_mf; limits: (lowest, highest) by map, between which its values stay.
     """
 
     spectral: Sequence[str] = ()
     fraction: str = "odds"
     mf_flux: Sequence[float] | None = None
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self):
+        for name in self.limits:
+            if name not in self.spectral:
+                raise ValueError(f"limits: {name!r} is not solved for.{suggestion(str(name), self.spectral)}")
         for name in self.spectral:
             if name not in transforms.SPECTRAL:
                 raise ValueError(f"spectral: unknown map {name!r}.{suggestion(name, transforms.SPECTRAL)}")
@@ -97,7 +101,7 @@ class Computation:
 
     operator: 'auto', 'separable', 'dense', 'nufft' or Nufft(...), see `forward`; chunk: most visibilities worked on at
     once, which bounds memory; blocks: parts of a channel that devices can share, where each channel has an image of its
-    own (None: one, or as many as occupy the devices present); precision: 'float64' or 'float32'; coarse_pixels: allow
+    own (None: as many as eight devices can share); precision: 'float64' or 'float32'; coarse_pixels: allow
     pixels that are too large for the longest baseline.
     """
 

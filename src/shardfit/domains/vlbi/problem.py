@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass
 from math import gcd
 from typing import Any
 
-import jax
 import numpy as np
 
 from shardfit.core.objective import Objective
 from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.terms import ResidualTerm, penalty, residual_term
+from shardfit.core.transforms import TanInterval
 from shardfit.domains.vlbi import checks, penalties, penalties_pol, penalties_spectral, transforms
 from shardfit.domains.vlbi.forward import block_size, choose
 from shardfit.domains.vlbi.grid import Grid, mask_index
@@ -22,6 +22,7 @@ from shardfit.domains.vlbi.products import DataModel, stokes_needed
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, DataSet
 
 REGULARISERS = (*penalties.PENALTIES, *penalties_pol.PENALTIES, *penalties_spectral.NAMES, "flux_mf")
+SHARED = 8  # devices that a few channels are divided for
 UNITS = {"I": "Jy/pixel", "phi": "rad", "psi": "rad", "rm": "rad"}
 
 
@@ -113,7 +114,7 @@ def imaging_problem(
     return Problem(
         Objective(terms),
         x0,
-        transforms=solved,
+        transforms=solved | {name: TanInterval(*ends) for name, ends in chosen.spectrum.limits.items()},
         units={k: UNITS[k] for k in x0 if k in UNITS},
         name=name,
         precision=chosen.computation.precision,
@@ -189,9 +190,12 @@ def _data_term(channels, grid, weights, fixed, options: ProblemOptions, own_imag
 
 
 def _blocks(sizes: Sequence[int], limit: int) -> int:
-    """Parts of every channel: as few as give each device equal work and hold no more visibilities than the limit."""
-    devices, n = jax.device_count(), len(sizes)
-    busy = 1 if n >= devices else devices // gcd(devices, n)
+    """Parts of every channel: so many that up to eight devices get equal work and none holds more than the limit.
+
+    The devices present do not matter: a run goes on with the same rows wherever it is resumed.
+    """
+    n = len(sizes)
+    busy = 1 if n >= SHARED else SHARED // gcd(SHARED, n)
     return max(busy, -(-max(sizes) // limit))
 
 

@@ -18,6 +18,8 @@ from shardfit.domains.vlbi.uvfits_write import write_uvfits
 
 __all__ = ["read_uvfits", "write_uvfits"]
 
+MOST_DAYS = 10.0  # from the first row to the last
+MOST_SECONDS = 10.0  # light travel time of a baseline: twice the way to the second Lagrange point
 log = logging.getLogger(__name__)
 _DTYPES = {8: ">u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
 _CODES = {**{i + 1: name for i, name in enumerate(STOKES)}, **{-i - 1: name for i, name in enumerate(HANDS)}}
@@ -234,8 +236,19 @@ def _rows(header: Any, params: np.ndarray) -> dict[str, np.ndarray]:
     jd = np.stack(columns["DATE"]).sum(0)
     if not np.all(np.abs(jd - MJD_ZERO - 50000) < 50000):
         raise ValueError("DATE is not a Julian date of the years 1858 to 2132 in every row.")
+    if np.ptp(jd) > MOST_DAYS:
+        raise ValueError(f"rows are up to {np.ptp(jd):.3g} days apart. Remove stray rows, or split the file by day.")
+    for name in ("UU", "VV"):
+        if not np.all(np.abs(columns[name][0]) < MOST_SECONDS):
+            raise ValueError(
+                f"{name} reaches {np.abs(columns[name][0]).max():.3g} light-seconds: no baseline is so long."
+            )
     if "INTTIM" in columns:
         tint = columns["INTTIM"][0]
+        if not np.all((tint >= 0) & (tint < 86400)):
+            raise ValueError(
+                f"INTTIM runs from {tint.min():.3g} to {tint.max():.3g} s, which are no integration times."
+            )
     else:
         gaps = np.diff(86400.0 * np.unique(jd))
         tint = np.full(len(jd), gaps.min() if gaps.size else 1.0)

@@ -12,6 +12,7 @@ import numpy as np
 from shardfit.domains.vlbi.observation import Stations
 
 log = logging.getLogger(__name__)
+SCAN_PAD_H = 1e-4  # on both sides of a scan of no length
 _UNSET = object()
 
 
@@ -115,11 +116,13 @@ def scan_table(hdus: Any, size: int) -> np.ndarray | None:
         log.info("RDATE %r is not a date; the scan table is ignored", date)
         return None
     middle, length = _column(table, "TIME", float) * 24, _column(table, "TIME INTERVAL", float) * 24
+    sound = np.isfinite(middle).all() and (length >= 0).all() and (length < 24).all()
     scans = np.stack([middle - length / 2, middle + length / 2], axis=1)
-    sound = np.isfinite(scans).all() and (length > 0).all() and (length < 24).all()
     if not sound or (np.diff(scans.ravel()) < -1e-6).any():
-        log.info("the scan table is not a list of times in order; it is ignored")
+        log.warning("the scan table is not a list of times in order; scans are split at gaps instead")
         return None
+    single = length == 0  # one integration: its own time, and what rounding makes of it, must lie inside
+    scans += np.where(single, SCAN_PAD_H, 0.0)[:, None] * [-1, 1]
     return scans + start
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
+
 from shardfit.core.errors import suggestion
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
@@ -41,22 +43,26 @@ def fit_again(
 ) -> tuple[Problem, Result]:
     """Fit a problem, then `restarts` times from the maps next_start(problem, result); return problem and result.
 
-    They are those of the last fit. The first is certified: others differ in their start alone. An interruption ends
-    the series.
+    They are those of the fit with the lowest value. The first is certified: others differ in their start alone. An
+    interruption ends the series.
     """
+    kept: Any = None
     for k in range(restarts + 1):
         result = fit(problem, certify=k == 0, **settings(k + 1))
-        if result.status is Status.INTERRUPTED or k == restarts:
-            return problem, as_planned(result, k + 1)
-        problem = with_start(problem, next_start(problem, result))
-    raise AssertionError("restarts is not negative")
+        if kept is None or result.value < kept[1].value or not np.isfinite(kept[1].value):
+            kept = problem, result
+        if result.status is Status.INTERRUPTED:
+            return kept[0], replace(kept[1], status=Status.INTERRUPTED)
+        if k < restarts:
+            problem = with_start(problem, next_start(problem, result))
+    return kept[0], as_planned(kept[1], restarts + 1)
 
 
 def as_planned(result: Result, n_fits: int) -> Result:
-    """Return the last fit's result; that it took all its steps is what the schedule asked for, not a failure."""
+    """Return the result of a schedule's best fit; that it took all its steps was planned, which is not convergence."""
     if result.status is not Status.MAX_STEPS:
         return result
-    note = f"This was the last of {n_fits} fits, ended after {result.steps} steps; the tolerance was not yet met."
+    note = f"This was the best of {n_fits} fits." if n_fits > 1 else ""
     return replace(result, status=Status.COMPLETED, note=" ".join(filter(None, (result.note, note))))
 
 

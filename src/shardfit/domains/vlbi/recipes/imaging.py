@@ -4,7 +4,7 @@ Restarts from the image blurred to the nominal resolution carry it out of poor m
 data as they are; presets know an array.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, blank, gaussian, prior
+from shardfit.domains.vlbi.joining import join
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import taper
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_start
@@ -25,6 +26,7 @@ from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_set
 from shardfit.domains.vlbi.recipes.m87 import M87
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, Round, options_from
 from shardfit.domains.vlbi.recipes.preparation import compact_flux, prepare
+from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, step_doubts, with_doubts
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, self_calibrate, solve_gains
 from shardfit.domains.vlbi.tables import DataSet, data_set
 from shardfit.fitting import fit
@@ -38,8 +40,8 @@ class Fit:
     """One of the fits of an imaging run.
 
     round, restart: its place, both from 0; value: objective at its end; history: (evaluations,) objective on the way;
-    steps; seconds; converged: whether a tolerance was met; message: how it ended; chi2: χ² per measurement by product;
-    image: as fitted.
+    steps, evaluations; seconds, of which compiling; converged: whether a tolerance was met; message: how it ended;
+    chi2: χ² per measurement by product; image: as fitted.
     """
 
     round: int
@@ -47,7 +49,9 @@ class Fit:
     value: float
     history: np.ndarray
     steps: int
+    evaluations: int
     seconds: float
+    compiling: float
     converged: bool
     message: str
     chi2: Mapping[str, float]
@@ -63,17 +67,18 @@ class Fit:
 class ImagingResult:
     """An image and how it was reached.
 
-    image: the last fit's, blurred if there was a reverse taper; result: Result of the last fit; chi2: χ² per
-    measurement by product, data and errors as in the last fit; fits: all of them in order; data: the prepared
-    observation, without taper; calibrated: the same after the last self-calibration, and gains: its solution (None
-    without); flux: Jy, as fitted to; options: as used; problem, measured: of the last fit, and the products it was made
-    of.
+    image: that of the last round's best fit, blurred if there was a reverse taper; result: Result of that fit, with
+    doubts in its note; chi2: χ² per measurement by product, data and errors as in that fit; fits: all of them in order;
+    kept: the number of that fit; data: the prepared observation, without taper; calibrated: the same after the last
+    self-calibration, and gains: its solution (None without); flux: Jy, as fitted to; options: as used; problem,
+    measured: of that fit, and the products it was made of; doubts: reasons not to believe the image, in words.
     """
 
     image: Image
     result: Result
     chi2: Mapping[str, float]
     fits: tuple[Fit, ...]
+    kept: int
     data: Observation
     calibrated: Observation | None
     gains: GainTable | None
@@ -81,10 +86,11 @@ class ImagingResult:
     options: ImagingOptions
     problem: Problem
     measured: DataSet
+    doubts: tuple[str, ...] = ()
 
 
 def image(
-    obs: Observation,
+    obs: Observation | Sequence[Observation],
     *,
     preset: str = "default",
     run: RunOptions | None = None,
@@ -98,7 +104,7 @@ def image(
     Parameters
     ----------
     obs
-        the observation.
+        the observation, or several of one source in one band: days, low and high sideband; see `join`.
     preset
         'default' (one round, the data as they are), 'eht' (one round, with errors and field of the Event Horizon
         Telescope) or 'm87' (the released M87 pipeline).
@@ -113,17 +119,26 @@ def image(
 
     Example: `image(read_uvfits("m87.uvfits"), preset="m87").image`.
     """
-    chosen = options_from(preset, PRESETS, options).sized(obs)
-    flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
-    initial = prepare(obs, flux, **chosen.preparation, taper_uas=chosen.taper_uas)
+    parts = [obs] if isinstance(obs, Observation) else list(obs)
+    chosen = options_from(preset, PRESETS, options).sized(min(parts, key=lambda one: one.nominal_resolution))
+    flux = float(np.median([compact_flux(one) for one in parts])) if chosen.flux is None else float(chosen.flux)
+    initial = join([prepare(one, flux, **chosen.preparation, taper_uas=chosen.taper_uas) for one in parts])
     start = prior_image(initial, flux, chosen)
     done = _rounds(initial, start, chosen, fit_settings(run or RunOptions(), chosen, "fits/"), on_fit)
     width = chosen.taper_uas * UAS
+    found = done.fits[done.kept]
+    doubts = (
+        *chi2_doubts(found.chi2, done.measured),
+        *flux_doubts(found.image.flux, flux),
+        *step_doubts(done.result),
+    )
     return ImagingResult(
-        image=done.fits[-1].image.blur(width),
-        result=as_planned(done.result, len(done.fits)),
-        chi2=done.fits[-1].chi2,
+        image=found.image.blur(width),
+        result=with_doubts(as_planned(done.result, len(done.fits)), doubts),
+        chi2=found.chi2,
         fits=tuple(done.fits),
+        kept=done.kept,
+        doubts=doubts,
         data=taper(initial, width),
         calibrated=None if done.data is initial else taper(done.data, width),
         gains=done.gains,
@@ -136,9 +151,14 @@ def image(
 
 @dataclass(frozen=True, eq=False)
 class _Reached:
-    """Where a schedule got to: all fits; result, problem and products of the last; data as calibrated, their gains."""
+    """Where a schedule got to.
+
+    fits: all of them; kept: number of the last round's best; result, problem, measured: of that one; data: as
+    calibrated, with their gains.
+    """
 
     fits: list[Fit]
+    kept: int
     result: Result
     problem: Problem
     measured: DataSet
@@ -158,20 +178,24 @@ def _rounds(
     for number, one in enumerate(options.schedule()):
         measured = measurements(data, options, number)
         problem = _problem(measured, one.data, start, beam, options)
+        last = fits[reached.kept] if fits else None
+        reached = None
         for k in range(one.restarts + 1):
-            if fits:
-                problem = with_start(problem, fits[-1].image.blur(options.blur * beam).values["I"])
+            if last is not None:
+                problem = with_start(problem, last.image.blur(options.blur * beam).values["I"])
             program = jax.tree.structure(problem.objective)
             result = fit(problem, certify=program not in certified, **settings(len(fits) + 1))
             certified.add(program)
-            fits.append(_fit_record(problem, result, start, number, k))
-            reached = _Reached(fits, result, problem, measured, data, gains)
+            last = _fit_record(problem, result, start, number, k)
+            fits.append(last)
+            if reached is None or result.value < reached.result.value or not np.isfinite(reached.result.value):
+                reached = _Reached(fits, len(fits) - 1, result, problem, measured, data, gains)
             if result.status is Status.INTERRUPTED:
-                return reached
+                return replace(reached, result=replace(reached.result, status=Status.INTERRUPTED))
             if on_fit is not None:
                 on_fit(fits[-1], len(fits), options.n_fits)
         if one.calibrate:
-            data, gains = _calibrated(initial if one.afresh else data, fits[-1].image, one)
+            data, gains = _calibrated(initial if one.afresh else data, fits[reached.kept].image, one)
     return replace(reached, data=data, gains=gains)
 
 
@@ -238,7 +262,9 @@ def _fit_record(problem: Problem, result: Result, grid: Image, number: int, rest
         value=result.value,
         history=np.asarray(result.history.get("value", ()), float),
         steps=result.steps,
+        evaluations=result.evaluations,
         seconds=result.timings["total"],
+        compiling=result.timings.get("compile", 0.0),
         converged=result.success,
         message=result.status.message,
         chi2=MappingProxyType(data_chi2(result)),

@@ -19,7 +19,9 @@ from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import REGULARISERS, image_maps, imaging_problem
 from shardfit.domains.vlbi.recipes.fitting import data_chi2, fit_again, fit_settings, options_of
 from shardfit.domains.vlbi.recipes.imaging import ImagingResult
+from shardfit.domains.vlbi.recipes.measure import chi2
 from shardfit.domains.vlbi.recipes.preparation import prepare
+from shardfit.domains.vlbi.recipes.quality import HIGH, chi2_doubts, step_doubts, with_doubts
 from shardfit.domains.vlbi.selfcal import self_calibrate
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, data_set
 from shardfit.run_options import RunOptions
@@ -79,7 +81,8 @@ class PolarisedResult:
     """A polarised image.
 
     image: with planes I, Q, U and, where fitted or given, V; result: of the last fit; chi2: χ² per measurement by
-    product; data: as fitted, calibrated; options, problem: as used.
+    product; data: as fitted, calibrated; options, problem: as used; doubts: reasons not to believe it, in words: the
+    fractions are as good as Stokes I is.
     """
 
     image: Image
@@ -88,6 +91,7 @@ class PolarisedResult:
     data: Observation
     options: PolarisedOptions
     problem: Problem
+    doubts: tuple[str, ...] = ()
 
     @property
     def fraction(self) -> np.ndarray:
@@ -154,7 +158,24 @@ def polarimetric_image(
         name=f"{total.source or 'image'}, polarisation",
     )
     problem, result = fit_again(problem, blurred, chosen.restarts, settings)
-    return PolarisedResult(_image(problem, result, total), result, data_chi2(result), ready, chosen, problem)
+    found, chi2_of = _image(problem, result, total), data_chi2(result)
+    doubts = (*chi2_doubts(chi2_of, measured), *_total_doubts(ready, found, chi2_of), *step_doubts(result))
+    if isinstance(obs, ImagingResult) and obs.doubts:
+        doubts = (*doubts, f"it rests on a Stokes I image that is doubtful: {obs.doubts[0]}")
+    return PolarisedResult(found, with_doubts(result, doubts), chi2_of, ready, chosen, problem, doubts)
+
+
+def _total_doubts(ready: Observation, image: Image, known: Mapping[str, float]) -> list[str]:
+    """Return a doubt where Stokes I of the image does not explain the calibrated data: fractions are relative to it."""
+    if "vis" in known:
+        return []
+    value = chi2(ready, image, ("vis",), any_frequency=True)["vis"]
+    if value <= HIGH:
+        return []
+    return [
+        f"Stokes I explains the calibrated visibilities only to χ² {value:.3g}: polarised fractions of faint parts may "
+        "be wrong. Make a better image, or fit both together (mode='IP')."
+    ]
 
 
 def _ready(obs: Observation | ImagingResult, stokes_i: Image | None, options: PolarisedOptions) -> tuple:

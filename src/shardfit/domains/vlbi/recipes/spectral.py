@@ -19,16 +19,19 @@ from shardfit.domains.vlbi.recipes.fitting import fit_again, fit_settings
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, prior_image
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
 from shardfit.domains.vlbi.recipes.preparation import compact_flux, prepare
-from shardfit.domains.vlbi.tables import data_set
+from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, step_doubts, with_doubts
+from shardfit.domains.vlbi.tables import DataSet, data_set
 from shardfit.run_options import RunOptions
 
 MAPS = ("alpha", "beta")
 CLOSE = 0.2  # ln of a ratio of frequencies below which estimated fluxes, 5 % off or more, say little about α
+REACH = 2.5  # synchrotron sources lie between -2 and 2.5; how far a pixel may be from the index of the whole
+FAINT = 0.05  # of the peak: fainter pixels say nothing about their index
 POSITION = 1e-3  # degrees: pointings further apart are of different sources
-# those of `image`, its flux term replaced; data and spectral maps: chosen on simulated rings, see docs/vlbi.md
+# those of `image`, its flux term replaced; data and spectral maps: chosen on simulated sources, see docs/vlbi.md
 DATA = {"amp": 2.0, "cphase": 10.0, "logcamp": 10.0}
 REGULARISATION = {"simple": 100.0, "tv": 1.0, "tv2": 1.0, "flux_mf": 1e4}
-SMOOTHING = {"l2": 10.0, "tv": 10.0}
+SMOOTHING = {"l2": 30.0, "tv": 30.0}
 ELSEWHERE = {"flux": "fluxes=", "taper_uas": "data without taper", "precal": "calibrated data", "rounds": "restarts="}
 
 
@@ -37,8 +40,9 @@ class SpectralResult:
     """A spectral image.
 
     image: at the reference frequency; alpha, beta: (ny, nx), beta None for order 1, both at their prior where nothing
-    shines; chi2: χ² per measurement by product, (n_channels,); fluxes: Jy of every channel, as fitted to; result: of
-    the last fit; data: prepared, one per channel; options, problem: as used.
+    shines (`mask`); chi2: χ² per measurement by product, (n_channels,); fluxes: Jy of every channel, as fitted to;
+    result: of the best fit, with doubts in its note; data: prepared, one per channel; options, problem: as used;
+    doubts: reasons not to believe it, in words.
     """
 
     image: Image
@@ -50,11 +54,18 @@ class SpectralResult:
     data: tuple[Observation, ...]
     options: ImagingOptions
     problem: Problem
+    doubts: tuple[str, ...] = ()
 
     @property
     def mean_alpha(self) -> float:
-        """α weighted with the brightness."""
-        return float((self.alpha * self.image.values["I"]).sum() / self.image.flux)
+        """Index of the source as a whole, from the lowest to the highest frequency: α weighted with the flux there."""
+        low, high = (f([one.freq_hz for one in self.data]) for f in (min, max))
+        return float(np.log(self.at(high).flux / self.at(low).flux) / np.log(high / low))
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Pixels bright enough for their index to mean something, (ny, nx): more than 5 % of the peak."""
+        return self.image.values["I"] > FAINT * self.image.values["I"].max()
 
     def at(self, freq_hz: float) -> Image:
         """Return the image at another frequency."""
@@ -70,15 +81,17 @@ def spectral_image(
     preset: str = "default",
     ref_hz: float | None = None,
     fluxes: Sequence[float] | None = None,
+    reach: float = REACH,
     run: RunOptions | None = None,
     **options: Any,
 ) -> SpectralResult:
     """Make one image of observations at several frequencies, with maps of the spectral index.
 
-    order: 1 fits α, 2 also β, which needs three frequencies. ref_hz: frequency of the image, None for the geometric
-    mean. fluxes: Jy of the compact source in every observation, None to estimate each (`compact_flux`), which is
-    refused for frequencies close together. The spectrum of the fluxes is start and prior of the maps. options: fields
-    of `ImagingOptions` but flux, taper_uas, precal and rounds; the others as for `image`.
+    order: 1 fits α, 2 also β, which needs three frequencies. preset: 'default' or 'eht'. ref_hz: frequency of the
+    image, None for the geometric mean. fluxes: Jy of the compact source in every observation, None to estimate each
+    (`compact_flux`), which is refused for frequencies close together. The spectrum of the fluxes is start and prior of
+    the maps; reach: how far α and β of a pixel may be from it. options: fields of `ImagingOptions` but flux, taper_uas,
+    precal and rounds; the others as for `image`.
 
     Example: `spectral_image([obs_230, obs_345], fluxes=(0.6, 0.5)).mean_alpha`.
     """
@@ -88,7 +101,7 @@ def spectral_image(
         raise ValueError("spectral_image: preset 'm87' has rounds of self-calibration. Use 'eht' on calibrated data.")
     spectral = MAPS[:order]
     smooth = {f"{kind}_{name}": weight for name in spectral for kind, weight in SMOOTHING.items()}
-    defaults = {"data": DATA, "regularisers": REGULARISATION | smooth}
+    defaults = {"data": DATA, "regularisers": REGULARISATION | smooth, "maxiter": 200}
     finest = min(channels, key=lambda one: one.nominal_resolution)
     chosen = options_from(preset, PRESETS, defaults | options).sized(finest)
     settings = fit_settings(run or RunOptions(), chosen, "fits/")
@@ -113,6 +126,7 @@ def spectral_image(
         beam=beam,
         spectral=spectral,
         mf_flux=known,
+        limits={name: (slope - reach, slope + reach) for name, slope in zip(spectral, spectrum[1:], strict=True)},
         epsilon_tv=chosen.epsilon_tv,
         operator=chosen.operator,
         transform=chosen.transform,
@@ -127,8 +141,19 @@ def spectral_image(
     maps = image_maps(problem, result.params)
     chi2 = channel_chi2(problem, result.params)
     found = first.replace(values={"I": maps["I"]})
-    more = (known, result, tuple(ready), chosen, problem)
+    doubts = _doubts(chi2, measured, found, maps, known) + step_doubts(result)
+    more = (known, with_doubts(result, doubts), tuple(ready), chosen, problem, tuple(doubts))
     return SpectralResult(found, maps["alpha"], maps.get("beta"), chi2, *more)
+
+
+def _doubts(chi2: Mapping, measured: Sequence[DataSet], image: Image, maps: Mapping, fluxes: Sequence) -> list[str]:
+    """Return what is odd about every channel."""
+    found = []
+    for k, one in enumerate(measured):
+        found += chi2_doubts({name: float(v[k]) for name, v in chi2.items()}, one, f" of channel {k + 1}")
+        growth = sum(maps[name] * one.log_ratio ** (i + 1) for i, name in enumerate(MAPS) if name in maps)
+        found += flux_doubts(float((image.values["I"] * np.exp(growth)).sum()), fluxes[k])
+    return found
 
 
 def _prepared(channels: Sequence[Observation], fluxes: Sequence[float], options: ImagingOptions) -> list[Observation]:

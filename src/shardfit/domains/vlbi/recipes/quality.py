@@ -1,0 +1,55 @@
+"""Reasons to doubt a fit, in words: χ² far from 1, flux far from the given one, steps that ran out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from shardfit.core.result import Result
+from shardfit.core.status import Status
+from shardfit.domains.vlbi.tables import DataSet
+
+HIGH, LOW = 1.5, 0.4  # χ² per measurement outside of which a fit, or the errors it was given, are doubtful
+SCATTER = 5.0  # standard deviations by which χ² of few measurements may be off
+FLUX = 0.1  # relative difference of an image's flux from the given one
+
+
+def chi2_doubts(chi2: Mapping[str, float], data: DataSet | None = None, where: str = "") -> list[str]:
+    """Return what is odd about χ² per measurement, by product; data: tells how many measurements there are."""
+    found = []
+    for name, value in chi2.items():
+        n = data.products[name].n if data is not None and name in data.products else np.inf
+        spread = SCATTER * np.sqrt(2 / n)
+        what = f"χ² of {name}{where} is {value:.3g}"
+        if not np.isfinite(value):
+            found.append(f"{what}.")
+        elif value > max(HIGH, 1 + spread):
+            found.append(
+                f"{what} per measurement: the image does not explain these data within their errors. Raise maxiter, "
+                "calibrate, or allow for calibration errors (tolerance, systematic)."
+            )
+        elif value < min(LOW, 1 - spread):
+            found.append(f"{what} per measurement: the errors are too large, or noise is fitted.")
+    return found
+
+
+def flux_doubts(flux: float, given: float) -> list[str]:
+    """Return a doubt if an image's flux is far from the given one, both in Jy."""
+    if abs(flux - given) <= FLUX * given:
+        return []
+    return [f"the image has {flux:.3g} Jy where {given:.3g} Jy were given: data and flux disagree."]
+
+
+def step_doubts(result: Result) -> list[str]:
+    """Return a doubt if a fit ended at its limit of steps, or worse."""
+    if result.status in (Status.MAX_STEPS, Status.COMPLETED):
+        return [f"the fit ended at its limit of {result.steps} steps, its tolerance not met. Raise maxiter."]
+    if result.status in (Status.NONFINITE, Status.FAILED, Status.STALLED):
+        return [f"the fit ended early: {result.status.message}."]
+    return []
+
+
+def with_doubts(result: Result, doubts: tuple[str, ...] | list[str]) -> Result:
+    """Return the result with the doubts in its note."""
+    text = " ".join(f"Doubtful: {doubt}" for doubt in doubts)
+    return replace(result, note=" ".join(filter(None, (result.note, text))))
