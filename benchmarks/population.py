@@ -2,7 +2,9 @@
 
 lossgrad-*: loss and gradient of the stellar mass function (variant B) for n halos. adam-1e4: 100 steps of Adam, the
 loss after the last. kde-*: loss and gradient of a comparison at 20 kernels and 20 Fourier positions in 2-D, the same
-places on both sides. swarm: 100 particles, 100 steps on the 4-D Ackley function, whole calls.
+places on both sides. swarm: 100 particles, 100 steps on the 4-D Ackley function, whole calls. form-*: loss and gradient
+of the same mass function in the ways users write it, nothing said about chunks, against diffopt's example rewritten
+with shared edges and compiled whole, and (`cpu_plain`) against the same lines in plain jitted JAX.
 """
 
 from benchmarks.duel import duel
@@ -10,6 +12,7 @@ from benchmarks.duel import duel
 PEERS = ("diffopt",)
 SETTINGS = {"precision": "float32", "threads": "one each"}
 SIDES = ("benchmarks.population_ours", "benchmarks.population_diffopt")
+FORMS = ("broadcast", "diff", "stack", "leaves", "above")
 # repeats of one round: long enough to time, short enough to alternate
 CASES = {
     "lossgrad-1e4": (10_000, 50),
@@ -20,6 +23,8 @@ CASES = {
     "kde-1e5": (100_000, 5),
     "kde-1e6": (1_000_000, 1),
     "swarm": (100, 1),
+    **{f"form-{form}-1e6": (1_000_000, 2) for form in FORMS},
+    **{f"form-{form}-1e7": (10_000_000, 1) for form in ("broadcast", "diff")},
 }
 
 
@@ -31,11 +36,14 @@ def run(quick: bool) -> dict[str, dict]:
 
 def _case(case: str) -> dict:
     n, repeats = CASES[case]
-    arguments = {"kind": case.partition("-")[0], "n": n, "repeats": repeats}
+    kind, *form = case.split("-")
+    arguments = {"kind": kind, "form": form[0] if form else "", "n": n, "repeats": repeats}
     figures = duel("diffopt", SIDES, arguments, 2 if case == "swarm" else 5)
     ours, peer = figures.pop("said_ours"), figures.pop("said_peer")
     for name in ("ours", "peer", "cpu_ours", "cpu_peer"):
         figures[name] /= repeats
+    if "plain" in ours:
+        figures["cpu_plain"] = ours["plain"]
     return figures | {
         "quality_ours": ours["loss"],
         "quality_peer": peer["loss"],

@@ -13,6 +13,8 @@ POINT = {"efficiency": -1.9, "scatter": 0.25}
 def prepare(asked: dict) -> tuple[Callable, Callable]:
     """Return what is timed, compiled, and what it says."""
     kinds = {"lossgrad": _lossgrad, "adam": _adam, "kde": _kde, "swarm": _swarm}
+    if asked["kind"] == "form":
+        return _form(asked)
     return keeping_value(kinds[asked["kind"]](asked))
 
 
@@ -35,6 +37,34 @@ def _lossgrad(asked):
 
     problem = smf.problem("B", asked["n"], precision="float32")
     return _repeated(problem.objective, {k: np.float32(v) for k, v in POINT.items()}, asked["repeats"])
+
+
+def _form(asked):
+    """A user's own statistic, with nothing said about chunks; `plain` is CPU seconds of the same lines without us."""
+    import jax
+
+    import shardfit as sf
+    from benchmarks.population_forms import FORMS, misfit
+    from benchmarks.timing import warm
+    from shardfit.domains.population.halos import log_masses
+
+    n, statistic = asked["n"], FORMS[asked["form"]]
+    rows = {"logm": log_masses(n, top=0.95).astype(np.float32)}
+    volume, params = np.float32(10.0 * n), np.array(list(POINT.values()), np.float32)
+    objective = sf.Objective({"smf": sf.statistic_term(statistic, rows, volume, loss=misfit)})
+    call, describe = keeping_value(_repeated(objective, params, asked["repeats"]))
+
+    @jax.jit
+    def plain(params, rows):
+        return jax.value_and_grad(
+            lambda p: misfit(jax.tree.map(lambda leaf: leaf.sum(0), statistic(p, rows, volume)), volume)
+        )(params)
+
+    def measured():
+        said, placed = describe(), jax.device_put(rows)
+        return said | {"plain": warm(lambda: jax.block_until_ready(plain(params, placed)))[2]}
+
+    return call, measured
 
 
 def _adam(asked):

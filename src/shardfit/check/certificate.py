@@ -18,6 +18,7 @@ from shardfit.check import verdict
 from shardfit.check.comparisons import Comparison, combine, compare
 from shardfit.check.evaluations import evaluate_terms, pulled_back
 from shardfit.check.probe import Probe, Setting, choose_rows, choose_setting
+from shardfit.check.random_draws import drawn_by_block
 from shardfit.core import reduce
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import n_shards
@@ -127,7 +128,8 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
     if examined is None:
         return None
     setting, comparisons = examined
-    verdict.judge(comparisons, probe.index, where)
+    terms = dict(probe.objective.items())
+    verdict.judge(comparisons, probe.index, where, lambda name: drawn_by_block(terms[name], problem.x0))
     # layout and precision do not depend on the point; at an answer little is left of a value but its rounding
     layouts = _layouts(problem, probe, setting, comparisons, mesh, seed) if where == "x0" else (None, None)
     certificate = Certificate(

@@ -1,5 +1,6 @@
 """What a certificate makes of its comparisons: which rows and terms are wrong, and in which words to say so."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,17 @@ SHARDED = {"float64": 1e-9, "float32": 2e-3}
 PRECISION = 3e-2
 
 
-def judge(terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str) -> None:
-    """Raise for the first term that is wrong; index: which rows were probed; where: 'x0' or 'answer'."""
+def judge(
+    terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str, draws: Callable[[str], bool]
+) -> None:
+    """Raise for the first term that is wrong.
+
+    index: which rows were probed; where: 'x0' or 'answer'; draws(name): whether a term draws random numbers by block.
+    """
     for name, comparison in terms.items():
         if not comparison.block_rows <= BLOCKS:
-            raise ParityError(_mixes(name, f"the same row differs by {comparison.block_rows:.1e}"))
+            how = f"the same row differs by {comparison.block_rows:.1e}"
+            raise ParityError(_draws(name, how) if draws(name) else _mixes(name, how))
     for name, comparison in terms.items():
         if comparison.suspicion.any():
             raise ParityError(_wrong_derivative(name, comparison, index.get(name), where))
@@ -32,14 +39,23 @@ def judge(terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str
             )
 
 
+def _draws(name: str, how: str) -> str:
+    return (
+        f"term {name!r} draws random numbers in the shape of its block of rows, such as jax.random.normal(key, (n, 2)): "
+        f"taken whole and in two blocks, {how} (relative). The draws begin anew in every block, so the value depends on "
+        "chunk and devices. Ask for a key for each row, statistic_term(fn, rows, stochastic='rows'): fn then gets keys "
+        "(n,) as its last argument, to be used as jax.vmap(lambda k: jax.random.normal(k, (2,)))(keys)."
+    )
+
+
 def _mixes(name: str, how: str) -> str:
     return (
         f"term {name!r} depends on which rows share a block: taken whole and in two blocks, {how} (relative). The "
         "function sees some of the rows at a time, so each row's contribution must not depend on the others. The usual "
-        "reasons: a mean, sort, rank, cumulative sum or count over the block; a solver with one step size for all; a "
-        "random draw shaped like the block. Compute the mean or rank of the data beforehand and pass it in rows or "
-        "args; make what depends on all rows a loss of their totals, statistic_term(fn, rows, loss=...); for draws "
-        "that differ by row, keep row numbers in rows and fold them into the key, jax.random.fold_in(key, row)."
+        "reasons: a mean, sort, rank, cumulative sum or count over the block; a solver with one step size for all. "
+        "Compute the mean or rank of the data beforehand and pass it in rows or args; make what depends on all rows a "
+        "loss of their totals, statistic_term(fn, rows, loss=...); for draws that differ by row, ask for a key for "
+        "each, statistic_term(fn, rows, stochastic='rows')."
     )
 
 

@@ -22,7 +22,7 @@ from shardfit.core.gram import Gram
 from shardfit.core.mesh import ROWS, n_shards, replicate
 from shardfit.core.params import make_space
 from shardfit.core.precision import arithmetic, cast, evaluation_precision, precision_of
-from shardfit.core.rows import compact, place_rows, rows_from_process, take
+from shardfit.core.rows import compact, numbered, place_rows, rows_from_process, take
 from shardfit.core.split import divided, split_terms
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
 
@@ -105,8 +105,9 @@ class Objective:
         return self._evaluate(_hvp, params, tangent, key)
 
     def _evaluate(self, fn: Callable, params: Any, *more: Any) -> Any:
+        *more, key = more
         with arithmetic(self._precision_at(params)):
-            return fn(self, params, *more)
+            return fn(self, params, *more, as_key(key))
 
     def _precision_at(self, params: Any = None) -> str | None:
         trees = (params,) if self.precision else (self, params)
@@ -133,6 +134,7 @@ class Objective:
         def change(term, new):
             if not isinstance(term, RowTerm):
                 raise TypeError("with_rows: this term has no rows.")
+            new = numbered(new) if term.by_row else new
             old_shapes, new_shapes = (jax.tree.map(jnp.shape, t) for t in (term.rows, new))
             if old_shapes != new_shapes:
                 raise ValueError(f"with_rows: shapes {new_shapes} differ from {old_shapes}. Make a new term instead.")
@@ -141,7 +143,8 @@ class Objective:
         return self._change(rows, change)
 
     def freeze(self, key: Any) -> "Objective":
-        """Return a copy in which every stochastic term uses one fixed realisation."""
+        """Return a copy in which every stochastic term uses one fixed realisation; key: as of value, or a number."""
+        key = as_key(key)
 
         def fixed(i, term):
             stochastic = isinstance(term, RowTerm) and term.stochastic
@@ -303,6 +306,17 @@ class Objective:
     def _require_name(self, name: str) -> None:
         if name not in self.names:
             raise ValueError(f"no term {name!r} in this objective.{suggestion(name, self.names)}")
+
+
+def as_key(key: Any) -> Any:
+    """Return a random key from a key or a whole number, or raise."""
+    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        return jax.random.key(int(key))
+    dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
+    typed = dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) and shape == ()
+    if key is None or typed or (dtype == np.uint32 and shape == (2,)):
+        return key
+    raise TypeError(f"key is {key!r}, which is no random key. Pass a whole number or jax.random.key(number).")
 
 
 def replace_terms(objective: Objective, terms: Any) -> Objective:

@@ -17,9 +17,11 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 
+from shardfit.core.blocks import settled
+from shardfit.core.layout import rows_quickest
 from shardfit.core.mesh import ROWS, n_shards
 from shardfit.core.rows import leading, sum_blocks
-from shardfit.core.terms import Penalty, RowTerm, Term, weighted_sum
+from shardfit.core.terms import Penalty, RowTerm, StatisticTerm, Term, weighted_sum
 
 
 class Shard(NamedTuple):
@@ -85,11 +87,22 @@ def local_sums(term: Term, params: Any, key: Any) -> Any:
     """Sum a row term's statistics over this shard's rows."""
     if isinstance(term, Penalty):
         return None
+    term = settled(term, params, key)
 
     def block(rows, mask):
-        return term.statistics(params, rows, mask, key)
+        return _block_sums(term, params, rows, mask, key)
 
     return sum_blocks(block, term.rows, term.counts, term.chunk)
+
+
+def _block_sums(term: RowTerm, params: Any, rows: Any, mask: Any, key: Any) -> Any:
+    """Return what a block of rows adds to the totals; statistics (rows, bins) are held as (bins, rows)."""
+
+    def sums(params, rows, mask, args, key):
+        return replace(term, args=args).statistics(params, rows, mask, key)
+
+    evaluate = rows_quickest(sums, leading(rows)) if isinstance(term, StatisticTerm) else sums
+    return evaluate(params, rows, mask, term.args, key)
 
 
 def _chunked(term: RowTerm) -> bool:
@@ -220,11 +233,12 @@ def _sums_and_pull(term, moves, inputs, key):
     """
     if isinstance(term, Penalty):
         return None, None
+    term = settled(term, inputs[0], key)
     if not _chunked(term):
         return jax.vjp(lambda p, leaves: local_sums(_moved(term, moves, leaves), p, key), *inputs)
 
     def block(cotangent, rows, mask):
-        sums, pull = jax.vjp(lambda p, leaves: _moved(term, moves, leaves).statistics(p, rows, mask, key), *inputs)
+        sums, pull = jax.vjp(lambda p, leaves: _block_sums(_moved(term, moves, leaves), p, rows, mask, key), *inputs)
         return sums, pull(cotangent(sums))
 
     def walk(cotangent):

@@ -5,10 +5,11 @@ copies of a real row (zeros would give log(0) or angle(0) in a user's function) 
 all rows are real, `counts` is None and no mask is made.
 """
 
+import hashlib
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,18 @@ from jax.sharding import PartitionSpec as P
 from shardfit.core.mesh import ROWS, fetch, gather, n_shards, processes_of, replicate
 
 CHECK_BLOCK = 1 << 22  # elements looked at in one go, so that checking 1e8 rows does not double their memory
+
+
+class Numbered(NamedTuple):
+    """Rows with their numbers (n,) in the whole data, which they keep wherever they are taken, split or padded."""
+
+    rows: Any
+    number: Any
+
+
+def numbered(rows: Any) -> Numbered:
+    """Return rows with their numbers from 0 on."""
+    return Numbered(rows, np.arange(leading(rows), dtype=np.uint32))
 
 
 def leading(rows: Any) -> int:
@@ -57,7 +70,8 @@ def check_rows(where: str, rows: Any, checked: bool = False) -> Any:
     if len(set(sizes.values())) > 1:
         lengths = ", ".join(f"{label.split(': ')[1]} has {n}" for label, n in sizes.items())
         raise ValueError(f"{where}: leading axes differ ({lengths}). Every array of rows needs one entry per row.")
-    if next(iter(sizes.values())) == 0:
+    # one of several processes may have none: place_local counts all
+    if next(iter(sizes.values())) == 0 and jax.process_count() == 1:
         raise ValueError(f"{where}: there are zero rows. Check the selection that made them; nothing can be fitted.")
     for (label, leaf), (path, _) in zip(leaves, paths, strict=True):
         name = getattr(path[-1], "key", getattr(path[-1], "name", "")) if path else ""
@@ -105,8 +119,9 @@ def place_rows(rows: Any, counts: Any, mesh: Mesh) -> tuple[Any, jax.Array | Non
 def rows_from_process(rows: Any, mesh: Mesh) -> tuple[Any, jax.Array | None]:
     """Join the rows that each process holds to one row set, without sending any of them.
 
-    Processes may hold different numbers of rows; each splits its own over its own devices. All must call this.
+    Processes may hold different numbers of rows, or none; each splits its own over its own devices. All must call this.
     """
+    _require_alike(rows)
     owners = [{d.process_index for d in np.ravel(devices)} for devices in np.moveaxis(mesh.devices, _axis(mesh), 0)]
     if any(len(owner) > 1 for owner in owners):
         raise ValueError(
@@ -118,8 +133,37 @@ def rows_from_process(rows: Any, mesh: Mesh) -> tuple[Any, jax.Array | None]:
     starts = np.array([i * n // len(own) for i in range(len(own) + 1)])
     counts = np.zeros(len(owners), np.int64)
     counts[own] = np.diff(starts)
-    counts = gather(counts).sum(axis=0)
+    everyone = gather(counts)
+    if isinstance(rows, Numbered):  # each process began at 0
+        before = everyone[: jax.process_index()].sum()
+        rows = rows._replace(number=(rows.number + before).astype(np.uint32))
+    counts = everyone.sum(axis=0)
+    if not counts.any():
+        raise ValueError("place_local: no process has any rows. Check the selection that made them.")
+    if not everyone.any(axis=1).all():
+        rows = _with_a_row(rows, int(np.argmax(everyone.any(axis=1))))
     return _split(rows, dict(zip(own, itertools.pairwise(starts), strict=True)), int(counts.max()), counts, mesh)
+
+
+def _require_alike(rows: Any) -> None:
+    """Raise, in every process, where one has rows of other names, types or shapes than rank 0."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(rows)
+    facts = [f"rows{jax.tree_util.keystr(path)} {leaf.dtype} {leaf.shape[1:]}" for path, leaf in paths]
+    own = np.frombuffer(hashlib.sha256(repr(facts).encode()).digest(), np.uint8)
+    everyone = gather(own)
+    differing = np.flatnonzero((everyone != everyone[0]).any(axis=1))
+    if len(differing):
+        raise ValueError(
+            f"place_local: rows of rank {differing[0]} differ from those of rank 0 in names, types or shapes of a row; "
+            f"here they are {', '.join(facts)}. Read them alike everywhere, an empty part too: np.zeros((0, 2), 'f4')."
+        )
+
+
+def _with_a_row(rows: Any, donor: int) -> Any:
+    """Return the rows of this process, or where it has none one row of the donor's, to be masked."""
+    firsts = jax.tree.map(lambda leaf: np.asarray(leaf[:1]) if len(leaf) else np.zeros((1, *leaf.shape[1:]), leaf.dtype), rows)
+    given = jax.tree.map(lambda first: gather(first)[donor], firsts)
+    return rows if leading(rows) else given
 
 
 def _axis(mesh: Mesh) -> int:
@@ -214,12 +258,30 @@ def sum_blocks(block_sum: Callable, rows: Any, counts: Any, chunk: int | None) -
         index = start + jnp.arange(size)
         return block_sum(block, (index >= begin) & (index < (n if counts is None else counts[0])))
 
-    def step(total, i):
-        return jax.tree.map(jnp.add, total, at(i)), None
+    def step(totals, i):
+        return [_added(*each) for each in zip(totals, jax.tree.leaves(at(i)), strict=True)], None
 
-    zero = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(at, jax.ShapeDtypeStruct((), jnp.int32)))
-    total, _ = jax.lax.scan(step, zero, jnp.arange(n_blocks, dtype=jnp.int32))
-    return total
+    shapes, tree = jax.tree.flatten(jax.eval_shape(at, jax.ShapeDtypeStruct((), jnp.int32)))
+    zeros = [(jnp.zeros(s.shape, s.dtype),) * (2 if _short(s.dtype) else 1) for s in shapes]
+    totals, _ = jax.lax.scan(step, zeros, jnp.arange(n_blocks, dtype=jnp.int32))
+    return tree.unflatten([sum(parts[1:], parts[0]) for parts in totals])
+
+
+def _short(dtype: Any) -> bool:
+    return jnp.issubdtype(dtype, jnp.inexact) and jnp.finfo(dtype).bits < 64
+
+
+def _added(total: tuple, more: jax.Array) -> tuple:
+    """Return a running total plus one block; in short precision with what its digits could not hold beside it.
+
+    Many blocks added one after the other lose a little each time, always to the same side where all are positive.
+    """
+    if len(total) == 1:
+        return (total[0] + more,)
+    held, lost = total
+    together = held + more
+    taken = together - held
+    return together, lost + ((held - (together - taken)) + (more - taken))
 
 
 def real_rows(rows: Any, counts: Any) -> jax.Array | None:

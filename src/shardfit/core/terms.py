@@ -17,7 +17,7 @@ from jax.tree_util import register_dataclass
 
 from shardfit.core.equations import Equations, NormalEquations
 from shardfit.core.errors import suggestion
-from shardfit.core.rows import check_rows, leading, masked, shapes_of_rows
+from shardfit.core.rows import check_rows, leading, masked, numbered, shapes_of_rows
 
 
 def static() -> Any:
@@ -55,7 +55,9 @@ class RowTerm:
     key: Any  # fixes a stochastic term, see freeze
     fn: Callable = static()
     chunk: int | None = static()
+    auto: bool = static()  # where chunk is None: rows of a block are chosen by what fn computes, see blocks.py
     stochastic: bool = static()
+    by_row: bool = static()  # rows are `Numbered`, and fn gets one more argument: a random key for each row
     equations: Equations | None = static()  # the term's own normal equations
 
     @property
@@ -65,6 +67,8 @@ class RowTerm:
 
     def contributions(self, params: Any, rows: Any, key: Any) -> Any:
         """Call the user's function on a block of rows."""
+        if self.by_row:
+            return self.fn(params, rows.rows, *self.args, key, row_keys(key, rows.number))
         return self.fn(params, rows, *self.args, *((key,) if self.stochastic else ()))
 
     @property
@@ -219,6 +223,11 @@ class ResidualPenalty(Penalty):
 Term = RowTerm | Penalty
 
 
+def row_keys(key: Any, number: jax.Array) -> jax.Array:
+    """Return a random key for each row (n,), from the common key and the rows' numbers."""
+    return jax.vmap(lambda i: jax.random.fold_in(key, i))(number)
+
+
 def with_shapes(term: RowTerm, n: int) -> RowTerm:
     """Return the term with the shapes of n rows instead of its rows."""
     return replace(term, rows=shapes_of_rows(term.rows, n), counts=None)
@@ -234,15 +243,16 @@ def residual_term(
     rows: Any,
     *args: Any,
     weight: Any = 1.0,
-    chunk: int | None = None,
+    chunk: int | str | None = "auto",
     gram: NormalEquations | None = None,
 ) -> ResidualTerm:
     """Make a data term from residuals; its value is ½Σ|r|².
 
     fn(params, rows, *args) takes a block of rows and returns residuals with the rows' leading axis (an array, a pytree,
     or a dict of named data products). rows: pytree of arrays with one common leading axis; an entry named `sigma` must
-    be positive. chunk: most rows evaluated at once; memory of an evaluation is bounded by it. gram: normal equations of
-    your own, where they can be had faster than from the derivatives of residuals.
+    be positive. chunk: most rows evaluated at once; memory of an evaluation is bounded by it. "auto" chooses as many as
+    a core's cache holds results of, None takes all. gram: normal equations of your own, where they can be had faster
+    than from the derivatives of residuals.
 
     Example: `residual_term(lambda p, r: (r["y"] - p["a"] * r["x"]) / r["sigma"], {"x": x, "y": y, "sigma": s})`.
     """
@@ -257,22 +267,29 @@ def statistic_term(
     *args: Any,
     loss: Callable = total,
     weight: Any = 1.0,
-    chunk: int | None = None,
-    stochastic: bool = False,
+    chunk: int | str | None = "auto",
+    stochastic: bool | str = False,
     checked: bool = False,
     gram: NormalEquations | None = None,
 ) -> StatisticTerm:
     """Make a data term from summed statistics and a loss of their totals.
 
     fn(params, rows, *args) returns per-row statistics (real or complex, any pytree, leading axis = rows);
-    loss(totals, *args) returns one number, or a dict of named numbers. stochastic: both get one more argument, a random
-    key that is the same on every device; draws that differ per row should fold in a row number kept in rows. checked:
-    whoever read the rows found their numbers finite, so they are not read again. gram: normal equations, which make
-    least squares possible where the loss is half a sum of squares.
+    loss(totals, *args) returns one number, or a dict of named numbers. stochastic: True gives both one more argument, a
+    random key that is the same for all rows; "rows" gives fn, after that, an array (n,) of keys, one for each row, which
+    follow a row wherever it goes: draws from them do not depend on chunk, devices or processes. checked: whoever read
+    the rows found their numbers finite, so they are not read again. gram: normal equations, which make least squares
+    possible where the loss is half a sum of squares.
+
+    Example: `statistic_term(lambda p, rows, key, keys: p + jax.vmap(jax.random.normal)(keys), rows, stochastic="rows")`.
     """
     _check_callable("statistic_term", "loss", loss)
+    if stochastic not in (False, True, "rows"):
+        raise ValueError(f"statistic_term: stochastic={stochastic!r} must be False, True or 'rows' (a key for each row).")
     fields = row_fields("statistic_term", fn, rows, args, weight, chunk, checked)
     fields |= {"stochastic": bool(stochastic), "equations": check_equations("statistic_term", gram, weight)}
+    if stochastic == "rows":
+        fields |= {"by_row": True, "rows": numbered(fields["rows"])}
     return StatisticTerm(**fields, loss=loss)
 
 
@@ -331,13 +348,15 @@ def with_weight(term: Term, weight: Any) -> Term:
 
 
 def row_fields(
-    where: str, fn: Callable, rows: Any, args: tuple, weight: Any, chunk: int | None, checked: bool = False
+    where: str, fn: Callable, rows: Any, args: tuple, weight: Any, chunk: int | str | None, checked: bool = False
 ) -> dict[str, Any]:
     """Return the fields of a row term, checked; where: which function makes it, for messages."""
     _check_callable(where, "fn", fn)
-    if chunk is not None and (not isinstance(chunk, int | np.integer) or isinstance(chunk, bool) or chunk < 1):
+    auto = isinstance(chunk, str) and chunk == "auto"
+    limit = None if auto else chunk
+    if limit is not None and (not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 1):
         raise ValueError(
-            f"{where}: chunk={chunk!r} must be a whole number of rows, at least 1, or None for all at once."
+            f"{where}: chunk={chunk!r} must be a whole number of rows, at least 1, 'auto', or None for all at once."
         )
     rows = check_rows(where, rows, checked)
     return {
@@ -348,8 +367,10 @@ def row_fields(
         "scale": 1.0,
         "key": None,
         "fn": fn,
-        "chunk": None if chunk is None else int(chunk),
+        "chunk": None if limit is None else int(limit),
+        "auto": auto,
         "stochastic": False,
+        "by_row": False,
         "equations": None,
     }
 

@@ -8,6 +8,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from shardfit.core import reduce
+from shardfit.core.blocks import settled
 from shardfit.core.mesh import RUNS
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
@@ -53,8 +54,10 @@ def _contributions(space, objective, point, key) -> int:
         return term.contributions(space.unpack(z), term.rows, reduce.term_key(term, key, position))
 
     total = 1
+    params = jax.eval_shape(space.unpack, point)
     for position, term in enumerate(objective.terms):
         if isinstance(term, RowTerm):
+            term = settled(term, params, reduce.term_key(term, key, position))
             rows = leading(term.rows)
             block = rows if term.chunk is None else min(term.chunk, rows)
             shapes = jax.eval_shape(lambda z, k, t, i=position: of_one_row(z, k, t, i), point, key, term)

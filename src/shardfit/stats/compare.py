@@ -73,11 +73,12 @@ class _Counts:
     """Function of a comparison term: the model's sample of a block of rows, counted at this step's places."""
 
     sample: Callable
+    by_row: bool
 
     def __call__(self, params, rows, bank, *rest):
-        *args, key = rest
+        *args, key = rest[:-1] if self.by_row else rest
         places_key, sample_key = jax.random.split(key)
-        sampled = self.sample(params, rows, *args, sample_key)
+        sampled = self.sample(params, rows, *args, rest[-1] if self.by_row else sample_key)
         points, weights = sampled if isinstance(sampled, tuple) else (sampled, None)
         return sample_counts(bank.draw(places_key), points, weights)
 
@@ -99,19 +100,27 @@ def comparison_term(
     *args: Any,
     misfit: Callable = density_chi2,
     weight: Any = 1.0,
-    chunk: int | None = CHUNK,
+    chunk: int | str | None = CHUNK,
+    row_keys: bool = False,
 ) -> StatisticTerm:
     """Make a term that compares a model sample with a bank's training sample at places drawn anew at every step.
 
-    sample(params, rows, *args, key) returns points (n, d), or (points, weights); both may have m points per row. Draws
-    that differ per row come from `row_normals`, so that they do not depend on how rows are split. misfit(counts,
-    places) is chi2, density_chi2, density_difference, kernel_difference or your own.
+    sample(params, rows, *args, key) returns points (n, d), or (points, weights); both may have m points per row. With
+    row_keys its last argument is an array (n,) of keys, one for each row, which do not depend on how rows are split:
+    draws that differ per row come from them. misfit(counts, places) is chi2, density_chi2, density_difference,
+    kernel_difference or your own.
 
     Example: `comparison_term(lambda p, rows, key: p["mean"] + rows["noise"], {"noise": noise}, bank)`.
     """
+    fn, stochastic = _Counts(sample, bool(row_keys)), "rows" if row_keys else True
     return statistic_term(
-        _Counts(sample), rows, bank, *args, loss=_Misfit(misfit), weight=weight, chunk=chunk, stochastic=True
+        fn, rows, bank, *args, loss=_Misfit(misfit), weight=weight, chunk=chunk, stochastic=stochastic
     )
+
+
+def normals(keys: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+    """Return unit normals (n, *shape), each row's from its own key; keys (n,)."""
+    return jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
 
 
 def row_normals(key: Any, index: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
+from shardfit.core.blocks import settled
 from shardfit.core.mesh import ROWS, RUNS, n_shards
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
@@ -111,7 +112,7 @@ def operations(problem: Problem) -> float:
     cost = _gradient.lower(problem.space, problem.objective, jax.ShapeDtypeStruct(z.shape, z.dtype)).cost_analysis()
     cost = cost or {}
     work = cost.get("flops", 0.0) + TRANSCENDENTAL * cost.get("transcendentals", 0.0)
-    terms = [term for term in problem.objective.terms if isinstance(term, RowTerm)]
+    terms = [settled(term, problem.x0, None) for term in problem.objective.terms if isinstance(term, RowTerm)]
     # XLA counts the body of a loop once
     blocks = max((-(-term.n_rows // term.chunk) for term in terms if term.chunk is not None), default=1)
     return work * blocks
