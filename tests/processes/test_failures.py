@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shardfit.distributed.supervisor import culprits
+from shardfit.distributed.launchers import FOLLOWED
+from shardfit.distributed.supervisor import culprits, exit_code
 
 pytestmark = pytest.mark.processes
 SECONDS = 30
@@ -65,12 +66,35 @@ def test_no_process_outlives_its_parent(tmp_path, number):
     ("codes", "hung", "blamed"),
     [
         ([0, 0], [], {}),
-        ([3, 1, 3], [], {1: "failed with exit code 1"}),
+        ([FOLLOWED, 1, FOLLOWED], [], {1: "failed with exit code 1"}),
+        ([FOLLOWED, 3, FOLLOWED], [], {1: "failed with exit code 3"}),
         ([-9, -6, -6], [], {0: "was ended by SIGKILL"}),
-        ([3, -15], [1], {1: "hung"}),
+        ([FOLLOWED, -15], [1], {1: "hung"}),
         ([-6, -6], [], {0: "was ended by SIGABRT", 1: "was ended by SIGABRT"}),
-        ([3, 3], [], {0: "failed with exit code 3", 1: "failed with exit code 3"}),
+        ([FOLLOWED] * 2, [], {r: f"failed with exit code {FOLLOWED}" for r in (0, 1)}),
     ],
 )
 def test_culprits_are_told_from_followers(codes, hung, blamed):
     assert culprits(codes, hung) == blamed
+
+
+def test_the_exit_code_is_that_of_the_culprit():
+    assert exit_code([7]) == 7 and exit_code([-9, 1]) == 137
+
+
+def test_code_and_logs_of_the_failed_rank(launch, tmp_path):
+    done = launch(2, "failing.py", "code", 1, tmp_path, options=("--logs", tmp_path / "logs", "--timeout", 8))
+    assert done.returncode == 7
+    first, second = ((tmp_path / "logs" / f"rank-{rank}.log").read_text() for rank in (0, 1))
+    assert "here is rank 0" in first and "here is rank 0" in done.stdout
+    assert "here is rank 1" in second and "rank 1 failed (SystemExit: 7)" in second
+
+
+@pytest.mark.parametrize("option", ["--start-timeout", pytest.param("--timeout", marks=pytest.mark.slow)])
+def test_a_rank_that_sleeps_before_the_first_exchange_is_named(launch, tmp_path, option):
+    began = time.time()
+    when = "early" if option == "--start-timeout" else "placed"
+    done = launch(2, "failing.py", when, 1, tmp_path, options=(option, 5))
+    assert done.returncode != 0
+    assert "rank 1 ended or hangs" in done.stderr and f"more time with {option}." in done.stderr
+    assert time.time() - began < 90  # it sleeps for an hour

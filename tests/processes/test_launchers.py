@@ -1,11 +1,13 @@
 """Rank, size and coordinator from the variables of each launcher; what makes no sense is refused in clear words."""
 
 import os
+import socket
 import sys
 
 import pytest
 
-from shardfit.distributed.launchers import PORTS, Place, find_place, first_host
+from shardfit.distributed import launchers
+from shardfit.distributed.launchers import PORTS, Place, ancestors, find_place, first_host, require_free
 
 OWN = {"SHARDFIT_RANK": "1", "SHARDFIT_SIZE": "3", "SHARDFIT_COORDINATOR": "127.0.0.1:4000"}
 OPEN_MPI = {
@@ -58,10 +60,43 @@ def test_place(environ, place):
     assert find_place(environ) == place
 
 
-@pytest.mark.parametrize("environ", [OPEN_MPI, OPEN_MPI_5, MPICH])
-def test_mpi_on_one_machine_needs_no_address(environ):
-    port = PORTS + os.getppid() % 4096
-    assert find_place(environ) == Place(1, 3, f"127.0.0.1:{port}", 1)
+@pytest.mark.parametrize("environ", [OPEN_MPI, MPICH])
+def test_mpi_on_one_machine_needs_no_address(environ, monkeypatch):
+    # a shell script and `time` between the launcher's daemon and this process
+    above = [(50, "time"), (49, "wrapper.sh"), (4100, "hydra_pmi_proxy"), (40, "mpiexec"), (1, "init")]
+    monkeypatch.setattr(launchers, "ancestors", lambda: iter(above))
+    assert find_place(environ) == Place(1, 3, f"127.0.0.1:{PORTS + 4100 % 4096}", 1)
+
+
+def test_open_mpi_5_tells_the_name_of_the_job():
+    first, second = (find_place(OPEN_MPI_5 | {"PMIX_NAMESPACE": name}) for name in ("prterun-a-1@1", "prterun-a-2@1"))
+    assert first.coordinator.startswith("127.0.0.1:") and first != second
+
+
+def test_without_a_launcher_above_the_address_must_be_given(monkeypatch):
+    monkeypatch.setattr(launchers, "ancestors", lambda: iter([(1, "sh")]))
+    with pytest.raises(RuntimeError, match="in containers.*Install mpi4py, or set SHARDFIT_COORDINATOR"):
+        find_place(MPICH)
+
+
+def test_ancestors_are_those_of_the_system():
+    assert next(ancestors())[0] == os.getppid()
+    assert all(name for _, name in ancestors())
+
+
+def test_pmi2_of_slurm_is_slurm():
+    environ = SLURM | {"PMI_RANK": "5", "PMI_SIZE": "8", "PMI_JOBID": "1234.2"}
+    assert find_place(environ) == find_place(SLURM)
+
+
+def test_a_port_in_use_is_named():
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(RuntimeError, match=f"cannot listen on port {port} .*SHARDFIT_COORDINATOR"):
+            require_free(f"127.0.0.1:{port}")
+    require_free(f"127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(

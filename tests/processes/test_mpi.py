@@ -42,6 +42,17 @@ def test_two_ranks_give_the_answer_of_one(mpiexec, tmp_path):
     assert first["value"] == pytest.approx(float(value), rel=1e-12)
 
 
+def test_a_wrapper_script_around_each_rank(tmp_path):
+    if not BESIDE.exists():
+        pytest.skip("no mpiexec of the package mpich in this environment")
+    wrapper = tmp_path / "wrapper.sh"
+    wrapper.write_text(f'#!/bin/sh\n"{sys.executable}" -m shardfit rank -- "$@"\nexit $?\n')
+    wrapper.chmod(0o755)
+    done = run_command(BESIDE, "-n", 2, wrapper, HERE / "ranks.py", environ={"XLA_FLAGS": ""})
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n"))[-2:] == ["rank 0 of 2: sum 1", "rank 1 of 2: sum 1"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["raise", "hang"])
 def test_a_failing_rank_is_named(mpiexec, tmp_path, how):

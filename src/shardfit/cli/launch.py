@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli.rank import EXAMPLES, python_command
-from shardfit.distributed.launchers import EXCHANGE_SECONDS
+from shardfit.distributed.launchers import EXCHANGE_SECONDS, START_SECONDS
 from shardfit.distributed.supervisor import Job, supervise
 
 
@@ -21,9 +21,16 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         default=EXCHANGE_SECONDS,
         help=f"seconds that processes wait for the slowest in an exchange before all end ({EXCHANGE_SECONDS})",
     )
+    parser.add_argument(
+        "--start-timeout",
+        metavar="S",
+        type=int,
+        default=START_SECONDS,
+        help=f"seconds that they wait for each other before work: joining, loading data ({START_SECONDS})",
+    )
     parser.add_argument("--restarts", metavar="K", type=int, default=0, help="start again up to K times (0)")
     parser.add_argument("--shrink", action="store_true", help="restart without the processes that failed")
-    parser.add_argument("--logs", metavar="DIR", help="folder for the output of every process but the first")
+    parser.add_argument("--logs", metavar="DIR", help="folder that keeps the output of every process, rank-0.log on; rank 0's is shown too")
     parser.add_argument("command", metavar="COMMAND", nargs="+", help=f"after `--`: {EXAMPLES}")
 
 
@@ -33,10 +40,12 @@ def run(args: argparse.Namespace) -> int:
         ("-n", args.n, 1),
         ("--devices-per-process", args.devices_per_process, 1),
         ("--timeout", args.timeout, 1),
+        ("--start-timeout", args.start_timeout, 1),
         ("--restarts", args.restarts, 0),
     ):
         if value < least:
             raise ValueError(f"{option} {value}: at least {least} is needed.")
     python_command(args.command)
-    job = Job(tuple(args.command), args.n, args.devices_per_process, args.timeout, args.logs)
+    limits = {"timeout": args.timeout, "start_timeout": args.start_timeout}
+    job = Job(tuple(args.command), args.n, args.devices_per_process, logs=args.logs, **limits)
     return supervise(job, args.restarts, args.shrink)

@@ -4,6 +4,8 @@ Also what small arrays need to be the same on the hosts of all processes of a me
 same order. In a single process they give back what they are given.
 """
 
+import itertools
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -93,6 +95,22 @@ def spans_processes(mesh: Mesh | None) -> bool:
 def leads(mesh: Mesh | None) -> bool:
     """Return whether this process is the one of the mesh that writes files, shows progress and decides."""
     return not spans_processes(mesh) or jax.process_index() == 0
+
+
+_meetings = itertools.count()
+_meeting: Callable[[int], None] | None = None
+
+
+def set_meeting(wait: Callable[[int], None]) -> None:
+    """Say how processes wait for each other at their meeting of some number, once they have joined."""
+    global _meeting
+    _meeting = wait
+
+
+def meet() -> None:
+    """Wait until every process is here, before work that all do together: the wait may be long, as data are loaded."""
+    if _meeting is not None and jax.process_count() > 1:
+        _meeting(next(_meetings))
 
 
 def gather(numbers: np.ndarray) -> np.ndarray:

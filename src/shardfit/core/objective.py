@@ -19,7 +19,7 @@ from jax.tree_util import register_dataclass
 from shardfit.core import gram, reduce
 from shardfit.core.errors import suggestion
 from shardfit.core.gram import Gram
-from shardfit.core.mesh import ROWS, n_shards, replicate
+from shardfit.core.mesh import ROWS, meet, n_shards, replicate, spans_processes
 from shardfit.core.params import make_space
 from shardfit.core.precision import arithmetic, cast, evaluation_precision, precision_of
 from shardfit.core.rows import compact, numbered, place_rows, rows_from_process, take
@@ -206,6 +206,9 @@ class Objective:
     def _placed(self, mesh: Mesh | None, put_rows: Callable) -> "Objective":
         if mesh is not None and ROWS not in mesh.axis_names:
             raise ValueError(f"this mesh has axes {mesh.axis_names}, but no axis 'rows'. Make it with shardfit.mesh().")
+
+        if spans_processes(mesh):
+            meet()
 
         def put(term):
             if not isinstance(term, RowTerm):

@@ -5,22 +5,14 @@ All processes must call these functions in the same order. In a single process t
 
 import hashlib
 import io
-import itertools
 from typing import Any
 
 import jax
 import numpy as np
 
-from shardfit.core.mesh import first_says, gather
-from shardfit.distributed.processes import START_SECONDS, client
+from shardfit.core.mesh import first_says, gather, meet
 
-_meetings = itertools.count()
-
-
-def meet() -> None:
-    """Wait until every process is here; the wait may be long, for data are loaded before."""
-    if jax.process_count() > 1:
-        client().wait_at_barrier(f"shardfit/meeting/{next(_meetings)}", START_SECONDS * 1000)
+__all__ = ["meet", "require_same", "share"]
 
 
 def share(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -4,17 +4,22 @@ Launchers tell their processes who they are through variables. They are read her
 its own detection misses Open MPI 5 and MPICH. No variables of a launcher: the process is alone.
 """
 
+import errno
 import os
 import re
 import socket
-from collections.abc import Mapping
+import subprocess
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 REMEDY = (
     "Set SHARDFIT_RANK, SHARDFIT_SIZE and SHARDFIT_COORDINATOR=host:port for every process, or use `shardfit launch`."
 )
 EXCHANGE_SECONDS = 15  # how long a process waits for the others in an exchange
-FAILED, FOLLOWED = 1, 3  # exit codes: own failure, another's
+START_SECONDS = 600  # the same until all have joined, and where they meet before work: one may load data longer
+FAILED, FOLLOWED = 1, 113  # exit codes: own failure, another's (one that scripts hardly use themselves)
 PORTS = 61440  # 4096 ports from here on lie above those that systems hand out by themselves
 
 
@@ -42,6 +47,8 @@ LAUNCHERS = (
     Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
 )
 OWN, OPEN_MPI, MPICH, SLURM = LAUNCHERS
+# programs of MPI launchers that are an ancestor of every process of one machine, whatever is wrapped around it
+DAEMONS = frozenset("hydra_pmi_proxy pmi_proxy mpiexec mpirun mpiexec.hydra orterun orted prte prted prterun".split())
 
 
 class Place(NamedTuple):
@@ -58,7 +65,7 @@ def find_place(environ: Mapping[str, str]) -> Place | None:
     present = [launcher for launcher in LAUNCHERS if _present(launcher, environ)]
     if not present:
         return None
-    launcher = present[0]
+    launcher = SLURM if _slurm_speaks_pmi(present, environ) else present[0]
     rank, size = _number(launcher.rank, environ), _number(launcher.size, environ)
     if not 0 <= rank < size:
         raise ValueError(f"{launcher.rank}={rank} and {launcher.size}={size} contradict each other. {REMEDY}")
@@ -67,6 +74,15 @@ def find_place(environ: Mapping[str, str]) -> Place | None:
         return None
     local_rank = _number(launcher.local_rank, environ) if launcher.local_rank in environ else rank
     return Place(rank, size, _coordinator(launcher, rank, size, environ), local_rank)
+
+
+def _slurm_speaks_pmi(present: list[Launcher], environ: Mapping[str, str]) -> bool:
+    """Return whether the variables of PMI are Slurm's own (srun --mpi=pmi2): both tell the same rank and size."""
+    if present[0] is not MPICH or SLURM not in present:
+        return False
+    return [environ.get(name) for name in (MPICH.rank, MPICH.size)] == [
+        environ.get(name) for name in (SLURM.rank, SLURM.size)
+    ]
 
 
 def _present(launcher: Launcher, environ: Mapping[str, str]) -> bool:
@@ -113,10 +129,38 @@ def _coordinator(launcher: Launcher, rank: int, size: int, environ: Mapping[str,
     if launcher is SLURM:
         job = _number("SLURM_JOB_ID", environ) * 31 + int(environ.get("SLURM_STEP_ID", "0"))
         return f"{first_host(environ.get('SLURM_STEP_NODELIST', ''))}:{PORTS + job % 4096}"
-    if environ.get(launcher.local_size) == str(size):
-        # the launcher's daemon is the parent of all processes of a machine, so they agree without a word
-        return f"127.0.0.1:{PORTS + os.getppid() % 4096}"
+    if environ.get(launcher.local_size) == str(size) and (job := _job_on_one_machine(environ)) is not None:
+        return f"127.0.0.1:{PORTS + job % 4096}"
     return _agree_by_mpi(launcher, rank, size)
+
+
+def _job_on_one_machine(environ: Mapping[str, str]) -> int | None:
+    """Return a number that all processes of an MPI job on one machine know without asking each other."""
+    if "PMIX_NAMESPACE" in environ:
+        return zlib.crc32(environ["PMIX_NAMESPACE"].encode())
+    return next((number for number, name in ancestors() if name in DAEMONS), None)
+
+
+def ancestors() -> Iterator[tuple[int, str]]:
+    """Yield number and program of the processes above this one, the nearest first; of a container, those inside it."""
+    number = os.getppid()
+    while number > 1:
+        try:
+            parent, name = _parent_and_name(number)
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return
+        yield number, name
+        number = parent
+
+
+def _parent_and_name(number: int) -> tuple[int, str]:
+    file = Path(f"/proc/{number}/stat")
+    if file.exists():
+        name, _, rest = file.read_text().partition("(")[2].rpartition(")")
+        return int(rest.split()[1]), name
+    listed = subprocess.run(["ps", "-o", "ppid=,comm=", "-p", str(number)], capture_output=True, text=True, check=True)
+    parent, _, name = listed.stdout.strip().partition(" ")
+    return int(parent), Path(name.strip()).name
 
 
 def first_host(nodes: str) -> str:
@@ -133,8 +177,9 @@ def _agree_by_mpi(launcher: Launcher, rank: int, size: int) -> str:
         from mpi4py import MPI
     except ImportError:
         raise RuntimeError(
-            f"{launcher.name} started {size} processes on several machines, and its variables do not tell the address "
-            "of rank 0. Install mpi4py, or set SHARDFIT_COORDINATOR=host:port (machine of rank 0, any free port)."
+            f"{launcher.name} started {size} processes on several machines, or in containers, and its variables do not "
+            "tell the address of rank 0. Install mpi4py, or set SHARDFIT_COORDINATOR=host:port (machine of rank 0, any "
+            "free port)."
         ) from None
     world = MPI.COMM_WORLD
     if (world.rank, world.size) != (rank, size):
@@ -143,6 +188,22 @@ def _agree_by_mpi(launcher: Launcher, rank: int, size: int) -> str:
             "another MPI than the launcher. Install it for this one, or set SHARDFIT_COORDINATOR=host:port."
         )
     return world.bcast(f"{socket.gethostname()}:{free_port()}" if rank == 0 else None)
+
+
+def require_free(coordinator: str) -> None:
+    """Raise, naming the port, where rank 0 cannot listen: another program does."""
+    port = int(coordinator.rpartition(":")[2])
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what an ended job left behind does not count
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+            raise RuntimeError(
+                f"rank 0 cannot listen on port {port} ({error.strerror}), where the other processes look for it. Start "
+                "again, or choose a free port of its machine: SHARDFIT_COORDINATOR=host:port for every process."
+            ) from None
 
 
 def free_port() -> int:

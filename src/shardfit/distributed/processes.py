@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -17,12 +18,22 @@ import traceback
 from typing import Any, NoReturn
 
 import jax
+import numpy as np
 
-from shardfit.distributed.launchers import EXCHANGE_SECONDS, FAILED, FOLLOWED, Place, find_place
+from shardfit.core.mesh import gather, set_meeting
+from shardfit.distributed.launchers import (
+    EXCHANGE_SECONDS,
+    FAILED,
+    FOLLOWED,
+    START_SECONDS,
+    Place,
+    find_place,
+    require_free,
+)
 
-START_SECONDS = 600  # the same where they meet before a fit: loading data may take one longer than another
 END_SECONDS = 3600  # the same at the very end: rank 0 may draw figures while the others have nothing left to do
 POLL_SECONDS = 0.5
+SAY_SECONDS = 10.0  # of waiting for rank 0, after which a process says so
 ROLL_CALL_SECONDS = 3.0  # after a failed exchange: long enough for all the living to report
 NEWS, PRESENT = "shardfit/news/", "shardfit/present/"
 _leaving = threading.Event()  # set once this process ends for a reason of its own
@@ -43,21 +54,72 @@ def join() -> None:
         jax.config.update("jax_num_cpu_devices", devices)
     if place is None:
         return
-    _limit_exchanges(int(os.environ.get("SHARDFIT_TIMEOUT", EXCHANGE_SECONDS)))
+    start = _seconds("SHARDFIT_START_TIMEOUT", START_SECONDS)
+    _limit_exchanges(_seconds("SHARDFIT_TIMEOUT", EXCHANGE_SECONDS))
+    if place.rank == 0:
+        require_free(place.coordinator)
+    else:
+        _wait_for_first(place, start)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     per_process = devices or 1
-    jax.distributed.initialize(
-        place.coordinator,
-        place.size,
-        place.rank,
-        local_device_ids=[place.local_rank * per_process + i for i in range(per_process)],  # of GPUs; ignored on CPUs
-        cluster_detection_method="deactivate",
-        initialization_timeout=START_SECONDS,
-        heartbeat_timeout_seconds=EXCHANGE_SECONDS,
-        shutdown_timeout_seconds=END_SECONDS,
-    )
+    try:
+        jax.distributed.initialize(
+            place.coordinator,
+            place.size,
+            place.rank,
+            local_device_ids=[place.local_rank * per_process + i for i in range(per_process)],  # of GPUs, not CPUs
+            cluster_detection_method="deactivate",
+            initialization_timeout=start,
+            heartbeat_timeout_seconds=EXCHANGE_SECONDS,
+            shutdown_timeout_seconds=END_SECONDS,
+        )
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"rank {place.rank}: the {place.size} processes did not all join at {place.coordinator} within {start} s. "
+            "Was each of them started? More time: --start-timeout, or SHARDFIT_START_TIMEOUT."
+        ) from error
     _listen(place)
     sys.excepthook = lambda kind, error, trace: fail(error)
+    set_meeting(lambda number: _meet(number, start))
+    # the first exchange connects all with all, for which it would wait without our limit
+    gather(np.zeros(1, np.uint8))
+
+
+def _seconds(name: str, default: int) -> int:
+    given = os.environ.get(name, str(default))
+    if not given.isdigit() or int(given) < 1:
+        raise ValueError(f"{name}={given!r} must be a whole number of seconds, at least 1.")
+    return int(given)
+
+
+def _wait_for_first(place: Place, seconds: int) -> None:
+    """Wait until rank 0 listens, and say after a while that this process waits, and where."""
+    host, _, port = place.coordinator.rpartition(":")
+    began, said = time.monotonic(), False
+    while time.monotonic() - began < seconds:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=POLL_SECONDS).close()
+            return
+        except OSError:
+            time.sleep(POLL_SECONDS / 5)
+        if not said and time.monotonic() - began > SAY_SECONDS:
+            said = True
+            sys.stderr.write(f"shardfit: rank {place.rank} waits for rank 0 at {place.coordinator}.\n")
+    raise RuntimeError(
+        f"rank {place.rank}: rank 0 does not answer at {place.coordinator} after {seconds} s. Did it start, and can this "
+        "machine reach that address? Another one: SHARDFIT_COORDINATOR=host:port; more time: --start-timeout, or "
+        "SHARDFIT_START_TIMEOUT."
+    )
+
+
+def _meet(number: int, seconds: int) -> None:
+    """Wait until every process is at its meeting of this number."""
+    try:
+        client().wait_at_barrier(f"shardfit/meeting/{number}", seconds * 1000)
+    except Exception as error:
+        raise TimeoutError(
+            f"barrier: not every process came within {seconds} s (--start-timeout, SHARDFIT_START_TIMEOUT): {error}"
+        ) from error
 
 
 def fail(error: BaseException) -> NoReturn:
@@ -70,15 +132,23 @@ def fail(error: BaseException) -> NoReturn:
             text = f"rank {', '.join(map(str, missing))} ended or hangs: the others waited for it in vain"
             for lost in missing:
                 _spread(lost, text)
-            _leave(f"rank {rank}: {text}. If it was only slow, allow more time with --timeout.", FOLLOWED)
+            option = "--start-timeout" if isinstance(error, TimeoutError) else "--timeout"
+            _leave(f"rank {rank}: {text}. If it was only slow, allow more time with {option}.", FOLLOWED)
     _leaving.set()
     if not isinstance(error, SystemExit | KeyboardInterrupt):
         traceback.print_exception(error)
+    code = _own_code(error)
     if alone:
-        _leave("", FAILED)
+        _leave("", code)
     reason = f"{type(error).__name__}: {error}".splitlines()[0]
     _spread(rank, f"rank {rank} failed ({reason})")
-    _leave(f"rank {rank} failed ({reason}).", FAILED)
+    _leave(f"rank {rank} failed ({reason}).", code)
+
+
+def _own_code(error: BaseException) -> int:
+    """Return the exit code that a script asked for; of any other failure 1."""
+    asked = error.code if isinstance(error, SystemExit) else None
+    return asked if isinstance(asked, int) and 0 < asked < 256 else FAILED
 
 
 def die_with_parent(parent: int) -> None:

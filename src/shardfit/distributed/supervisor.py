@@ -10,12 +10,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
-from shardfit.distributed.launchers import EXCHANGE_SECONDS, FOLLOWED, free_port
+from shardfit.distributed.launchers import EXCHANGE_SECONDS, FOLLOWED, START_SECONDS, free_port
 
 GRACE_SECONDS = 6.0  # for the others to notice a failure and say so, before they are asked to end
 TERM_SECONDS = 3.0  # between asking and forcing
@@ -24,12 +26,16 @@ POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Job:
-    """What to run, in how many processes, and where the output of all but the first goes (None: only errors)."""
+    """What to run, in how many processes, and where their output goes: None shows rank 0's, and errors of all.
+
+    timeout, start_timeout: seconds that processes wait for each other in an exchange, and before work.
+    """
 
     command: tuple[str, ...]
     size: int
     devices: int = 1
     timeout: int = EXCHANGE_SECONDS
+    start_timeout: int = START_SECONDS
     logs: str | None = None
 
 
@@ -46,7 +52,12 @@ def supervise(job: Job, restarts: int = 0, shrink: bool = False) -> int:
             job = replace(job, size=max(1, job.size - len(blamed)))
         if left:
             _say(f"starting again with {job.size} process{'es' * (job.size > 1)} ({left} restart(s) left).")
-    return next((code for code in codes if code > 0), 1)
+    return exit_code([codes[rank] for rank in blamed])
+
+
+def exit_code(codes: Sequence[int]) -> int:
+    """Return the code of the first process that failed by itself; one ended by a signal gives 128 more than it."""
+    return codes[0] if codes[0] > 0 else 128 - codes[0]
 
 
 def run_once(job: Job) -> tuple[list[int], list[int]]:
@@ -102,6 +113,7 @@ def _start(job: Job, rank: int, coordinator: str) -> subprocess.Popen:
         "SHARDFIT_COORDINATOR": coordinator,
         "SHARDFIT_DEVICES": str(job.devices),
         "SHARDFIT_TIMEOUT": str(job.timeout),
+        "SHARDFIT_START_TIMEOUT": str(job.start_timeout),
         "SHARDFIT_PARENT": str(os.getpid()),
         "XLA_FLAGS": flags.strip(),
     }
@@ -109,12 +121,24 @@ def _start(job: Job, rank: int, coordinator: str) -> subprocess.Popen:
     environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // job.size)))
     command = [sys.executable, "-m", "shardfit", "rank", "--", *job.command]
     options = {"env": environ, "start_new_session": True}
-    if rank == 0:
-        return subprocess.Popen(command, **options)
     if job.logs is None:
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, **options)
-    with open(Path(job.logs) / f"rank-{rank}.log", "ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **options)
+        return subprocess.Popen(command, stdout=None if rank == 0 else subprocess.DEVNULL, **options)
+    with open(Path(job.logs) / f"rank-{rank}.log", "ab", buffering=0) as log:
+        if rank > 0:
+            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **options)
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        for source, shown in ((child.stdout, sys.stdout), (child.stderr, sys.stderr)):
+            threading.Thread(target=_copy, args=(source, shown.buffer, os.dup(log.fileno())), daemon=True).start()
+        return child
+
+
+def _copy(source: IO[bytes], shown: IO[bytes], log: int) -> None:
+    """Show and keep what a process says, line by line."""
+    for line in source:
+        os.write(log, line)
+        shown.write(line)
+        shown.flush()
+    os.close(log)
 
 
 def _end(children: list[subprocess.Popen]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from shardfit.core.errors import suggestion
 from shardfit.solve.base import Solver, check_options
+from shardfit.solve.cmaes import CMAES
 from shardfit.solve.custom import Custom
 from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
 from shardfit.solve.lbfgsb import LBFGSB
@@ -13,7 +14,7 @@ from shardfit.solve.optax_loop import RATES, OptaxLoop, named_transform
 from shardfit.solve.optimistix_adapter import Optimistix
 from shardfit.solve.swarm import Swarm
 
-CLASSES = {"lbfgsb": LBFGSB, "lbfgs": LBFGS, "lbfgs-bt": BacktrackingLBFGS, "lm": LM, "swarm": Swarm}
+CLASSES = {"lbfgsb": LBFGSB, "lbfgs": LBFGS, "lbfgs-bt": BacktrackingLBFGS, "lm": LM, "swarm": Swarm, "cmaes": CMAES}
 TRANSFORM_OPTIONS = {"learning_rate", "b1", "b2", "eps", "weight_decay", "momentum", "nesterov", "decay", "centered"}
 
 
