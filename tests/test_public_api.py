@@ -14,6 +14,7 @@ PUBLIC = {
     "BacktrackingLBFGS",
     "Below",
     "Beta",
+    "CMAES",
     "Calibration",
     "Certificate",
     "CheckpointError",

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from shardfit.sampling.store import load_posterior, save_posterior
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
+    from shardfit.solve.cmaes import CMAES
     from shardfit.solve.curvature import error_bars
     from shardfit.solve.custom import Custom
     from shardfit.solve.host import HostSolver
@@ -95,6 +96,7 @@ __all__ = [
     "BacktrackingLBFGS",
     "Below",
     "Beta",
+    "CMAES",
     "Calibration",
     "Certificate",
     "CheckpointError",
@@ -246,6 +248,7 @@ __getattr__, __dir__ = lazy_names(
         "solve.optax_loop": "OptaxLoop",
         "solve.optimistix_adapter": "Optimistix",
         "solve.step": "StepSolver",
+        "solve.cmaes": "CMAES",
         "solve.swarm": "Swarm",
         "stats.eliminated": "Coefficients coefficients marginalised recover",
         "stats.linear": "linear_term",

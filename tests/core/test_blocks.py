@@ -26,7 +26,7 @@ def chosen(fn, rows=ROWS, **options):
 
 def test_a_block_fits_a_cache():
     wide = chosen(soft)
-    assert LEAST_ROWS < wide and wide * 12 * 8 <= 1 << 18
+    assert wide > LEAST_ROWS and wide * 12 * 8 <= 1 << 18
     assert chosen(lambda p, r: jnp.tile(soft(p, r), (1, 20))) == LEAST_ROWS
     assert chosen(lambda p, r: jnp.exp(soft(p, r)), {"x": ROWS["x"].astype(np.float32)}) >= wide
 

@@ -91,7 +91,9 @@ def test_common_forms_have_rows_last(name):
 
     def wide(jaxpr):
         for step in jaxpr.eqns:
-            yield from (v.aval.shape for v in step.outvars if len(v.aval.shape) > 1 and step.primitive.name != "transpose")
+            yield from (
+                v.aval.shape for v in step.outvars if len(v.aval.shape) > 1 and step.primitive.name != "transpose"
+            )
 
     assert all(shape[0] != N for shape in wide(traced.jaxpr))
 

@@ -1,7 +1,7 @@
 """Random draws in the shape of a block: found in a traced function, so that a certificate can name them.
 
-Draws of shape (rows, ...) from one key begin anew in every block: its rows get the numbers of the first block's, and the
-value depends on how rows are split.
+Draws of shape (rows, ...) from one key begin anew in every block: its rows get the numbers of the first block's, and
+the value depends on how rows are split.
 """
 
 from typing import Any

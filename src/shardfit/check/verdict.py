@@ -14,9 +14,7 @@ SHARDED = {"float64": 1e-9, "float32": 2e-3}
 PRECISION = 3e-2
 
 
-def judge(
-    terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str, draws: Callable[[str], bool]
-) -> None:
+def judge(terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str, draws: Callable[[str], bool]) -> None:
     """Raise for the first term that is wrong.
 
     index: which rows were probed; where: 'x0' or 'answer'; draws(name): whether a term draws random numbers by block.
@@ -41,9 +39,9 @@ def judge(
 
 def _draws(name: str, how: str) -> str:
     return (
-        f"term {name!r} draws random numbers in the shape of its block of rows, such as jax.random.normal(key, (n, 2)): "
-        f"taken whole and in two blocks, {how} (relative). The draws begin anew in every block, so the value depends on "
-        "chunk and devices. Ask for a key for each row, statistic_term(fn, rows, stochastic='rows'): fn then gets keys "
+        f"term {name!r} draws random numbers in the shape of its block, such as jax.random.normal(key, (n, 2)): taken "
+        f"whole and in two blocks, {how} (relative). Draws begin anew in every block, so the value depends on chunk "
+        "and devices. Ask for a key for each row, statistic_term(fn, rows, stochastic='rows'): fn then gets keys "
         "(n,) as its last argument, to be used as jax.vmap(lambda k: jax.random.normal(k, (2,)))(keys)."
     )
 

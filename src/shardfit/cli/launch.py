@@ -30,7 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     )
     parser.add_argument("--restarts", metavar="K", type=int, default=0, help="start again up to K times (0)")
     parser.add_argument("--shrink", action="store_true", help="restart without the processes that failed")
-    parser.add_argument("--logs", metavar="DIR", help="folder that keeps the output of every process, rank-0.log on; rank 0's is shown too")
+    parser.add_argument(
+        "--logs",
+        metavar="DIR",
+        help="folder that keeps the output of every process, rank-0.log on; rank 0's is shown too",
+    )
     parser.add_argument("command", metavar="COMMAND", nargs="+", help=f"after `--`: {EXAMPLES}")
 
 

@@ -22,7 +22,7 @@ LONG_BLOCK_BYTES = 1 << 28
 WHOLE = 64  # times a block: results of all rows that need no blocks
 SHARE = 16  # rows of a block do so many times the work that does not depend on them
 # what these cost, or keep, does not show in the sizes of their results
-OPAQUE = frozenset("ffi_call custom_call pure_callback io_callback fft sort pallas_call".split())
+OPAQUE = frozenset("ffi_call custom_call pure_callback io_callback fft sort pallas_call".split())  # noqa: SIM905 (one line)
 
 
 class Size(NamedTuple):

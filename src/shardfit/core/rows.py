@@ -161,7 +161,9 @@ def _require_alike(rows: Any) -> None:
 
 def _with_a_row(rows: Any, donor: int) -> Any:
     """Return the rows of this process, or where it has none one row of the donor's, to be masked."""
-    firsts = jax.tree.map(lambda leaf: np.asarray(leaf[:1]) if len(leaf) else np.zeros((1, *leaf.shape[1:]), leaf.dtype), rows)
+    firsts = jax.tree.map(
+        lambda leaf: np.asarray(leaf[:1]) if len(leaf) else np.zeros((1, *leaf.shape[1:]), leaf.dtype), rows
+    )
     given = jax.tree.map(lambda first: gather(first)[donor], firsts)
     return rows if leading(rows) else given
 

@@ -275,17 +275,19 @@ def statistic_term(
     """Make a data term from summed statistics and a loss of their totals.
 
     fn(params, rows, *args) returns per-row statistics (real or complex, any pytree, leading axis = rows);
-    loss(totals, *args) returns one number, or a dict of named numbers. stochastic: True gives both one more argument, a
-    random key that is the same for all rows; "rows" gives fn, after that, an array (n,) of keys, one for each row, which
-    follow a row wherever it goes: draws from them do not depend on chunk, devices or processes. checked: whoever read
-    the rows found their numbers finite, so they are not read again. gram: normal equations, which make least squares
+    loss(totals, *args) returns one number, or a dict of named numbers. stochastic: True gives both one more argument,
+    a random key that is the same for all rows; "rows" gives fn, after that, an array (n,) of keys, one for each row,
+    which follow a row wherever it goes: draws from them do not depend on chunk, devices or processes. checked:
+    whoever read the rows found their numbers finite, so they are not read again. gram: normal equations, which make least squares
     possible where the loss is half a sum of squares.
 
-    Example: `statistic_term(lambda p, rows, key, keys: p + jax.vmap(jax.random.normal)(keys), rows, stochastic="rows")`.
+    Example: `statistic_term(lambda p, rows, key, keys: p * jax.vmap(jax.random.normal)(keys), r, stochastic="rows")`.
     """
     _check_callable("statistic_term", "loss", loss)
     if stochastic not in (False, True, "rows"):
-        raise ValueError(f"statistic_term: stochastic={stochastic!r} must be False, True or 'rows' (a key for each row).")
+        raise ValueError(
+            f"statistic_term: stochastic={stochastic!r} must be False, True or 'rows' (a key for each row)."
+        )
     fields = row_fields("statistic_term", fn, rows, args, weight, chunk, checked)
     fields |= {"stochastic": bool(stochastic), "equations": check_equations("statistic_term", gram, weight)}
     if stochastic == "rows":

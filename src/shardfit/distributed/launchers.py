@@ -48,7 +48,7 @@ LAUNCHERS = (
 )
 OWN, OPEN_MPI, MPICH, SLURM = LAUNCHERS
 # programs of MPI launchers that are an ancestor of every process of one machine, whatever is wrapped around it
-DAEMONS = frozenset("hydra_pmi_proxy pmi_proxy mpiexec mpirun mpiexec.hydra orterun orted prte prted prterun".split())
+DAEMONS = frozenset("hydra_pmi_proxy pmi_proxy mpiexec mpirun mpiexec.hydra orterun orted prte prted prterun".split())  # noqa: SIM905
 
 
 class Place(NamedTuple):

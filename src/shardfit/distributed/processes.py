@@ -106,8 +106,8 @@ def _wait_for_first(place: Place, seconds: int) -> None:
             said = True
             sys.stderr.write(f"shardfit: rank {place.rank} waits for rank 0 at {place.coordinator}.\n")
     raise RuntimeError(
-        f"rank {place.rank}: rank 0 does not answer at {place.coordinator} after {seconds} s. Did it start, and can this "
-        "machine reach that address? Another one: SHARDFIT_COORDINATOR=host:port; more time: --start-timeout, or "
+        f"rank {place.rank}: rank 0 does not answer at {place.coordinator} after {seconds} s. Did it start, and can "
+        "this machine reach that address? Another one: SHARDFIT_COORDINATOR=host:port; more time: --start-timeout, or "
         "SHARDFIT_START_TIMEOUT."
     )
 

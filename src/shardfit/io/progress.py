@@ -1,5 +1,6 @@
 """Progress of a fit: a live line on a terminal, plain lines elsewhere, nothing for short runs."""
 
+import math
 import sys
 import time
 from typing import Any
@@ -64,10 +65,9 @@ class Progress:
         if done > 0 and elapsed > 0:
             rate = done / elapsed
             pace = f", {rate:.3g} steps/s, at most {duration((self.limit - shot.step) / rate)} left"
-        return (
-            f"step {shot.step}/{self.limit}, {shot.evaluations} evaluations, value {shot.value:.6g}, "
-            f"gradient {shot.gradient:.1e}{pace}"
-        )
+        slope = "" if math.isnan(shot.gradient) else f", gradient {shot.gradient:.1e}"  # a swarm has none
+        done = f"step {shot.step}/{self.limit}, {shot.evaluations} evaluations"
+        return f"{done}, value {shot.value:.6g}{slope}{pace}"
 
     def close(self) -> None:
         """Remove the live line."""
