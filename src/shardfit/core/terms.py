@@ -278,8 +278,8 @@ def statistic_term(
     loss(totals, *args) returns one number, or a dict of named numbers. stochastic: True gives both one more argument,
     a random key that is the same for all rows; "rows" gives fn, after that, an array (n,) of keys, one for each row,
     which follow a row wherever it goes: draws from them do not depend on chunk, devices or processes. checked:
-    whoever read the rows found their numbers finite, so they are not read again. gram: normal equations, which make least squares
-    possible where the loss is half a sum of squares.
+    whoever read the rows found their numbers finite, so they are not read again. gram: normal equations, which make
+    least squares possible where the loss is half a sum of squares.
 
     Example: `statistic_term(lambda p, rows, key, keys: p * jax.vmap(jax.random.normal)(keys), r, stochastic="rows")`.
     """
