@@ -47,7 +47,7 @@ def main(asked: dict) -> None:
     best = [float("inf"), float("inf"), float("inf")]
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "loop"
-        build = [compiler() or "c++", "-O3", "-march=native", "-x", "c++", "-", "-o", str(program)]
+        build = [*(compiler() or ("c++",)), "-O3", "-march=native", "-x", "c++", "-", "-o", str(program)]
         subprocess.run(build, input=LOOP, text=True, check=True)
         for _ in range(ROUNDS):
             wall, cpu = time.perf_counter(), time.process_time()

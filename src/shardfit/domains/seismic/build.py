@@ -1,14 +1,19 @@
 """Compile the native kernel on first use, into the user's cache.
 
-One small library per order, named by a hash of everything that decides what it contains: sources, flags, compiler,
-jaxlib and processor. It appears under its name only when complete, and one process compiles it for all.
+One small library per order, named by a hash of everything that decides what it contains: sources, flags, jaxlib,
+processor, and CXX where it is set. It appears under its name only when complete, and one process compiles it for all;
+once built it needs no compiler. What is loaded runs as the user: a library counts only if it lies in a folder and a
+file that nobody else can write, and is what was compiled, by its checksum; any other is built anew.
 """
 
 import ctypes
 import hashlib
+import logging
 import os
 import platform
+import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -20,6 +25,7 @@ from pathlib import Path
 
 import jax
 
+log = logging.getLogger(__name__)
 SOURCES = Path(__file__).parent / "native"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", "-pthread", "-w")
 # not -ffast-math: linked into a library, it would change the arithmetic of the whole process
@@ -37,33 +43,74 @@ def cache_folder() -> Path:
     return Path(base) / "shardfit" / "native"
 
 
-def compiler() -> str | None:
-    """Return the C++ compiler: the environment's CXX, or the first of c++, g++, clang++ that is installed."""
-    names = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
-    return next((found for name in names if (found := shutil.which(name))), None)
+def compiler() -> tuple[str, ...] | None:
+    """Return the C++ compiler: the environment's CXX with its words, or the first of c++, g++, clang++ installed."""
+    given = shlex.split(os.environ.get("CXX", ""))
+    for words in [given] if given else [["c++"], ["g++"], ["clang++"]]:
+        if found := shutil.which(words[0]):
+            return found, *words[1:]
+    return None
 
 
 @lru_cache
 def library(half: int) -> ctypes.CDLL:
     """Return the kernel for stencils that reach `half` cells, compiled if need be."""
-    return ctypes.CDLL(str(library_path(half)))
+    path = library_path(half)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:  # of another libc, or on a file system that forbids to run what it holds
+        raise BuildError(f"the compiled kernel {path} cannot be loaded here: {error}.") from error
 
 
 def library_path(half: int) -> Path:
-    """Return the file of a compiled kernel, after compiling it where it is missing."""
-    program = compiler()
-    if program is None:
-        raise BuildError("no C++ compiler was found. Install one (g++ or clang++), or set CXX to it.")
-    command = (*FLAGS, *ARITHMETIC, f"-DHALF={half}", f"-I{jax.ffi.include_dir()}", str(SOURCES / "kernel.cpp"))
-    path = cache_folder() / f"wave-{2 * half}-{_key(program, half)}{'.dylib' if sys.platform == 'darwin' else '.so'}"
-    if not path.exists():
-        _compile(program, command, path)
+    """Return the file of a compiled kernel that may be loaded, after compiling it where it is missing or wrong."""
+    path = cache_folder() / f"wave-{2 * half}-{_key(half)}{'.dylib' if sys.platform == 'darwin' else '.so'}"
+    try:
+        _own_folder(path.parent)
+        if _fault(path) is not None:
+            _compile(half, path)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError(f"the seismic kernel could not be built in {path.parent}: {error}.") from error
     return path
 
 
-def _key(program: str, half: int) -> str:
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    parts = [told, *FLAGS, *ARITHMETIC, str(half), version("jaxlib"), _processor(), source_digest()]
+def _own_folder(folder: Path) -> None:
+    """Make the folder, or make sure that only this user can write there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not hasattr(os, "getuid"):
+        return
+    found = folder.stat()
+    if found.st_uid != os.getuid():
+        raise BuildError(
+            f"{folder} belongs to another user, who could put any program there. Name a folder of your own: "
+            "XDG_CACHE_HOME=DIR."
+        )
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        folder.chmod(0o700)
+
+
+def _fault(path: Path) -> str | None:
+    """Return why a library must not be loaded, None if it may."""
+    try:
+        found = path.lstat()
+        expected = _checksum_file(path).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return "it is missing, or has no checksum"
+    if not stat.S_ISREG(found.st_mode):
+        return "it is not a plain file"
+    if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022):
+        return "another user can write it"
+    if hashlib.sha256(path.read_bytes()).hexdigest() != expected:
+        return "it is not what was compiled"
+    return None
+
+
+def _checksum_file(path: Path) -> Path:
+    return path.with_suffix(".sha256")
+
+
+def _key(half: int) -> str:
+    parts = [os.environ.get("CXX", ""), *FLAGS, str(half), version("jaxlib"), _processor(), source_digest()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -97,18 +144,26 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
-def _compile(program: str, command: tuple[str, ...], path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _one_at_a_time(path), tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            if path.exists():
-                return  # another process has compiled it meanwhile
-            made = Path(folder) / path.name
-            done = subprocess.run(
-                [program, *command, "-o", str(made)], capture_output=True, text=True, timeout=TIMEOUT, check=False
-            )
-            if done.returncode:
-                raise BuildError(f"{program} failed to compile the seismic kernel:\n{done.stderr[-2000:]}")
-            made.replace(path)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BuildError(f"the seismic kernel could not be built in {path.parent}: {error}.") from error
+def _compile(half: int, path: Path) -> None:
+    program = compiler()
+    if program is None:
+        raise BuildError("no C++ compiler was found. Install one (g++ or clang++), or set CXX to it.")
+    command = [*program, *FLAGS, *ARITHMETIC, f"-DHALF={half}", f"-I{jax.ffi.include_dir()}"]
+    with _one_at_a_time(path), tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        fault = _fault(path)
+        if fault is None:
+            return  # another process has compiled it meanwhile
+        if path.is_symlink() or path.exists():
+            log.warning("%s is compiled anew: %s", path, fault)
+        made = Path(folder) / path.name
+        command += [str(SOURCES / "kernel.cpp"), "-o", str(made)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        if done.returncode:
+            raise BuildError(f"{shlex.join(program)} failed to compile the seismic kernel:\n{done.stderr[-2000:]}")
+        made.chmod(0o600)
+        # a damaged one was perhaps also found right: what is new is compared with JAX again
+        path.with_suffix(".checked").unlink(missing_ok=True)
+        checksum = Path(folder) / "checksum"
+        checksum.write_text(hashlib.sha256(made.read_bytes()).hexdigest(), encoding="ascii")
+        made.replace(path)
+        checksum.replace(_checksum_file(path))

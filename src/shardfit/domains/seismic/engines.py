@@ -1,5 +1,6 @@
 """Which engine runs: the compiled kernel where it can be built and is found right, JAX elsewhere, and why."""
 
+import logging
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Thread
@@ -18,6 +19,7 @@ from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.strategies import Full
 
+log = logging.getLogger(__name__)
 ENGINES = ("auto", "jax", "native")
 
 
@@ -44,8 +46,14 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
     try:
         _check_native(sim.order)
     except BuildError as error:
+        _say_once(str(error))
         return "jax", f"jax: {error}"
     return Native(), "native: compiled kernel, checked against JAX on a small case"
+
+
+@lru_cache
+def _say_once(reason: str) -> None:
+    log.warning("waves are computed by the JAX engine, which is slower than the compiled one: %s", reason)
 
 
 @lru_cache

@@ -19,7 +19,7 @@ from shardfit.domains.seismic.boundary import profiles
 from shardfit.domains.seismic.build import library, source_digest
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.simulation import Simulation
-from shardfit.domains.seismic.stencil import FIRST, SECOND
+from shardfit.domains.seismic.stencil import FIRST, second_coefficients
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,16 @@ class Native:
 
 
 def usable_threads(settings: Native) -> int:
-    """Return how many threads one device uses."""
+    """Return how many threads one device uses: by default of the cores that this process may use.
+
+    OMP_NUM_THREADS says how many those are where several processes share a machine; `shardfit launch` sets it.
+    """
     if settings.threads:
         return settings.threads
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdigit() and int(told):
+        cores = min(cores, int(told))
     return max(1, cores // jax.local_device_count())
 
 
@@ -128,7 +134,7 @@ def _engine(sim: Simulation, threads: int, segment: int, dtype: str) -> Callable
 def _constants(sim: Simulation, dtype: str) -> list[jax.Array]:
     """Return CPML coefficients along z and x, and the stencils, in the order that the kernel reads them."""
     along = [np.stack([p.a, p.b, p.slope / h]) for p, h in zip(profiles(sim), sim.dh, strict=True)]
-    second = [np.array(SECOND[sim.order]) / h**2 for h in sim.dh]
+    second = second_coefficients(sim.order, sim.dh, dtype)
     first = [np.array(FIRST[sim.order]) / h for h in sim.dh]
     return [jnp.asarray(leaf, dtype) for leaf in (*along, np.concatenate([*second, *first]))]
 

@@ -22,7 +22,7 @@ from jax import lax
 from shardfit.domains.seismic.boundary import profiles
 from shardfit.domains.seismic.geometry import Points
 from shardfit.domains.seismic.simulation import Simulation
-from shardfit.domains.seismic.stencil import FIRST, SECOND
+from shardfit.domains.seismic.stencil import FIRST, second_coefficients
 
 
 class Medium(NamedTuple):
@@ -214,7 +214,7 @@ def _first(sim: Simulation, x: jax.Array, axis: int) -> jax.Array:
 
 
 def _second(sim: Simulation, x: jax.Array, axis: int) -> jax.Array:
-    centre, *sides = (c / sim.dh[axis] ** 2 for c in SECOND[sim.order])
+    centre, *sides = second_coefficients(sim.order, sim.dh, x.dtype)[axis]
     return centre * _cut(x, axis, sim.half, x.shape[axis + 1] - sim.half) + _difference(x, axis, tuple(sides), 1)
 
 
