@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from shardfit.domains.seismic import (
     ricker,
 )
 from shardfit.domains.seismic.engines import _check_native
+from shardfit.domains.seismic.recording import unnamed_map
 from tests.domains.seismic.cases import needs_compiler
 
 SIM = Simulation((20, 30), 10.0, 1e-3, 50, 2500.0, 25.0)
@@ -97,6 +99,38 @@ def test_dispersion_warns():
 def test_positions_are_checked(sources, receivers, message):
     with pytest.raises(ValueError, match=message):
         acquisition(SIM, sources, receivers)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float16, jnp.bfloat16])
+def test_other_types_of_velocity_are_refused(dtype):
+    with pytest.raises(TypeError, match="velocity is .*float32 or float64"):
+        propagate(SIM, np.full(SIM.shape, 2000).astype(dtype), WAVELET, SHOTS)
+
+
+def test_nan_in_a_wavelet_is_refused():
+    with pytest.raises(ValueError, match="wavelet holds NaN"):
+        propagate(SIM, np.full(SIM.shape, 2000.0), np.where(np.arange(SIM.nt) == 5, np.nan, WAVELET), SHOTS)
+
+
+def test_samples_are_whole():
+    with pytest.raises(ValueError, match="nt=200.5 must be a whole number"):
+        replace(SIM, nt=200.5)
+    assert isinstance(replace(SIM, nt=200.0).nt, int)
+
+
+@pytest.mark.parametrize("receivers", [[[(1, 2)], []], [np.zeros((0, 2)), [(1, 2)]]])
+def test_shots_without_receivers_are_named(receivers):
+    with pytest.raises(ValueError, match=f"receivers: shot {0 if len(receivers[0]) == 0 else 1} has none"):
+        acquisition(SIM, [(1, 2), (3, 4)], receivers)
+
+
+def test_no_room_names_the_folder(monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(OSError, match="no room for .* MB in /.*TMPDIR"):
+        unnamed_map((2, 3), np.float32)
 
 
 def test_ricker_is_checked():

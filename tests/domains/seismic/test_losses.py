@@ -174,3 +174,24 @@ def test_names():
         Envelope(3)
     with pytest.raises(ValueError, match="Did you mean 'square'"):
         NIM("squared")
+
+
+@pytest.mark.parametrize("density", ["square", "abs"])
+def test_gradient_of_w2_is_exact_between_its_kinks(density):
+    """Pulses, as waves are: a step that moves samples through zero misses the slope, a short one does not."""
+    t = np.arange(200)
+
+    def pulse(at, frequency):
+        q = (np.pi * frequency * (t - at)) ** 2
+        return (1 - 2 * q) * np.exp(-q)
+
+    modelled, observed = pulse(80, 0.02) + 0.4 * pulse(130, 0.015), pulse(90, 0.02) + 0.5 * pulse(125, 0.017)
+    along = pulse(85, 0.021) - 0.3 * pulse(128, 0.02)
+    value = quick_jit(lambda d: jnp.sum(W2(density)(d[None, None], observed[None, None])[0]))
+    slope = float(jnp.vdot(jax.grad(value)(modelled), along))
+
+    def missed(h):
+        return abs(float(value(modelled + h * along) - value(modelled - h * along)) / (2 * h * slope) - 1)
+
+    assert missed(1e-3) > 1e-3
+    assert missed(1e-5) < 1e-7

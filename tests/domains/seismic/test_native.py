@@ -64,3 +64,53 @@ def test_denormals_are_flushed_inside_only():
     assert found.max() > tiny
     assert not ((found > 0) & (found < tiny)).any()
     assert np.float32(tiny) / np.float32(2) > 0
+
+
+@pytest.mark.parametrize("scaling", ["physical", "raw"])
+def test_forward_mode_is_that_of_jax(scaling):
+    """Change of the traces with velocity and wavelet, Born modelling, against the JAX engine."""
+    sim, velocity, wavelet, shots = small(free_surface=scaling == "raw", scaling=scaling, nt=60)
+    rng = np.random.default_rng(0)
+    change = jnp.asarray(rng.normal(size=sim.shape)), jnp.asarray(rng.normal(size=wavelet.shape))
+
+    def run(engine):
+        traces = lambda v, w: propagate(sim, v, w, shots, engine=engine)  # noqa: E731
+        return quick_jit(lambda v, w: jax.jvp(traces, (v, w), change))(velocity, wavelet)
+
+    (found, found_dot), (expected, expected_dot) = run("native"), run("jax")
+    assert relative(found, np.asarray(expected)) < 1e-12
+    assert relative(found_dot, np.asarray(expected_dot)) < 1e-12
+
+
+def test_forward_and_reverse_are_transposes_also_when_mapped():
+    sim, velocity, wavelet, shots = small(nt=60)
+    rng = np.random.default_rng(1)
+    changes, bars = jnp.asarray(rng.normal(size=(2, *sim.shape))), jnp.asarray(rng.normal(size=(2, 2, 3, 60)))
+
+    def traces(v):
+        return propagate(sim, v, wavelet, shots, engine=Native(threads=2))
+
+    pushed = quick_jit(jax.vmap(lambda c: jax.jvp(traces, (velocity,), (c,))[1]))(changes)
+    pulled = quick_jit(jax.vmap(lambda b: jax.vjp(traces, velocity)[1](b)[0]))(bars)
+    for i in range(2):
+        for j in range(2):
+            forward, back = jnp.vdot(pushed[i], bars[j]), jnp.vdot(changes[i], pulled[j])
+            assert float(forward) == pytest.approx(float(back), rel=1e-11)
+
+
+def test_second_derivatives_say_which_engine_has_them():
+    sim, velocity, wavelet, shots = small(nt=60)
+
+    def energy(v):
+        return jnp.sum(propagate(sim, v, wavelet, shots, engine="native") ** 2)
+
+    with pytest.raises(NotImplementedError, match="first derivatives only.*engine='jax'"):
+        jax.grad(lambda v: jnp.sum(jax.grad(energy)(v) ** 2))(velocity)
+
+
+def test_a_shot_is_shared_by_threads_without_changing_a_bit():
+    sim, velocity, wavelet, shots = small(order=8, free_surface=True)
+    one = sim, velocity, wavelet[1:], select(shots, slice(1, 2))
+    alone, shared = (value_and_gradient(one, Native(threads=n, segments=4)) for n in (1, 3))
+    assert float(alone[0]) == float(shared[0])
+    assert np.array_equal(alone[1], shared[1])

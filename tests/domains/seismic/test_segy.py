@@ -79,7 +79,7 @@ def edited(tmp_path, change):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda out: out.header[0].update({9: 2}), "differ in length: 1 has 3 traces, 2 has 5"),
+        (lambda out: out.header[0].update({9: 2}), "source moves within gather 1"),
         (lambda out: out.header[2].update({109: 40}), "begins 40 ms after"),
         (lambda out: out.header[1].update({89: 2}), "angles"),
         (lambda out: out.header[1].update({85: 5000}), "y of the receivers varies by 5"),
@@ -90,6 +90,43 @@ def test_headers_that_cannot_be_used(tmp_path, change, complaint):
     with pytest.raises(ValueError, match=complaint) as caught:
         segy.read_gathers(file)
     assert "line.sgy" in str(caught.value)
+
+
+def test_dead_auxiliary_and_missing_traces(tmp_path, caplog):
+    """Of 3 shots with 4 traces each: one dead, two auxiliary, of which one is its shot's first."""
+
+    def change(out):
+        for trace, kind in ((1, 2), (4, 9), (11, 4)):
+            out.header[trace].update({29: kind})
+
+    given, found = gathers(), segy.read_gathers(edited(tmp_path, change))
+    assert found.traces.shape == given.traces.shape
+    assert found.live.tolist() == [[True, False, True, True], [True, True, True, False], [True, True, True, False]]
+    assert np.array_equal(found.traces[0, 2:], given.traces[0, 2:])
+    assert np.array_equal(found.traces[1, :3], given.traces[1, 1:])
+    assert np.array_equal(found.receivers[1, :3], given.receivers[1, 1:])
+    assert np.array_equal(found.receivers[1, 3], found.receivers[1, 0])
+    assert not found.traces[~found.live].any()
+    assert "2 auxiliary traces are left out, 1 dead traces, 2 traces fill up short shots" in caplog.text
+
+
+def test_streamed_into_a_file_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(segy, "IN_MEMORY", 100)
+    file = edited(tmp_path, lambda out: None)
+    found = segy.read_gathers(file)
+    assert isinstance(found.traces, np.memmap)
+    assert np.array_equal(found.traces, gathers().traces)
+
+
+def test_conflicting_headers_are_said(tmp_path, caplog):
+    file = edited(tmp_path, lambda out: out.header[2].update({117: 4000}))
+    assert segy.read_gathers(file).dt == 0.002
+    assert "the file header has 2000 µs between samples, trace headers have 2000, 4000" in caplog.text
+
+
+def test_a_byte_that_begins_no_word(tmp_path):
+    with pytest.raises(ValueError, match="no word of a trace header begins at byte 10.*9 \\(field record"):
+        segy.read_gathers(edited(tmp_path, lambda out: None), by=10)
 
 
 def test_no_sample_interval(tmp_path):

@@ -15,6 +15,7 @@ from shardfit.cli.seismic.config import Config, checked_table, read_config
 from shardfit.cli.seismic.setup import Setup, add_common, build, model_data, positive
 
 STOPPED = 130  # exit code of an interrupted command
+FADED = 8.0  # cells around sources and receivers in which pictures fade the gradient out
 ELSEWHERE = ("engine",)  # options that have a place of their own in the configuration
 
 
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     found = invert(
         setup.sim,
         setup.start,
-        Recording(setup.shots, setup.wavelet, setup.observed),
+        Recording(setup.shots, setup.wavelet, setup.observed, setup.weights),
         options,
         RunOptions(mesh=mesh(rows=devices) if devices > 1 else None, seed=config.seed, run_dir=out, resume=args.resume),
         truth=setup.truth,
@@ -86,12 +87,20 @@ def inversion_options(config: Config) -> Any:
             raise ValueError(f'[inversion]: bands = {config.inversion["bands"]} must be corners in Hz, or "all".')
     bounds = given.get("bounds")
     if bounds is not None:
-        if not (isinstance(bounds, list) and len(bounds) == 2 and all(isinstance(v, int | float) for v in bounds)):
-            raise ValueError(f"[inversion]: bounds = {bounds!r} must be [lowest, highest] in m/s.")
-        given["bounds"] = tuple(bounds)
+        known = isinstance(bounds, list) and len(bounds) == 2 and all(isinstance(v, int | float | str) for v in bounds)
+        if not known:
+            raise ValueError(f"[inversion]: bounds = {bounds!r} must be [lowest, highest] in m/s, numbers or files.")
+        given["bounds"] = tuple(_bound(config, end) for end in bounds)
     if given.get("batchsize") == "all":
         given["batchsize"] = None
     return InversionOptions(**given, engine=config.simulation.engine)
+
+
+def _bound(config: Config, end: Any) -> Any:
+    """Return a bound: a number, or a model of bounds (nz, nx) from a file."""
+    from shardfit.domains.seismic.files import load_model
+
+    return load_model(config.path(end)).velocity if isinstance(end, str) else end
 
 
 def _with_options(config: Config, args: argparse.Namespace) -> Config:
@@ -118,14 +127,18 @@ def _headline(setup: Setup, options: Any, devices: int) -> str:
 def _pictures(out: Path, setup: Setup, options: Any) -> Callable[..., None]:
     """Return the callback that draws epoch_XXXX.png and loss.png, and the survey if it is not there."""
     from shardfit.cli.seismic.pictures import save, save_survey
-    from shardfit.domains.seismic import plots
+    from shardfit.domains.seismic import Conditioning, plots
+    from shardfit.domains.seismic.conditioning import mask
 
+    # at sources and receivers the gradient is many times what it is elsewhere, and nothing else would be seen
+    away = mask(setup.sim, setup.shots, Conditioning(near=FADED))
     reference, name = (setup.start, "start") if setup.truth is None else (setup.truth, "true")
 
     def show(epoch: int, velocity: np.ndarray, gradient: np.ndarray | None, losses: np.ndarray) -> None:
         save_survey(out, setup, setup.observed)
         sections = {name: reference, f"inverted, epoch {epoch}": velocity}
-        save(out, f"epoch_{epoch:04d}", plots.panels(sections, setup.sim.dh, gradient))
+        faded = None if gradient is None else gradient * away
+        save(out, f"epoch_{epoch:04d}", plots.panels(sections, setup.sim.dh, faded))
         save(out, "loss", plots.loss(losses, bands=band_marks(options)))
 
     return show

@@ -64,8 +64,13 @@ def reached(inversion: Any, setup: Setup) -> Rows:
     from shardfit.domains.seismic.metrics import model_error, structural_similarity
     from shardfit.report.values import seconds
 
-    losses = inversion.metrics["loss"]
-    rows = [("loss, first and last epoch", f"{losses[0]:.4g} → {losses[-1]:.4g}")]
+    metrics, corners = inversion.metrics, inversion.options.corners
+    rows = []
+    for band in np.unique(metrics["band"]):  # losses of two bands are of different data
+        losses = metrics["loss"][metrics["band"] == band]
+        corner = "all" if corners[band] is None else f"{corners[band]:g} Hz"
+        name = f", band {corner}" if len(corners) > 1 else ""
+        rows.append((f"loss{name}, first and last epoch", f"{losses[0]:.4g} → {losses[-1]:.4g}"))
     if setup.truth is not None:
         error = [model_error(model, setup.truth) for model in (setup.start, inversion.velocity)]
         size = model_error(np.zeros_like(setup.truth), setup.truth)

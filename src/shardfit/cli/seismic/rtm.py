@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if observed is None:
         observed = model_data(setup, config, lambda text: print(text, flush=True))
     split = mesh(rows=devices) if devices > 1 else None
-    recording = Recording(setup.shots, setup.wavelet, observed)
+    recording = Recording(setup.shots, setup.wavelet, observed, setup.weights)
     image = rtm(setup.sim, setup.start, recording, options, waves=waves, mesh=split)
     if not writes_files():
         return 0

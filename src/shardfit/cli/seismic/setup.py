@@ -30,6 +30,7 @@ class Setup:
     receivers: np.ndarray
     shots: Any
     observed: Any = None
+    weights: Any = None  # (shots, receivers), 0 for traces that do not count; None: all do
 
     @property
     def n_shots(self) -> int:
@@ -98,7 +99,9 @@ def build(config: Config, folder: str | None, most: int | None, need_start: bool
     used = spread(len(sources), most)
     sources, receivers = sources[used], receivers[used]
     observed = None if gathers is None else gathers.traces if most is None else gathers.traces[used]
-    return Setup(sim, truth, start, wavelet, sources, receivers, acquisition(sim, sources, receivers), observed)
+    weights = None if gathers is None or gathers.live is None else gathers.live[used].astype(float)
+    shots = acquisition(sim, sources, receivers)
+    return Setup(sim, truth, start, wavelet, sources, receivers, shots, observed, weights)
 
 
 def spread(count: int, most: int | None) -> np.ndarray:

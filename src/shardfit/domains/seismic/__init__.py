@@ -1,6 +1,7 @@
 """Seismic waves: acoustic propagation in two dimensions with exact gradients, compiled on the CPU or in JAX."""
 
 from shardfit.domains.seismic.bands import filtered, low_pass
+from shardfit.domains.seismic.born import born, migration_problem
 from shardfit.domains.seismic.conditioning import Conditioning
 from shardfit.domains.seismic.elastic import ElasticSimulation, check_medium
 from shardfit.domains.seismic.engines import choose_engine
@@ -46,6 +47,7 @@ __all__ = [
     "WaveOptions",
     "acquisition",
     "as_loss",
+    "born",
     "check_medium",
     "check_velocity",
     "choose_engine",
@@ -56,6 +58,7 @@ __all__ = [
     "inversion_problem",
     "largest_dt",
     "low_pass",
+    "migration_problem",
     "model_error",
     "propagate",
     "ricker",

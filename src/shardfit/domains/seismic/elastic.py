@@ -19,7 +19,7 @@ from jax.core import Tracer
 from shardfit.core.errors import suggestion
 from shardfit.domains.seismic import elastic_wave as wave
 from shardfit.domains.seismic.geometry import HALF_WIDTH, Points, Shots
-from shardfit.domains.seismic.simulation import CELLS_PER_WAVELENGTH, Simulation
+from shardfit.domains.seismic.simulation import CELLS_PER_WAVELENGTH, Simulation, require_floats
 from shardfit.domains.seismic.strategies import Checkpointed, Full, Strategy, as_strategy
 
 PARAMETERS = ("vp", "vs", "rho")
@@ -104,6 +104,8 @@ def traces(
         raise ValueError(f"engine={engine!r} has no elastic waves. Use 'jax' or 'auto'.")
     check_medium(sim, medium)
     medium = {name: jnp.asarray(medium[name]) for name in PARAMETERS}
+    for name in PARAMETERS:
+        require_floats(name, medium[name])
     _check_rows(sim, shots)
     dtype = jnp.result_type(*medium.values())
     segments = _segments(sim, memory, len(signature), dtype.itemsize)

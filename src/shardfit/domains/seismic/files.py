@@ -176,5 +176,9 @@ def _replacing(path: str | Path) -> Iterator[Path]:
     try:
         yield partial
         os.replace(partial, target)
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, f"cannot write {target}: {error.strerror}", str(target)) from error
     finally:
         partial.unlink(missing_ok=True)

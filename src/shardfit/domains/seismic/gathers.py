@@ -13,13 +13,15 @@ class Gathers:
     """Shot gathers. traces: (shots, receivers, nt), may be a memory map; dt: seconds.
 
     sources: (shots, 2) and receivers: (shots, receivers, 2) are (z, x) in metres, z downwards; None where a file
-    does not tell them.
+    does not tell them. live: (shots, receivers), False for traces that are dead or only fill up a shot;
+    None: all are live.
     """
 
     traces: Any
     dt: float
     sources: np.ndarray | None = None
     receivers: np.ndarray | None = None
+    live: np.ndarray | None = None
 
     def __post_init__(self):
         if self.traces.ndim != 3:
@@ -27,10 +29,11 @@ class Gathers:
         if not (self.dt > 0 and np.isfinite(self.dt)):
             raise ValueError(f"dt={self.dt!r} s must be positive. Give the time step of the traces.")
         shots, receivers, _ = self.traces.shape
-        for name, shape in (("sources", (shots, 2)), ("receivers", (shots, receivers, 2))):
+        expected = {"sources": (shots, 2), "receivers": (shots, receivers, 2), "live": (shots, receivers)}
+        for name, shape in expected.items():
             found = getattr(self, name)
             if found is not None and np.shape(found) != shape:
-                raise ValueError(f"{name} have shape {np.shape(found)}; for these traces it must be {shape}: (z, x).")
+                raise ValueError(f"{name} have shape {np.shape(found)}; for these traces it must be {shape}.")
 
     def cells(self, dh: Any, origin: tuple[float, float] = (0.0, 0.0)) -> tuple[np.ndarray, np.ndarray]:
         """Return sources and receivers in cells of a grid. origin: (z, x) of its cell (0, 0) in metres.
@@ -43,7 +46,7 @@ class Gathers:
 
     def some(self, shots: Any) -> "Gathers":
         """Return some of the shots. shots: a slice, mask or list of numbers."""
-        known = (None if p is None else p[shots] for p in (self.sources, self.receivers))
+        known = (None if p is None else p[shots] for p in (self.sources, self.receivers, self.live))
         return Gathers(self.traces[shots], self.dt, *known)
 
 

@@ -1,8 +1,8 @@
 """Where sources and receivers are: positions (z, x) or (z, y, x) in cells become grid cells and weights, on the host.
 
-A whole-number position is one cell of weight 1. A fractional one is spread over 8 cells along every axis by a
+A whole-number position is one cell of weight 1. A fractional one is spread over 8 cells along its axis by a
 Kaiser-windowed sinc; cells above a free surface fold back with a minus sign. Shots with fewer points than others are
-padded with weight 0.
+padded with weight 0, and so are points that need fewer cells; the compiled engine skips both.
 """
 
 from typing import Any, NamedTuple
@@ -60,7 +60,8 @@ def _per_shot(sim: Simulation, name: str, given: Any) -> np.ndarray | list[np.nd
     try:
         found = np.asarray(given, float)
     except ValueError:  # shots with different numbers of points
-        found = [np.asarray(one, float) for one in given]
+        none = np.zeros((0, len(sim.shape)))
+        found = [np.asarray(one, float) if len(one) else none for one in given]
     pieces = [found] if isinstance(found, np.ndarray) else found
     if any(piece.ndim not in (2, 3) or piece.shape[-1] != len(sim.shape) for piece in pieces):
         raise ValueError(f"{name}: positions are {_form(sim)}; got shape {pieces[0].shape}.")
@@ -73,9 +74,12 @@ def _form(sim: Simulation) -> str:
 
 def _points(sim: Simulation, name: str, positions: Any) -> Points:
     for shot, points in enumerate(positions):
+        if not len(points):
+            raise ValueError(f"{name}: shot {shot} has none. Leave that shot out, or give it one.")
         _check_range(sim, name, shot, points)
-    fractional = any((np.asarray(points) % 1).any() for points in positions)
-    most, taps = max(len(points) for points in positions), (2 * HALF_WIDTH * fractional or 1) ** len(sim.shape)
+    # axes along which some point lies between cells: a line of receivers half a cell deep needs 8 cells, not 64
+    fractional = np.any([(np.asarray(points) % 1 != 0).any(0) for points in positions], axis=0)
+    most, taps = max(len(points) for points in positions), (2 * HALF_WIDTH) ** int(fractional.sum())
     cells = np.zeros((len(positions), most, taps), np.int32)
     weights = np.zeros((len(positions), most, taps))
     for shot, points in enumerate(positions):
@@ -94,11 +98,11 @@ def _check_range(sim: Simulation, name: str, shot: int, points: np.ndarray) -> N
             )
 
 
-def _spread(sim: Simulation, points: np.ndarray, fractional: bool) -> tuple[np.ndarray, np.ndarray]:
+def _spread(sim: Simulation, points: np.ndarray, fractional: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return cells and weights (n, k) of points (n, axes)."""
     cells, weights = np.zeros((len(points), 1), np.int64), np.ones((len(points), 1))
     for axis, (n, (low, _)) in enumerate(zip(sim.padded, sim.pairs, strict=True)):
-        places, along = _taps(points[:, axis], fractional)
+        places, along = _taps(points[:, axis], bool(fractional[axis]))
         if axis == 0 and sim.free_surface:
             places, along = np.abs(places), np.where(places < 0, -along, along)
         places = places + low

@@ -175,6 +175,9 @@ class W2(TraceLoss):
     """Squared quadratic Wasserstein distance along time between the traces made densities, in trace lengths squared.
 
     floor: share of its mass that a density gets on top, evenly, so that its cumulative curve rises everywhere.
+
+    It has kinks: where a quantile passes from one sample to the next, with 'abs' also where a sample passes zero.
+    A difference quotient whose step carries one across them misses the gradient, which is exact between them.
     """
 
     density: str = "square"

@@ -1,7 +1,7 @@
 """The compiled engine: whole time loops of a block of shots, and their exact transpose, as foreign calls (CPU).
 
 The forward call keeps a few states of every shot. The backward call starts from them, computes one segment of steps
-anew at a time, and runs the adjoint through it, one shot per thread: memory is shots x kept states + threads x segment.
+anew at a time, and runs the adjoint through it: memory is shots x kept states + threads x segment.
 """
 
 import math
@@ -18,15 +18,21 @@ import numpy as np
 from shardfit.domains.seismic.boundary import profiles
 from shardfit.domains.seismic.build import library, source_digest
 from shardfit.domains.seismic.geometry import Shots
+from shardfit.domains.seismic.linear import with_transpose
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.stencil import FIRST, second_coefficients
+
+CACHE = 6 << 20  # bytes of a segment that a core's share of the last cache may hold
+SHORTEST = 16  # steps: with fewer, keeping states costs more than the cache gives
 
 
 @dataclass(frozen=True)
 class Native:
-    """Settings of the compiled engine. threads: shots worked on at once; 0 shares the cores among JAX's devices.
+    """Settings of the compiled engine.
 
-    segments: parts in which the backward pass computes the wave anew; 0 chooses the number that needs least memory.
+    threads: used at once, one for every shot, several where there are fewer shots; 0 shares the cores among JAX's
+    devices. segments: parts in which the backward pass computes the wave anew; 0 chooses: few, as needs least memory,
+    or as many as keep what a part needs in the processor's cache.
     """
 
     threads: int = 0
@@ -51,11 +57,17 @@ def usable_threads(settings: Native) -> int:
     return max(1, cores // jax.local_device_count())
 
 
-def segment_length(sim: Simulation, settings: Native, shots: int) -> int:
-    """Return the steps of one segment, by default so that 2 kept fields per shot and one per step need least memory."""
+def segment_length(sim: Simulation, settings: Native, shots: int, item: int = 4) -> int:
+    """Return the steps of one segment, an even number. item: bytes of a number.
+
+    2 kept fields per shot and one per step need least memory; a small grid's are as few as the cache holds.
+    """
     threads = min(shots, usable_threads(settings))
     segments = settings.segments or max(1, round(math.sqrt(threads * sim.nt / (2 * shots))))
-    return math.ceil(sim.nt / min(segments, sim.nt))
+    length = math.ceil(sim.nt / min(segments, sim.nt))
+    cached = CACHE // (math.prod(sim.padded) * item)
+    length = min(length, cached) if not settings.segments and cached >= SHORTEST else length
+    return length + length % 2  # the kernel correlates two steps at a time
 
 
 def carry_size(sim: Simulation) -> int:
@@ -66,7 +78,7 @@ def carry_size(sim: Simulation) -> int:
 
 def traces(sim: Simulation, settings: Native, kappa: jax.Array, wavelet: jax.Array, shots: Shots) -> jax.Array:
     """Return traces (shots, receivers, nt). kappa: (v dt)² on the padded grid; wavelet: (shots, sources, nt)."""
-    length = segment_length(sim, settings, wavelet.shape[0])
+    length = segment_length(sim, settings, wavelet.shape[0], kappa.dtype.itemsize)
     points = [leaf.astype(np.int32 if leaf.dtype.kind == "i" else kappa.dtype) for leaf in jax.tree.leaves(shots)]
     return _engine(sim, usable_threads(settings), length, kappa.dtype.name)(kappa, wavelet, *points)
 
@@ -78,7 +90,7 @@ def register(half: int) -> str:
         raise RuntimeError(f"the native engine runs on CPUs, not on {jax.default_backend()}.")
     # the name says which sources it was compiled from: by it a run directory tells kernels apart
     prefix, found = f"shardfit_wave_{2 * half}_{source_digest()}", library(half)
-    for direction in ("forward", "backward"):
+    for direction in ("forward", "backward", "linearised"):
         for dtype in ("float32", "float64"):
             name = f"{direction}_{dtype}"
             jax.ffi.register_ffi_target(f"{prefix}_{name}", jax.ffi.pycapsule(getattr(found, name)), platform="cpu")
@@ -98,36 +110,46 @@ def _engine(sim: Simulation, threads: int, segment: int, dtype: str) -> Callable
         "segment": np.int64(segment),
     }
 
-    def forward(states: int) -> Callable:
-        def call(kappa, wavelet, *points):
-            shots, receivers = points[2].shape[:2]
-            shapes = (shots, receivers, sim.nt), (shots, states, carry_size(sim))
-            results = [jax.ShapeDtypeStruct(s, dtype) for s in shapes]
-            run = jax.ffi.ffi_call(f"{prefix}_forward_{dtype}", results)
-            return tuple(run(kappa, *_constants(sim, dtype), wavelet, *points, **attributes))
+    def call(name: str, shapes: Callable, shared: int = 1) -> Callable:
+        """Return the foreign function with results of these shapes, over shots. Arguments: models, then per shot."""
 
-        return _over_shots(call)
+        def one(kappa, *rest):
+            models, (wavelet, *points), more = rest[: shared - 1], rest[shared - 1 : shared + 4], rest[shared + 4 :]
+            results = [jax.ShapeDtypeStruct(s, dtype) for s in shapes(wavelet, points[2])]
+            run = jax.ffi.ffi_call(f"{prefix}_{name}_{dtype}", results)
+            return tuple(run(kappa, *_constants(sim, dtype), wavelet, *points, *models, *more, **attributes))
 
-    def backward(kappa, wavelet, *rest):
-        results = [jax.ShapeDtypeStruct(s, dtype) for s in ((wavelet.shape[0], nz, nx), wavelet.shape)]
-        run = jax.ffi.ffi_call(f"{prefix}_backward_{dtype}", results)
-        return tuple(run(kappa, *_constants(sim, dtype), wavelet, *rest, **attributes))
+        return _first_order(_over_shots(one, shared))
 
-    plain, keeping, pull = forward(0), forward(kept), _over_shots(backward)
+    def traces_shape(wavelet: jax.Array, receivers: jax.Array) -> tuple[int, ...]:
+        return (wavelet.shape[0], receivers.shape[1], sim.nt)
 
-    @jax.custom_vjp
+    def states_shape(count: int) -> Callable:
+        return lambda w, r: (traces_shape(w, r), (w.shape[0], count, carry_size(sim)))
+
+    plain, keeping = call("forward", states_shape(0)), call("forward", states_shape(kept))
+    pull = call("backward", lambda w, r: ((w.shape[0], nz, nx), w.shape))
+    push = call("linearised", lambda w, r: (traces_shape(w, r),), shared=2)
+
+    @jax.custom_jvp
     def run(kappa, wavelet, *points):
         return plain(kappa, wavelet, *points)[0]
 
-    def run_forward(kappa, wavelet, *points):
+    @run.defjvp
+    def rule(primals, tangents):
+        kappa, wavelet, *points = primals
         found, states = keeping(kappa, wavelet, *points)
-        return found, (kappa, wavelet, *points, states)
 
-    def run_backward(saved, cotangent):
-        kappa_bar, wavelet_bar = pull(*saved, cotangent)
-        return kappa_bar.sum(0), wavelet_bar, None, None, None, None  # positions are data
+        def forward(change):
+            return push(kappa, change[0], wavelet, *points, change[1])[0]
 
-    run.defvjp(run_forward, run_backward)
+        def back(bar):
+            kappa_bar, wavelet_bar = pull(kappa, wavelet, *points, states, bar)
+            return kappa_bar.sum(0), wavelet_bar
+
+        # positions are data; `keeping` refuses second derivatives
+        return found, with_transpose(forward, back, tuple(tangents[:2]), opaque=True)
+
     return run
 
 
@@ -139,20 +161,37 @@ def _constants(sim: Simulation, dtype: str) -> list[jax.Array]:
     return [jnp.asarray(leaf, dtype) for leaf in (*along, np.concatenate([*second, *first]))]
 
 
-def _over_shots(call: Callable) -> Callable:
-    """Let vmap over shots make one longer block; a batch of velocities is walked one by one."""
+def _first_order(call: Callable) -> Callable:
+    """Let a second derivative say why there is none."""
+    wrapped = jax.custom_jvp(call)
+
+    @wrapped.defjvp
+    def rule(primals, tangents):
+        raise NotImplementedError(
+            "the compiled engine has first derivatives only (jvp, vjp, Gauss-Newton products). Use engine='jax' for "
+            "second ones, such as the gradient of a gradient."
+        )
+
+    return wrapped
+
+
+def _over_shots(call: Callable, shared: int) -> Callable:
+    """Let vmap over shots make one longer block; a batch of models, the first arguments, is walked one by one."""
     wrapped = jax.custom_batching.custom_vmap(call)
 
     @wrapped.def_vmap
-    def rule(size: int, batched: Any, kappa: jax.Array, *blocks: jax.Array):
-        marked = zip(blocks, batched[1:], strict=True)
-        spread = [b if is_in else jnp.broadcast_to(b, (size, *b.shape)) for b, is_in in marked]
-        if batched[0]:
-            found = jax.lax.map(lambda one: wrapped(*one), (kappa, *spread))
+    def rule(size: int, batched: Any, *arguments: jax.Array):
+        def spread(marked):
+            return [x if is_in else jnp.broadcast_to(x, (size, *x.shape)) for x, is_in in marked]
+
+        marked = list(zip(arguments, batched, strict=True))
+        if any(batched[:shared]):
+            found = jax.lax.map(lambda one: wrapped(*one), tuple(spread(marked)))
         else:
             # lengths are spelt out: no states may be kept, and -1 has no meaning in an empty array
-            joined = wrapped(kappa, *(b.reshape(size * b.shape[1], *b.shape[2:]) for b in spread))
-            found = tuple(leaf.reshape(size, leaf.shape[0] // size, *leaf.shape[1:]) for leaf in joined)
+            joined = [b.reshape(size * b.shape[1], *b.shape[2:]) for b in spread(marked[shared:])]
+            blocks = wrapped(*arguments[:shared], *joined)
+            found = tuple(leaf.reshape(size, leaf.shape[0] // size, *leaf.shape[1:]) for leaf in blocks)
         return found, (True,) * len(found)
 
     return wrapped

@@ -1,8 +1,8 @@
 """Shot gathers from a velocity model: the one entrance to both engines.
 
-- 'native': compiled time loops on the CPU, reverse mode only. Built on first use where a compiler is there.
-- 'jax': everywhere, also in three dimensions, and differentiable forward as well (Gauss-Newton products), with a choice
-  of memory strategies.
+- 'native': compiled time loops on the CPU, with first derivatives forward and in reverse. Built on first use where a
+  compiler is there.
+- 'jax': everywhere, also in three dimensions, with second derivatives and a choice of memory strategies.
 
 `engines.choose_engine` resolves 'auto' and says why. Both give the same numbers to rounding.
 """
@@ -21,7 +21,7 @@ from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.loops import record
 from shardfit.domains.seismic.native import Native
-from shardfit.domains.seismic.simulation import Simulation, check_velocity
+from shardfit.domains.seismic.simulation import Simulation, check_velocity, require_finite, require_floats
 from shardfit.domains.seismic.strategies import Strategy, as_strategy
 
 CACHE = 1 << 21  # bytes of fields of the shots that share a loop: more fall out of a CPU core's cache
@@ -40,7 +40,7 @@ def propagate(
     velocity: (nz, nx) or (nz, ny, nx) m/s, for elastic waves {"vp", "vs", "rho"}; its type (float32, float64) is the
     type of everything. wavelet: (nt,) for all, (shots, nt) or (shots, sources, nt). shots: from `acquisition`. engine:
     'auto', 'native', 'jax' or Native(...). memory: strategy of the JAX engine, see strategies.py; the native one keeps
-    states by its own rule, and forward mode (jax.jvp) needs engine='jax'. Propagators that inject into u[n+1] and
+    states by its own rule, and second derivatives need engine='jax'. Propagators that inject into u[n+1] and
     record it give this with raw scaling, one sample earlier.
 
     Example: `propagate(sim, jnp.full(sim.shape, 2000.0), ricker(10.0, sim.dt, sim.nt), shots)`.
@@ -50,6 +50,7 @@ def propagate(
         signature = _signatures(sim, jnp.asarray(wavelet), *shots.sources.cells.shape[:2])
         return elastic.traces(sim, medium, signature, shots, engine, memory)
     velocity = jnp.asarray(velocity)
+    require_floats("velocity", velocity)
     check_velocity(sim, velocity)
     n_shots, n_sources = shots.sources.cells.shape[:2]
     signature = _signatures(sim, jnp.asarray(wavelet, velocity.dtype), n_shots, n_sources)
@@ -80,6 +81,7 @@ def _signatures(sim: Simulation, wavelet: jax.Array, n_shots: int, n_sources: in
         raise ValueError(
             f"wavelet has shape {wavelet.shape}; give (nt,), (shots, nt) or (shots, sources, nt) with nt={sim.nt}."
         )
+    require_finite("wavelet", wavelet)
     shape = wavelet.shape[:-1] + (1,) * (wavelet.ndim == 2)
     if wavelet.ndim > 1 and (shape[0] != n_shots or shape[1] not in (1, n_sources)):
         raise ValueError(f"wavelet has shape {wavelet.shape} for {n_shots} shots of {n_sources} sources.")

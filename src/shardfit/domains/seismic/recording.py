@@ -4,6 +4,8 @@ Traces stay where they are, a NumPy array or a memory map. `read_once` goes thro
 what is checked, filtered or measured is done on the way.
 """
 
+import math
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -140,5 +142,19 @@ def _parts(observed: np.ndarray) -> Iterator[slice]:
 def _storage(observed: np.ndarray, dtype: Any) -> np.ndarray:
     if not isinstance(observed, np.memmap):
         return np.empty(observed.shape, dtype)
-    with tempfile.TemporaryFile() as file:
-        return np.memmap(file, dtype, "w+", shape=observed.shape)
+    return unnamed_map(observed.shape, dtype)
+
+
+def unnamed_map(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return a memory map of a file without a name in the temporary folder, whose room is taken at once."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    try:
+        with tempfile.TemporaryFile() as file:
+            if hasattr(os, "posix_fallocate"):  # a map without room behind it ends the process when it is written
+                os.posix_fallocate(file.fileno(), 0, size)
+            return np.memmap(file, dtype, "w+", shape=shape)
+    except OSError as error:
+        where = tempfile.gettempdir()
+        raise OSError(
+            error.errno, f"{error.strerror}: no room for {size / 1e6:,.0f} MB in {where}. Set TMPDIR to another folder"
+        ) from error

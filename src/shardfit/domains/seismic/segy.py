@@ -7,6 +7,8 @@ A model's sample interval is millimetres of depth in the field for microseconds,
 """
 
 import contextlib
+import logging
+import math
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,34 +17,91 @@ from typing import Any
 import numpy as np
 
 from shardfit.domains.seismic.gathers import Gathers
+from shardfit.domains.seismic.recording import unnamed_map
 
+log = logging.getLogger(__name__)
 SAMPLE_BYTES = {1: 4, 2: 4, 3: 2, 5: 4, 6: 8, 8: 1, 10: 4, 11: 2, 16: 1}  # by format code
 FORMATS = {"ibm": 1, "ieee": 5}
 TEXT, HEADER, TRACE_HEADER = 3200, 400, 240  # bytes
 MILLIMETRES = -1000  # scalar written: positions are kept as whole millimetres
 FOOT = 0.3048
+DEAD, AUXILIARY = 2, (3, 4, 5, 6, 7, 8, 9, 10)  # identification codes, bytes 29-30: dummies, breaks, signatures
+IN_MEMORY = 1 << 30  # bytes of traces
 MOST = 65535  # of 16-bit fields: samples, microseconds
 
 
 def read_gathers(path: str | Path, by: int = 9) -> Gathers:
     """Read shot gathers. by: first byte of the header word that numbers the shots; 9 is the field record, 17 the shot.
 
+    Shots are read one at a time; more than memory should hold go to a file without a name in the temporary folder, and
+    come back as a memory map. Traces that are no recordings (time breaks, gun signatures) are left out. Dead ones, and
+    those that fill up a shot with fewer receivers than others, are zero and not `live`.
+
     Example: `read_gathers("line.sgy")`.
     """
     with _opened(path) as file:
+        _check_word(path, by)
         dt = 1e-6 * _interval(file)
         _check_times(path, file)
-        order, shots = _grouped(path, file.attributes(by)[:], by)
+        kinds = file.attributes(29)[:]
+        index = _grouped(file.attributes(by)[:], np.isin(kinds, AUXILIARY))
+        if not index.size:
+            raise ValueError(f"{path}: no trace is a recording: all identification codes (bytes 29-30) are auxiliary.")
         foot = FOOT if file.bin[3255] == 2 else 1.0
-        sources, receivers = (p[order].reshape(shots, -1, 2) * foot for p in _positions(path, file))
-        moved = np.argwhere((sources != sources[:, :1]).any((1, 2)))
+        sources, receivers = (p[index] * foot for p in _positions(path, file, index[index >= 0]))
+        filled = index >= 0
+        moved = np.argwhere(((sources != sources[:, :1]).any(-1) & filled).any(1))
         if moved.size:
             raise ValueError(
                 f"{path}: the source moves within gather {moved[0, 0]}. Its traces are of several shots: group by "
                 "another header word, e.g. by=17 (the energy source point)."
             )
-        traces = file.trace.raw[:][order].reshape(shots, -1, len(file.samples))
-    return Gathers(np.ascontiguousarray(traces, np.float32), dt, sources[:, 0], receivers)
+        receivers = np.where(filled[..., None], receivers, receivers[:, :1])
+        live = filled & (kinds[index] != DEAD)
+        _say(path, np.isin(kinds, AUXILIARY).sum(), (filled & ~live).sum(), (~filled).sum())
+        traces = _streamed(file, index, live)
+    return Gathers(traces, dt, sources[:, 0], receivers, None if live.all() else live)
+
+
+def _check_word(path: str | Path, by: int) -> None:
+    import segyio
+
+    words = sorted(int(word) for word in segyio.tracefield.keys.values())
+    if by not in words:
+        near = [word for word in words if abs(word - by) <= 8]
+        raise ValueError(
+            f"{path}: no word of a trace header begins at byte {by}. Common are 9 (field record) and 17 (energy source "
+            f"point); near {by} are {', '.join(map(str, near))}."
+        )
+
+
+def _grouped(numbers: np.ndarray, left_out: np.ndarray) -> np.ndarray:
+    """Return the traces of every shot (shots, most), in the order of the file; -1 fills up."""
+    chosen = np.flatnonzero(~left_out)
+    _, shot, counts = np.unique(numbers[chosen], return_inverse=True, return_counts=True)
+    index = np.full((len(counts), counts.max(initial=0)), -1)
+    for k in range(len(counts)):
+        index[k, : counts[k]] = chosen[shot == k]
+    return index
+
+
+def _streamed(file: Any, index: np.ndarray, live: np.ndarray) -> np.ndarray:
+    """Return traces (shots, receivers, nt), read shot by shot."""
+    shape = (*index.shape, len(file.samples))
+    large = math.prod(shape) * 4 > IN_MEMORY
+    traces = unnamed_map(shape, np.float32) if large else np.zeros(shape, np.float32)
+    for gather, numbers, good in zip(traces, index, live, strict=True):
+        for k in np.flatnonzero(good):
+            gather[k] = file.trace[int(numbers[k])]
+    return traces
+
+
+def _say(path: str | Path, auxiliary: int, dead: int, missing: int) -> None:
+    counts = (auxiliary, dead, missing)
+    names = ("auxiliary traces are left out", "dead traces", "traces fill up short shots")
+    parts = [f"{count} {what}" for count, what in zip(counts, names, strict=True) if count]
+    if parts:
+        log.warning("%s: %s; what is not live has no weight", path, ", ".join(parts))
 
 
 def write_gathers(path: str | Path, gathers: Gathers, number_format: str = "ieee") -> None:
@@ -148,6 +207,17 @@ def _interval(file: Any) -> int:
 def _check_times(path: str | Path, file: Any) -> None:
     if not _interval(file):
         raise ValueError(f"{path}: the headers tell no sample interval. Set bytes 3217-3218, e.g. with segyio.")
+    said, own = file.bin[3217] & MOST, np.unique(file.attributes(117)[:] & MOST)
+    own = own[own > 0]
+    if said and own.size and (own != said).any():
+        log.warning(
+            "%s: the file header has %d µs between samples, trace headers have %s; the first is taken",
+            path,
+            said,
+            ", ".join(map(str, own[:3])),
+        )
+    elif own.size > 1:
+        raise ValueError(f"{path}: trace headers have {own[0]} and {own[1]} µs between samples. Resample to one.")
     delay = file.attributes(109)[:]
     if delay.any():
         raise ValueError(
@@ -155,24 +225,12 @@ def _check_times(path: str | Path, file: Any) -> None:
         )
 
 
-def _grouped(path: str | Path, numbers: np.ndarray, by: int) -> tuple[np.ndarray, int]:
-    """Return the order that brings traces of a shot together, and the number of shots."""
-    names, counts = np.unique(numbers, return_counts=True)
-    if (counts != counts[0]).any():
-        odd = int(np.argmax(counts != counts[0]))
-        raise ValueError(
-            f"{path}: gathers differ in length: {names[0]} has {counts[0]} traces, {names[odd]} has {counts[odd]} "
-            f"(shots by header byte {by}). Bring all to the same receivers first."
-        )
-    return np.argsort(numbers, kind="stable"), len(names)
-
-
-def _positions(path: str | Path, file: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return sources and receivers (traces, 2) in the file's unit."""
-    if (file.attributes(89)[:] > 1).any():
+def _positions(path: str | Path, file: Any, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return sources and receivers (traces, 2) in the file's unit. used: traces that are checked."""
+    if (file.attributes(89)[:][used] > 1).any():
         raise ValueError(f"{path}: coordinates are angles (bytes 89-90). Project them to metres first.")
     for name, byte in (("sources", 77), ("receivers", 85)):
-        across = np.ptp(_scaled(file, byte, 71))
+        across = np.ptp(_scaled(file, byte, 71)[used])
         if across > 0:
             raise ValueError(f"{path}: y of the {name} varies by {across:g}. Turn the line so that it runs along x.")
     depth = _scaled(file, 49, 69) - _scaled(file, 45, 69)

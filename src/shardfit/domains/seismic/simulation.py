@@ -59,9 +59,7 @@ class Simulation:
             raise ValueError(
                 "Simulation: give shape (nz, nx) or (nz, ny, nx), one dh or one per axis, one width or one per edge."
             )
-        for name, value in (("dt", self.dt), ("nt", self.nt), ("v_max", self.v_max), ("f_peak", self.f_peak)):
-            if not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"Simulation: {name}={value!r} must be a positive number.")
+        self._check_numbers()
         if not all(h > 0 and math.isfinite(h) for h in self.dh):
             raise ValueError(f"Simulation: dh={self.dh} must be positive.")
         for axis, n in zip(self.axes, self.shape, strict=True):
@@ -74,6 +72,14 @@ class Simulation:
             raise ValueError("Simulation: a free surface has no absorbing layer above. Set the top width to 0.")
         if self.scaling not in ("physical", "raw"):
             raise ValueError(f"Simulation: scaling={self.scaling!r} must be 'physical' or 'raw'.")
+
+    def _check_numbers(self):
+        for name, value in (("dt", self.dt), ("nt", self.nt), ("v_max", self.v_max), ("f_peak", self.f_peak)):
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"Simulation: {name}={value!r} must be a positive number.")
+        if self.nt != int(self.nt):
+            raise ValueError(f"Simulation: nt={self.nt!r} must be a whole number of samples.")
+        object.__setattr__(self, "nt", int(self.nt))
 
     @property
     def spectral_bound(self) -> float:
@@ -114,6 +120,21 @@ def check_time_step(sim: Simulation) -> None:
             f"dt={sim.dt:g} s is unstable at v_max={sim.v_max:g} m/s with order {sim.order}: the largest stable dt is "
             f"{math.floor(limit * 1e7) / 1e7:g} s. Use that, or a spacing {sim.dt / limit:.3g} times as large."
         )
+
+
+def require_floats(name: str, array: Any) -> None:
+    """Raise unless an array has the type of real numbers that waves are computed in."""
+    if array.dtype not in (np.float32, np.float64):
+        raise TypeError(
+            f"{name} is {array.dtype}: waves are computed in float32 or float64, the type of the model. Convert it: "
+            f"np.asarray({name}, np.float32)."
+        )
+
+
+def require_finite(name: str, array: Any) -> None:
+    """Raise for NaN or infinity; traced values pass unseen."""
+    if not isinstance(array, Tracer) and not np.isfinite(np.asarray(array)).all():
+        raise ValueError(f"{name} holds NaN or infinity. Give finite samples.")
 
 
 def check_velocity(sim: Simulation, velocity: Any) -> None:

@@ -3,158 +3,190 @@
 // With lambda[n] the derivative with respect to u[n], mu = kappa lambda obeys the same recursion as u:
 //   mu[n] = 2 mu[n+1] - mu[n+2] + kappa (L' mu[n+1] + R' r[n]),
 // where the transposed absorbing terms of one axis are, with D' = -D and psi, zeta the derivatives from the later step,
-//   t = (1 + b) mu + b zeta;  L' mu = DD((1 + b) t) - D(b' t + b psi)
+//   t = (1 + b) mu + b zeta;  q = (1 + b) t;  f = b' t + b psi;  L' mu = DD q - D f
 //   psi <- a (psi - D t);     zeta <- a (mu + zeta).
-// The derivative with respect to kappa is the sum over steps of mu[n+1] drive[n], divided by kappa at the end.
+// t, q and f are made first, cell by cell. The derivative with respect to kappa is the sum over steps of
+// mu[n+1] drive[n], divided by kappa at the end.
 #pragma once
 
 #include "grid.h"
+#include "points.h"
 
 template <typename T>
-class Adjoint : public Shot<T> {
+class Adjoint : public Wave<T> {
+  struct Layer {
+    Rows<T> psi, zeta;
+    Layer() = default;
+    Layer(int64_t rows, int64_t columns) : psi(rows, columns, 0, 4), zeta(rows, columns, 0, 12) {}
+    void clear() { psi.clear(), zeta.clear(); }
+  };
+  struct Made {  // with M cells more on the side of the plain grid, where t = q = mu and f = 0
+    Rows<T> t, q, f;
+    Made() = default;
+    Made(int64_t rows, int64_t columns) : t(rows, columns, M, 2), q(rows, columns, M, 10), f(rows, columns, M, 18) {}
+  };
+  Layer along_z[2], along_x[2];
+  Made made_z[2];
+  int64_t extra[2];  // rows made before the reach begins
+
  public:
-  explicit Adjoint(const Setup<T>& given) : Shot<T>(given) {
-    for (int e = 0; e < 2; ++e) t[e] = Rows<T>(given.width[e], given.nx, 0);
+  explicit Adjoint(const Setup<T>& given) : Wave<T>(given, 2 * M), extra{0, M} {
+    for (int e = 0; e < 2; ++e) {
+      const int64_t rows = this->rows.size(e), columns = this->columns.size(e);
+      along_z[e] = Layer(rows, this->columns.n);
+      along_x[e] = Layer(columns ? this->rows.n : 0, columns);
+      made_z[e] = Made(rows ? rows + M : 0, this->columns.n);
+    }
+  }
+  // memory of one thread: t, q, f of the R rows of a block at one end
+  using Scratch = Rows<T>;
+  Scratch scratch() const {
+    return Scratch(3 * R, std::max(this->columns.size(0), this->columns.size(1)) + 2 * M, 1);
+  }
+  void rest() {
+    for (int i = 0; i < 2; ++i) this->u[i].clear(), along_z[i].clear(), along_x[i].clear();
   }
 
-  // derivative with respect to the sources' wavelets at sample n, from mu[n+1]
-  void sample(const Points<T>& sources, T* wavelet, int64_t n) {
+  // derivative with respect to the sources' wavelets at sample n, from mu[n+1], which is turn i
+  void sample(const Taps<T>& sources, int i, T* wavelet, int64_t n) {
     const auto& set = this->set;
-    for (int64_t j = 0; j < sources.n; ++j) {
-      T sum = T(0);
-      for (int64_t i = j * sources.k; i < (j + 1) * sources.k; ++i) {
-        const int32_t cell = sources.cells[i];
-        const T mu = this->at(this->now, cell);
-        sum += sources.weights[i] * (set.physical ? mu : mu / set.kappa[cell]);
+    for (int64_t j = 0; j < sources.count(); ++j)
+      wavelet[j * set.nt + n] = set.physical ? sources.read(j, this->u[i]) : T(0);
+    if (set.physical) return;
+    sources.each(0, this->rows.n, [&](int64_t j, int64_t row, int64_t x, T weight) {
+      wavelet[j * set.nt + n] += weight * this->u[i][row][x] / set.given[row * set.nx + x];
+    });
+  }
+
+  // t, q and f of the top and bottom layers, of rows `from`, `from + by`, ...; before any thread's `step`
+  void prepare(int i, int64_t from, int64_t by) {
+    const auto& p = this->set.z;
+    for (int e = 0; e < 2; ++e) {
+      const int64_t n = this->rows.size(e), begin = this->rows.first(e);
+      for (int64_t row = from; n && row < n + M; row += by) {
+        const int64_t r = row - extra[e], z = begin + r;
+        T *t = made_z[e].t[row], *q = made_z[e].q[row], *f = made_z[e].f[row];
+        if (r < 0 || r >= n) {
+          std::copy(this->u[i][z], this->u[i][z] + this->columns.n, t), std::copy(t, t + this->columns.n, q);
+          continue;
+        }
+        const Coefficients<T> c{p.a[z], p.b[z], p.rise[z], p.slope[z]};
+        make(this->u[i][z], along_z[e].psi[r], along_z[e].zeta[r], this->columns.n, t, q, f,
+             [c](int64_t) { return c; });
       }
-      wavelet[j * set.nt + n] = sum;
     }
   }
 
-  // drive: (nz, nx) of step n; gradient: (nz, nx), added to; traces: derivative with respect to the traces
-  void step(const Points<T>& receivers, const T* traces, int64_t n, const T* drive, T* gradient) {
-    const auto& set = this->set;
-    for (int e = 0; e < 2; ++e)
-      for (int64_t r = 0; r < set.width[e]; ++r) prepare_row(e, r);
-    for (int64_t z = set.mirror; z < set.nz; ++z) sweep(z, drive + z * set.nx, gradient + z * set.nx);
-    for (int64_t i = 0; i < receivers.n * receivers.k; ++i) {
-      const int32_t cell = receivers.cells[i];
-      this->at(this->other, cell) += set.kappa[cell] * receivers.weights[i] * traces[i / receivers.k * set.nt + n];
+  // Add mu[n+1] drive[n], turn i, to rows z0 to z1 of the gradient, and mu[n+2] drive[n+1], the other turn, if given as
+  // `before`. Two steps at a time, for the gradient has to come from memory and go there.
+  void correlate(int i, int64_t z0, int64_t z1, const T* drive, const T* before, Rows<T>& gradient) const {
+    for (int64_t z = z0; z < z1; ++z) {
+      const int64_t o = z * this->u[0].pitch, n = this->columns.n;
+      const T *mu = this->u[i][z], *later = this->u[1 - i][z];
+      T* total = gradient[z];
+      for (int64_t x = 0; x < n; x += WIDTH<T>) {
+        Vec<T> sum = load(mu + x) * load(drive + o + x);
+        if (before) sum += load(later + x) * load(before + o + x);
+        store(total + x, load(total + x) + sum);
+      }
     }
-    this->finish();
+  }
+
+  // Rows z0 to z1 of a step back that reads turn i; traces: derivative with respect to the traces.
+  void step(const Taps<T>& receivers, const T* traces, int64_t n, int i, int64_t z0, int64_t z1, Scratch& scratch) {
+    this->parts(z0, z1, [&](const Block& block, int end, int side) {
+      if (end < 0 && side < 0) sweep<false, false>(block, 0, 0, i, scratch);
+      else if (end < 0) sweep<false, true>(block, 0, side, i, scratch);
+      else if (side < 0) sweep<true, false>(block, end, 0, i, scratch);
+      else sweep<true, true>(block, end, side, i, scratch);
+    });
+    receivers.each(z0, z1, [&](int64_t receiver, int64_t row, int64_t x, T weight) {
+      this->u[1 - i][row][x] += this->set.kappa[row][x] * weight * traces[receiver * this->set.nt + n];
+    });
+    if (z0 == 0) this->reflect(1 - i);
   }
 
  private:
-  Rows<T> t[2];  // in the layers; elsewhere it is mu
+  template <typename N>
+  struct Coefficients {
+    N a, b, rise, slope;
+  };
 
-  void prepare_row(int edge, int64_t r) {
-    const auto& set = this->set;
-    const int64_t z = set.layer(edge) + r;
-    const T a = set.az[z], b = set.bz[z];
-    const T* mu = this->now[z];
-    T *zeta = this->zeta[edge][r], *value = t[edge][r];
-    INDEPENDENT for (int64_t x = 0; x < set.nx; ++x) {
-      value[x] = (1 + b) * mu[x] + b * zeta[x];
-      zeta[x] = a * (mu[x] + zeta[x]);
+  template <typename At>
+  static void make(const T* mu, const T* psi, T* zeta, int64_t n, T* t, T* q, T* f, const At& at) {
+    for (int64_t x = 0; x < n; x += WIDTH<T>) {
+      const auto c = at(x);
+      const Vec<T> m = load(mu + x), z = load(zeta + x), v = c.rise * m + c.b * z;
+      store(t + x, v), store(q + x, c.rise * v), store(f + x, c.slope * v + c.b * load(psi + x));
+      store(zeta + x, c.a * (m + z));
     }
   }
 
-  void sweep(int64_t z, const T* g, T* gradient) {
-    const auto& set = this->set;
-    const int64_t left = set.reach(2), right = set.nx - set.reach(3), st = this->now.stride;
-    const T *u = this->now[z], *k = set.kappa + z * set.nx;
-    T* p = this->other[z];
-    T* along = this->scratch[0];  // the transposed z part of the Laplacian
-    T cz[M + 1], cx[M + 1];
-    std::copy(set.cz, set.cz + M + 1, cz), std::copy(set.cx, set.cx + M + 1, cx);
-    const int edge = set.edge(z, 2 * M);
-    if (edge < 0) {
-      const T centre = cz[0] + cx[0];
-      INDEPENDENT for (int64_t x = left; x < right; ++x) {
-        T sum = centre * u[x];
-        for (int m = 1; m <= M; ++m) sum += cz[m] * (u[x + m * st] + u[x - m * st]) + cx[m] * (u[x + m] + u[x - m]);
-        p[x] = 2 * u[x] - p[x] + k[x] * sum;
-        gradient[x] += u[x] * g[x];
-      }
-      INDEPENDENT for (int64_t x = 0; x < left; ++x) along[x] = second(u + x, st, cz);
-      INDEPENDENT for (int64_t x = right; x < set.nx; ++x) along[x] = second(u + x, st, cz);
-    } else {
-      absorb_rows(edge, z, along);
-      INDEPENDENT for (int64_t x = left; x < right; ++x) {
-        p[x] = 2 * u[x] - p[x] + k[x] * (along[x] + second(u + x, 1, cx));
-        gradient[x] += u[x] * g[x];
-      }
-    }
-    for (int e = 2; e < 4; ++e)
-      if (set.width[e]) absorb_columns(e, z, along, g, gradient);
-  }
-
-  // the transposed z part in a row of the top or bottom layer, or up to 2 M rows beside it
-  void absorb_rows(int edge, int64_t z, T* along) {
-    const auto& set = this->set;
-    const int64_t begin = set.layer(edge), r = z - begin, sp = this->psi[edge].stride;
-    const T* rows[2 * M + 1];            // t of rows z - M to z + M
-    T c[2 * M + 1], q[2 * M + 1], d[M];  // coefficients of t and psi in these rows
-    std::copy(set.dz, set.dz + M, d);
-    for (int m = -M; m <= M; ++m) {
-      const int64_t i = r + m;
-      const bool inside = z + m >= 0 && z + m < set.nz, layer = i >= 0 && i < set.width[edge];
-      // beside its own strip an edge must not see the other's coefficients
-      const bool near = inside && i >= -M && i < set.width[edge] + M;
-      const T diff = m == 0 ? T(0) : m > 0 ? d[m - 1] : -d[-m - 1], b = layer ? set.bz[z + m] : T(0);
-      rows[m + M] = layer ? t[edge][i] : this->now[z + m];
-      c[m + M] = set.cz[m < 0 ? -m : m] * (1 + b) - (near ? diff * set.sz[z + m] : T(0));
-      q[m + M] = -diff * b;
-    }
-    const T* psi = this->psi[edge][r];
-    const auto inner = [&](int64_t x) {
-      T sum = c[M] * rows[M][x];
+  // t, q and f of R rows at the left or right end
+  void prepare_end(int side, int64_t z, int i, Scratch& scratch) {
+    const auto& p = this->set.x;
+    const int64_t n = this->columns.size(side), from = this->columns.first(side);
+    const T *a = &p.a[from], *b = &p.b[from], *rise = &p.rise[from], *slope = &p.slope[from];
+    for (int r = 0; r < R; ++r) {
+      const T* mu = this->u[i][z + r] + from;
+      T *t = scratch[3 * r] + M, *q = scratch[3 * r + 1] + M, *f = scratch[3 * r + 2] + M;
+      make(mu, along_x[side].psi[z + r], along_x[side].zeta[z + r], n, t, q, f, [=](int64_t x) {
+        return Coefficients<Vec<T>>{load(a + x), load(b + x), load(rise + x), load(slope + x)};
+      });
       for (int m = 1; m <= M; ++m) {
-        sum += c[M + m] * rows[M + m][x] + c[M - m] * rows[M - m][x];
-        sum += q[M + m] * psi[x + m * sp] + q[M - m] * psi[x - m * sp];
+        t[-m] = q[-m] = mu[-m], t[n - 1 + m] = q[n - 1 + m] = mu[n - 1 + m];
+        f[-m] = f[n - 1 + m] = T(0);
       }
-      return sum;
-    };
-    if (r < 0 || r >= set.width[edge]) {
-      INDEPENDENT for (int64_t x = 0; x < set.nx; ++x) along[x] = inner(x);
-      return;
-    }
-    const T a = set.az[z];
-    T* next = this->psi_next[edge][r];
-    INDEPENDENT for (int64_t x = 0; x < set.nx; ++x) {
-      T slope = T(0);
-      for (int m = 1; m <= M; ++m) slope += d[m - 1] * (rows[M + m][x] - rows[M - m][x]);
-      along[x] = inner(x);
-      next[x] = a * (psi[x] - slope);
     }
   }
 
-  // the transposed x part and the update in the left or right strip of a row
-  void absorb_columns(int edge, int64_t z, const T* along, const T* g, T* gradient) {
+  template <bool Z, bool X>
+  void sweep(const Block& block, int end, int side, int i, Scratch& scratch) {
+    using V = Vec<T>;
     const auto& set = this->set;
-    const int64_t n = set.reach(edge), from = this->column(edge);
-    const T *mu = this->now[z] + from, *k = set.kappa + z * set.nx + from;
-    const T *a = this->a[edge - 2].data(), *b = this->b[edge - 2].data(),
-                          *slope = this->s[edge - 2].data();
-    T *p = this->other[z] + from, *psi = this->psi[edge][z];
-    T *zeta = this->zeta[edge][z], *sum = gradient + from;
-    T *value = this->scratch[1], *outer = this->scratch[2], *flux = this->scratch[3];
-    T c[M + 1], d[M];
-    std::copy(set.cx, set.cx + M + 1, c), std::copy(set.dx, set.dx + M, d);
-    for (int m = 1; m <= M; ++m) {  // beyond the reach b = 0 and t = mu, which is zero outside the grid
-      value[-m] = outer[-m] = mu[-m], value[n - 1 + m] = outer[n - 1 + m] = mu[n - 1 + m];
-      flux[-m] = flux[n - 1 + m] = T(0);
-    }
-    INDEPENDENT for (int64_t x = 0; x < n; ++x) {
-      value[x] = (1 + b[x]) * mu[x] + b[x] * zeta[x];
-      outer[x] = (1 + b[x]) * value[x];
-      flux[x] = slope[x] * value[x] + b[x] * psi[x];
-      zeta[x] = a[x] * (mu[x] + zeta[x]);
-    }
-    INDEPENDENT for (int64_t x = 0; x < n; ++x) {
-      psi[x] = a[x] * (psi[x] - first(value + x, 1, d));
-      p[x] = 2 * mu[x] - p[x] + k[x] * (along[from + x] + second(outer + x, 1, c) - first(flux + x, 1, d));
-      sum[x] += mu[x] * g[from + x];
+    const int64_t st = this->u[0].pitch, top = this->rows.first(end), left = this->columns.first(side);
+    const int64_t sx = along_x[side].psi.pitch, ss = 3 * scratch.pitch;
+    const T *tx = scratch[0] + M - left, *qx = scratch[1] + M - left, *fx = scratch[2] + M - left, *ax = set.x.a.data();
+    T cz[M + 1], cx[M + 1], dz[M], dx[M], az[R];
+    std::copy(set.cz, set.cz + M + 1, cz), std::copy(set.cx, set.cx + M + 1, cx);
+    std::copy(set.dz, set.dz + M, dz), std::copy(set.dx, set.dx + M, dx);
+    for (int64_t z = block.z0; z < block.z1; z += R) {
+      if (X) prepare_end(side, z, i, scratch);
+      const int64_t row = z - top + extra[end];
+      const T *u = this->u[i][z], *k = set.kappa[z];
+      T* p = this->u[1 - i][z];
+      const T *qz = Z ? made_z[end].q[row] : u, *fz = Z ? made_z[end].f[row] : u, *tz = Z ? made_z[end].t[row] : u;
+      T *psi_z = Z ? along_z[end].psi[z - top] : nullptr, *psi_x = X ? along_x[side].psi[z] - left : nullptr;
+      for (int r = 0; r < R; ++r) az[r] = set.z.a[z + r];
+      for (int64_t x = block.x0; x < block.x1; x += WIDTH<T>) {
+        V column[R + 2 * M], sum[R], damp{};
+        for (int j = 0; j < R + 2 * M; ++j) column[j] = load(qz + (j - M) * st + x);
+        for (int r = 0; r < R; ++r) sum[r] = second<T>([&](int m) { return column[r + M + m]; }, cz);
+        if (Z) {
+          for (int j = 0; j < R + 2 * M; ++j) column[j] = load(fz + (j - M) * st + x);
+          for (int r = 0; r < R; ++r) sum[r] -= first<T>([&](int m) { return column[r + M + m]; }, dz);
+          for (int j = 0; j < R + 2 * M; ++j) column[j] = load(tz + (j - M) * st + x);
+          for (int r = 0; r < R; ++r) {
+            T* psi = psi_z + r * st + x;
+            store(psi, az[r] * (load(psi) - first<T>([&](int m) { return column[r + M + m]; }, dz)));
+          }
+        }
+        if (X) damp = load(ax + x);
+        for (int r = 0; r < R; ++r) {
+          if (X) {
+            const int64_t o = r * ss + x;
+            T* psi = psi_x + r * sx + x;
+            sum[r] += second<T>([&](int m) { return load(qx + o + m); }, cx);
+            sum[r] -= first<T>([&](int m) { return load(fx + o + m); }, dx);
+            store(psi, damp * (load(psi) - first<T>([&](int m) { return load(tx + o + m); }, dx)));
+          } else {
+            sum[r] += second<T>([&](int m) { return load(u + r * st + x + m); }, cx);
+          }
+          const int64_t o = r * st + x;
+          const V mu = Z ? load(u + o) : column[r + M];
+          store(p + o, 2 * mu - load(p + o) + load(k + o) * sum[r]);
+        }
+      }
     }
   }
 };

@@ -1,74 +1,36 @@
-// Whole time loops behind XLA's foreign function interface: traces of a block of shots, and their exact transpose.
-//
-// Shots are dealt to threads in a fixed order and never share a sum, so results do not depend on the number of threads.
-#include <exception>
-#include <memory>
-#include <string>
-#include <thread>
-
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
-
-#include "adjoint.h"
-#include "forward.h"
+// Time loops of a block of shots behind XLA's foreign function interface: traces, and their exact transpose.
+#include "time_loops.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
 
 namespace {
 
-// Waves that have hardly arrived are denormal numbers, which are slow: flush them to zero, on this thread only.
-class FlushDenormals {
-#if defined(__SSE__)
- public:
-  FlushDenormals() : before(_mm_getcsr()) { _mm_setcsr(before | 0x8040); }
-  ~FlushDenormals() { _mm_setcsr(before); }
-
- private:
-  unsigned before;
-#endif
-};
-
-template <typename Work>
-ffi::Error deal(int64_t shots, int64_t threads, const Work& work) {
-  threads = std::max<int64_t>(1, std::min(threads, shots));
-  std::vector<std::string> failed(threads);
-  auto run = [&](int64_t thread) {
-    FlushDenormals flush;
-    try {
-      work(thread, threads);
-    } catch (const std::exception& error) {
-      failed[thread] = error.what();
-    }
-  };
-  std::vector<std::thread> helpers;
-  for (int64_t i = 1; i < threads; ++i) helpers.emplace_back(run, i);
-  run(0);
-  for (auto& helper : helpers) helper.join();
-  for (auto& text : failed)
-    if (!text.empty()) return ffi::Error::Internal("seismic kernel: " + text);
-  return ffi::Error::Success();
-}
-
-template <typename T, typename Cells, typename Weights>
-Points<T> points_of(Cells& cells, Weights& weights, int64_t shot) {
-  auto shape = cells.dimensions();
-  const int64_t n = shape[1], k = shape[2];
-  return {cells.typed_data() + shot * n * k, weights.typed_data() + shot * n * k, n, k};
+ffi::Error ended(const std::string& failed) {
+  return failed.empty() ? ffi::Error::Success() : ffi::Error::Internal("seismic kernel: " + failed);
 }
 
 template <typename T, typename Buffer>
-Setup<T> setup(Buffer& kappa, Buffer& along_z, Buffer& along_x, Buffer& coefficients, int64_t nt,
-               ffi::Span<const int64_t> widths, bool mirror, bool physical) {
-  Setup<T> s;
-  s.nz = kappa.dimensions()[0], s.nx = kappa.dimensions()[1], s.nt = nt;
+void fill(Setup<T>& s, Buffer& kappa, Buffer& along_z, Buffer& along_x, Buffer& coefficients, Buffer& wavelet,
+          ffi::Span<const int64_t> widths, bool mirror, bool physical) {
+  s.nz = kappa.dimensions()[0], s.nx = kappa.dimensions()[1], s.nt = wavelet.dimensions()[2];
   std::copy(widths.begin(), widths.end(), s.width);
-  s.mirror = mirror, s.physical = physical, s.kappa = kappa.typed_data();
-  s.az = along_z.typed_data(), s.bz = s.az + s.nz, s.sz = s.bz + s.nz;
-  s.ax = along_x.typed_data(), s.bx = s.ax + s.nx, s.sx = s.bx + s.nx;
-  s.coefficients(coefficients.typed_data());
-  return s;
+  s.mirror = mirror, s.physical = physical, s.given = kappa.typed_data();
+  s.fill(along_z.typed_data(), along_x.typed_data(), coefficients.typed_data());
+}
+
+template <typename T, typename Cells, typename Buffer>
+Taps<T> taps(const Setup<T>& s, Cells& cells, Buffer& weights, int64_t shot) {
+  const int64_t n = cells.dimensions()[1], k = cells.dimensions()[2];
+  return {cells.typed_data() + shot * n * k, weights.typed_data() + shot * n * k, n, k, s.nx, up(s.nx, WIDTH<T>)};
+}
+
+// every member of a team makes its own: they are small, and none waits for another
+template <typename T, typename Buffer, typename Cells>
+Shot<T> shot_of(const Setup<T>& s, Buffer& wavelet, Cells& source_cells, Buffer& source_weights, Cells& receiver_cells,
+                Buffer& receiver_weights, int64_t i) {
+  return {taps<T>(s, source_cells, source_weights, i), taps<T>(s, receiver_cells, receiver_weights, i),
+          wavelet.typed_data() + i * wavelet.dimensions()[1] * s.nt};
 }
 
 // segment: steps between checkpoints; those of shot i are checkpoints[i], the first one at step `segment`
@@ -78,22 +40,17 @@ ffi::Error forward(ffi::Buffer<D> kappa, ffi::Buffer<D> along_z, ffi::Buffer<D> 
                    ffi::Buffer<ffi::S32> receiver_cells, ffi::Buffer<D> receiver_weights,
                    ffi::Result<ffi::Buffer<D>> traces, ffi::Result<ffi::Buffer<D>> checkpoints,
                    ffi::Span<const int64_t> widths, bool mirror, bool physical, int64_t threads, int64_t segment) {
-  const int64_t shots = wavelet.dimensions()[0], nt = wavelet.dimensions()[2], kept = checkpoints->dimensions()[1];
-  const auto s = setup<T>(kappa, along_z, along_x, coefficients, nt, widths, mirror, physical);
-  return deal(shots, threads, [&](int64_t thread, int64_t stride) {
-    Forward<T> wave(s);
-    for (int64_t i = thread; i < shots; i += stride) {
-      const auto sources = points_of<T>(source_cells, source_weights, i);
-      const auto receivers = points_of<T>(receiver_cells, receiver_weights, i);
-      wave.rest();
-      for (int64_t n = 0; n < nt; ++n) {
-        if (kept && n && n % segment == 0)
-          wave.save(checkpoints->typed_data() + (i * kept + n / segment - 1) * s.carry());
-        wave.sample(receivers, traces->typed_data() + i * receivers.n * nt, n);
-        wave.step(sources, wavelet.typed_data() + i * sources.n * nt, n, nullptr);
-      }
-    }
-  });
+  Setup<T> s;
+  fill(s, kappa, along_z, along_x, coefficients, wavelet, widths, mirror, physical);
+  const int64_t shots = wavelet.dimensions()[0], kept = checkpoints->dimensions()[1];
+  const int64_t samples = receiver_cells.dimensions()[1] * s.nt;
+  return ended(deal<Forward<T>>(
+      shots, threads, Share::most(up(s.nz, R), R), [&](int64_t) { return std::make_unique<Forward<T>>(s); },
+      [&](Forward<T>& wave, int64_t i, Team& team, int64_t member) {
+        const auto shot = shot_of(s, wavelet, source_cells, source_weights, receiver_cells, receiver_weights, i);
+        T* states = kept ? checkpoints->typed_data() + i * kept * s.carry() : nullptr;
+        record(wave, shot, traces->typed_data() + i * samples, states, segment, team, member);
+      }));
 }
 
 template <ffi::DataType D, typename T>
@@ -103,34 +60,38 @@ ffi::Error backward(ffi::Buffer<D> kappa, ffi::Buffer<D> along_z, ffi::Buffer<D>
                     ffi::Buffer<D> traces, ffi::Result<ffi::Buffer<D>> kappa_bar,
                     ffi::Result<ffi::Buffer<D>> wavelet_bar, ffi::Span<const int64_t> widths, bool mirror,
                     bool physical, int64_t threads, int64_t segment) {
-  const int64_t shots = wavelet.dimensions()[0], nt = wavelet.dimensions()[2], kept = checkpoints.dimensions()[1];
-  const auto s = setup<T>(kappa, along_z, along_x, coefficients, nt, widths, mirror, physical);
-  const int64_t area = s.nz * s.nx;
-  return deal(shots, threads, [&](int64_t thread, int64_t stride) {
-    Forward<T> wave(s);
-    Adjoint<T> adjoint(s);
-    std::unique_ptr<T[]> drive(new T[std::min(segment, nt) * area]);
-    for (int64_t i = thread; i < shots; i += stride) {
-      const auto sources = points_of<T>(source_cells, source_weights, i);
-      const auto receivers = points_of<T>(receiver_cells, receiver_weights, i);
-      T* gradient = kappa_bar->typed_data() + i * area;
-      std::fill(gradient, gradient + area, T(0));
-      adjoint.rest();
-      for (int64_t j = (nt - 1) / segment; j >= 0; --j) {
-        const int64_t begin = j * segment, end = std::min(nt, begin + segment);
-        if (j) wave.load(checkpoints.typed_data() + (i * kept + j - 1) * s.carry());
-        else wave.rest();
-        for (int64_t n = begin; n < end; ++n)
-          wave.step(sources, wavelet.typed_data() + i * sources.n * nt, n, drive.get() + (n - begin) * area);
-        for (int64_t n = end - 1; n >= begin; --n) {
-          adjoint.sample(sources, wavelet_bar->typed_data() + i * sources.n * nt, n);
-          adjoint.step(receivers, traces.typed_data() + i * receivers.n * nt, n, drive.get() + (n - begin) * area,
-                       gradient);
-        }
-      }
-      for (int64_t c = 0; c < area; ++c) gradient[c] /= s.kappa[c];
-    }
-  });
+  Setup<T> s;
+  fill(s, kappa, along_z, along_x, coefficients, wavelet, widths, mirror, physical);
+  const int64_t shots = wavelet.dimensions()[0], kept = checkpoints.dimensions()[1];
+  const int64_t samples = receiver_cells.dimensions()[1] * s.nt, inputs = wavelet.dimensions()[1] * s.nt;
+  return ended(deal<Backward<T>>(
+      shots, threads, Share::most(up(s.nz, R), R),
+      [&](int64_t members) { return std::make_unique<Backward<T>>(s, segment, members); },
+      [&](Backward<T>& memory, int64_t i, Team& team, int64_t member) {
+        const auto shot = shot_of(s, wavelet, source_cells, source_weights, receiver_cells, receiver_weights, i);
+        pull(memory, shot, traces.typed_data() + i * samples, checkpoints.typed_data() + i * kept * s.carry(), segment,
+             kappa_bar->typed_data() + i * s.nz * s.nx, wavelet_bar->typed_data() + i * inputs, team, member);
+      }));
+}
+
+template <ffi::DataType D, typename T>
+ffi::Error linearised(ffi::Buffer<D> kappa, ffi::Buffer<D> along_z, ffi::Buffer<D> along_x, ffi::Buffer<D> coefficients,
+                      ffi::Buffer<D> wavelet, ffi::Buffer<ffi::S32> source_cells, ffi::Buffer<D> source_weights,
+                      ffi::Buffer<ffi::S32> receiver_cells, ffi::Buffer<D> receiver_weights, ffi::Buffer<D> kappa_dot,
+                      ffi::Buffer<D> wavelet_dot, ffi::Result<ffi::Buffer<D>> traces_dot,
+                      ffi::Span<const int64_t> widths, bool mirror, bool physical, int64_t threads, int64_t segment) {
+  Setup<T> s;
+  fill(s, kappa, along_z, along_x, coefficients, wavelet, widths, mirror, physical);
+  const Rows<T> change = s.filled(kappa_dot.typed_data());
+  const int64_t samples = receiver_cells.dimensions()[1] * s.nt, inputs = wavelet.dimensions()[1] * s.nt;
+  return ended(deal<Linearised<T>>(
+      wavelet.dimensions()[0], threads, Share::most(up(s.nz, R), R),
+      [&](int64_t) { return std::make_unique<Linearised<T>>(s); },
+      [&](Linearised<T>& waves, int64_t i, Team& team, int64_t member) {
+        const auto shot = shot_of(s, wavelet, source_cells, source_weights, receiver_cells, receiver_weights, i);
+        push(waves, shot, change, wavelet_dot.typed_data() + i * inputs, traces_dot->typed_data() + i * samples, team,
+             member);
+      }));
 }
 
 template <ffi::DataType D>
@@ -171,9 +132,19 @@ auto backward_binding() {
                         .template Ret<ffi::Buffer<D>>());
 }
 
+template <ffi::DataType D>
+auto linearised_binding() {
+  return attributes(common<D>()
+                        .template Arg<ffi::Buffer<D>>()  // change of kappa (nz, nx)
+                        .template Arg<ffi::Buffer<D>>()  // change of the wavelet (shots, sources, nt)
+                        .template Ret<ffi::Buffer<D>>());
+}
+
 }  // namespace
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(forward_float32, (forward<ffi::F32, float>), forward_binding<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(forward_float64, (forward<ffi::F64, double>), forward_binding<ffi::F64>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(backward_float32, (backward<ffi::F32, float>), backward_binding<ffi::F32>());
 XLA_FFI_DEFINE_HANDLER_SYMBOL(backward_float64, (backward<ffi::F64, double>), backward_binding<ffi::F64>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(linearised_float32, (linearised<ffi::F32, float>), linearised_binding<ffi::F32>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(linearised_float64, (linearised<ffi::F64, double>), linearised_binding<ffi::F64>());

@@ -20,6 +20,7 @@ from shardfit.domains.seismic.metrics import model_error, structural_similarity
 from shardfit.domains.seismic.options import MisfitOptions, ModelOptions
 from shardfit.domains.seismic.parametrisation import transform_of
 from shardfit.domains.seismic.problem import inversion_problem
+from shardfit.domains.seismic.recipes.lbfgs import preconditioned
 from shardfit.domains.seismic.recipes.options import InversionOptions
 from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.signature import estimate_source
@@ -126,7 +127,7 @@ def invert(
             wavelet = estimate_source(sim, velocity, recording, options.source, waves=options.waves)
             recording = replace(recording, wavelet=wavelet)
         problem = _problem(sim, velocity, recording, corner, options)
-        if not options.first_order:
+        if not options.first_order and options.conditioning.idle:
             problem = _well_scaled(problem, options.parameter, run.mesh)
         solver = _solver(sim, velocity, recording, options, band, run.mesh)
         settings = keywords(band + 1)
@@ -182,16 +183,19 @@ def _well_scaled(problem: Problem, parameter: str, mesh: Any) -> Problem:
 def _solver(
     sim: Simulation, velocity: Any, recording: Recording, options: InversionOptions, band: int, mesh: Any
 ) -> Solver:
-    if not options.first_order:
-        # no tolerance suits misfits of any size: the number of steps ends it
-        return as_solver(options.solver, maxiter=options.epochs, gtol=0.0, ftol=0.0)
     how, energy = options.conditioning, None
+    # no tolerance suits misfits of any size: the number of steps ends it
+    ends = {"maxiter": options.epochs, "gtol": 0.0, "ftol": 0.0}
+    if not options.first_order and how.idle:
+        return as_solver(options.solver, **ends)
     if how.illumination:
         size = options.batchsize or 8
         energy = illumination(
             sim, velocity, recording.wavelet, recording.shots, batchsize=size, mesh=mesh, waves=options.waves
         )
     factors = conditioning.mask(sim, recording.shots, how), conditioning.weights(sim, how, energy)
+    if not options.first_order:
+        return preconditioned(how, *factors, float(np.median(velocity)), **ends)
     rate = options.learning_rate * options.decay**band
     more = {} if options.solver == "sgd" else {"eps": options.eps}
     return OptaxLoop(

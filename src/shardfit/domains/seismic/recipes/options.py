@@ -45,9 +45,10 @@ class InversionOptions:
     band_order
         of the filter.
     bounds
-        velocities, m/s; None is from half the slowest start to the simulation's v_max where the solver knows bounds.
+        velocities, m/s, numbers or (nz, nx); None is from half the slowest start to the simulation's v_max where the
+        solver knows bounds.
     conditioning
-        of gradients, for first-order solvers.
+        of gradients, for first-order solvers and 'lbfgsb', whose steps begin with it as an inverse Hessian.
     tikhonov, tv
         weights of these penalties; tv_eps: m/s per cell.
     estimate_source
@@ -116,10 +117,15 @@ class InversionOptions:
     def _check_second_order(self):
         if self.first_order:
             return
-        if not self.conditioning.idle:
+        if not self.conditioning.idle and self.solver != "lbfgsb":
             raise ValueError(
-                f"invert: solver {self.solver!r} searches along lines, so its gradient must be the misfit's own. Drop "
-                f"conditioning, or use one of {', '.join(FIRST_ORDER)}."
+                f"invert: solver {self.solver!r} knows no conditioning. Use 'lbfgsb', or one of "
+                f"{', '.join(FIRST_ORDER)}, or drop it."
+            )
+        if self.conditioning.clip is not None:
+            raise ValueError(
+                f"invert: solver {self.solver!r} searches along lines, so its gradient must be the misfit's own, not "
+                "cut off. Drop conditioning.clip."
             )
         if self.batchsize is not None:
             raise ValueError(f"invert: solver {self.solver!r} needs the same shots at every step. Set batchsize=None.")

@@ -1,4 +1,7 @@
-"""rtm: an image of reflectors by reverse-time migration, the gradient of the misfit in a fixed smooth velocity."""
+"""rtm: an image of reflectors by reverse-time migration, the gradient of the misfit in a fixed smooth velocity.
+
+With iterations it is least-squares migration: the change of the velocity whose single scattering fits the data.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,12 +9,19 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.mesh import n_shards
+from shardfit.core.problem import Problem
 from shardfit.domains.seismic.arrays import Velocity
+from shardfit.domains.seismic.born import migration_problem
+from shardfit.domains.seismic.conditioning import Conditioning
 from shardfit.domains.seismic.illumination import blocks, illumination
 from shardfit.domains.seismic.options import MisfitOptions, WaveOptions
 from shardfit.domains.seismic.problem import inversion_problem
+from shardfit.domains.seismic.recipes.lbfgs import preconditioned
 from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.simulation import Simulation
+from shardfit.fitting import fit
+
+SUM = MisfitOptions(reduction="sum")
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,8 @@ class MigrationOptions:
         share of the largest energy that is added before dividing.
     high_pass
         take minus the Laplacian, which removes the smooth part along the paths.
+    iterations
+        of least-squares migration, preconditioned by the compensation; 0 is plain migration.
 
     """
 
@@ -35,10 +47,13 @@ class MigrationOptions:
     compensation: float = 1.0
     floor: float = 1e-2
     high_pass: bool = True
+    iterations: int = 0
 
     def __post_init__(self):
         if self.batchsize < 1:
             raise ValueError(f"rtm: batchsize={self.batchsize} must be at least 1.")
+        if self.iterations < 0:
+            raise ValueError(f"rtm: iterations={self.iterations} must be zero or positive.")
         if not self.floor >= 0:
             raise ValueError(f"rtm: floor={self.floor} must be zero or positive.")
 
@@ -53,6 +68,8 @@ def rtm(
     mesh: Any = None,
 ) -> np.ndarray:
     """Return the image (nz, nx), positive where the velocity should rise, in arbitrary units.
+
+    With iterations and without the high-pass filter it is the change of the velocity in m/s.
 
     Parameters
     ----------
@@ -73,17 +90,37 @@ def rtm(
 
     """
     options, waves = options or MigrationOptions(), waves or WaveOptions()
-    problem = inversion_problem(sim, velocity, recording, MisfitOptions(reduction="sum"), waves=waves)
-    n, size = recording.n_shots, max(options.batchsize, n_shards(mesh))
-    image = np.zeros(sim.shape)
+    size, energy = max(options.batchsize, n_shards(mesh)), None
+    if options.compensation:
+        energy = illumination(sim, velocity, recording.wavelet, recording.shots, batchsize=size, mesh=mesh, waves=waves)
+        energy = energy / energy.max() + options.floor
+    if options.iterations:
+        image = _least_squares(migration_problem(sim, velocity, recording, waves, size), options, energy, mesh)
+    else:
+        image = _migrated(inversion_problem(sim, velocity, recording, SUM, waves=waves), recording.n_shots, size, mesh)
+        image = image if energy is None else image / energy**options.compensation
+    return -laplacian(image, sim.dh) if options.high_pass else image
+
+
+def _migrated(problem: Problem, n: int, size: int, mesh: Any) -> np.ndarray:
+    """Return minus the gradient of the misfit of n shots, a block at a time."""
+    image = np.zeros(problem.x0["velocity"].shape)
     for block in blocks(n, size):
         some = problem.objective.take(lambda *_, block=block: block).place(mesh)
         gradient = some.value_and_grad(problem.x0)[1]["velocity"]
         image -= np.asarray(gradient, np.float64) * (len(block) / n)  # a batch stands for all shots
-    if options.compensation:
-        energy = illumination(sim, velocity, recording.wavelet, recording.shots, batchsize=size, mesh=mesh, waves=waves)
-        image /= (energy / energy.max() + options.floor) ** options.compensation
-    return -laplacian(image, sim.dh) if options.high_pass else image
+    return image
+
+
+def _least_squares(problem: Problem, options: MigrationOptions, energy: np.ndarray | None, mesh: Any) -> np.ndarray:
+    """Return the change of the velocity after some steps of preconditioned L-BFGS, which is linear here."""
+    shape = problem.x0["change"].shape
+    weights = np.ones(shape) if energy is None else energy**-options.compensation
+    solver = preconditioned(
+        Conditioning(), np.ones(shape), weights, 1.0, maxiter=options.iterations, gtol=0.0, ftol=0.0
+    )
+    result = fit(problem, solver, mesh=mesh, certify=False, progress=False)
+    return np.asarray(result.params["change"], np.float64)
 
 
 def laplacian(image: np.ndarray, spacing: tuple[float, ...]) -> np.ndarray:

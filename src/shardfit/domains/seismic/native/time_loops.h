@@ -1,0 +1,111 @@
+// Whole time loops of one shot, and their exact transpose, walked by all members of a team.
+#pragma once
+
+#include <memory>
+
+#include "adjoint.h"
+#include "forward.h"
+#include "team.h"
+
+// What a shot is made of: its points, its wavelet (sources, nt), its traces (receivers, nt).
+template <typename T>
+struct Shot {
+  Taps<T> sources, receivers;
+  const T* wavelet;
+};
+
+// traces are written; kept: states at steps segment, 2 segment, ..., null for none
+template <typename T>
+void record(Forward<T>& wave, const Shot<T>& shot, T* traces, T* kept, int64_t segment, Team& team, int64_t member) {
+  const auto& set = wave.set;
+  const Share share(wave.rows.n, R, member, team.size);
+  if (member == 0) wave.rest();
+  team.meet();
+  for (int64_t n = 0; n < set.nt; ++n) {
+    const int turn = n % 2;
+    if (kept && n && n % segment == 0) {
+      if (member == 0) wave.save(kept + (n / segment - 1) * set.carry(), turn);
+      team.meet();
+    }
+    wave.sample(shot.receivers, turn, member, team.size, traces, n);
+    wave.step(shot.sources, shot.wavelet, n, turn, share.begin, share.end, nullptr);
+    team.meet();
+  }
+}
+
+// What a linearised walk needs: the wave, and its change.
+template <typename T>
+struct Linearised {
+  Forward<T> wave, change;
+  Fields<T> drive;
+  explicit Linearised(const Setup<T>& set) : wave(set), change(set), drive(1, wave.rows.n, wave.u[0].pitch) {}
+};
+
+// Change of the traces (receivers, nt), written, for changes of kappa (rows as the wave's) and the wavelet (sources, nt).
+template <typename T>
+void push(Linearised<T>& l, const Shot<T>& shot, const Rows<T>& kappa_dot, const T* wavelet_dot, T* traces_dot,
+          Team& team, int64_t member) {
+  const Share share(l.wave.rows.n, R, member, team.size);
+  if (member == 0) l.wave.rest(), l.change.rest();
+  team.meet();
+  for (int64_t n = 0; n < l.wave.set.nt; ++n) {
+    const int turn = n % 2;
+    l.change.sample(shot.receivers, turn, member, team.size, traces_dot, n);
+    l.wave.step(shot.sources, shot.wavelet, n, turn, share.begin, share.end, l.drive.at(0));
+    l.change.step(shot.sources, wavelet_dot, n, turn, share.begin, share.end, nullptr);
+    l.change.add(turn, share.begin, share.end, kappa_dot, l.drive.at(0));
+    team.meet();
+  }
+}
+
+// What a backward walk needs besides the arrays of its shot.
+template <typename T>
+struct Backward {
+  Forward<T> wave;
+  Adjoint<T> adjoint;
+  Fields<T> drive;  // rows lie as far apart as those of the wave
+  Rows<T> gradient;
+  std::vector<typename Adjoint<T>::Scratch> scratch;
+
+  Backward(const Setup<T>& set, int64_t segment, int64_t members)
+      : wave(set),
+        adjoint(set),
+        drive(std::min(segment, set.nt), wave.rows.n, wave.u[0].pitch),
+        gradient(wave.rows.n, wave.columns.n, 0, 24) {
+    for (int64_t i = 0; i < members; ++i) scratch.push_back(adjoint.scratch());
+  }
+};
+
+// traces: derivative with respect to them; kappa_bar (nz, nx), wavelet_bar (sources, nt): written
+template <typename T>
+void pull(Backward<T>& b, const Shot<T>& shot, const T* traces, const T* kept, int64_t segment, T* kappa_bar,
+          T* wavelet_bar, Team& team, int64_t member) {
+  const auto& set = b.wave.set;
+  const Share share(b.wave.rows.n, R, member, team.size);
+  if (member == 0) b.adjoint.rest(), b.gradient.clear();
+  for (int64_t j = (set.nt - 1) / segment; j >= 0; --j) {
+    const int64_t begin = j * segment, end = std::min(set.nt, begin + segment);
+    if (member == 0 && j) b.wave.load_state(kept + (j - 1) * set.carry(), begin % 2);
+    else if (member == 0) b.wave.rest();
+    team.meet();
+    for (int64_t n = begin; n < end; ++n) {
+      b.wave.step(shot.sources, shot.wavelet, n, n % 2, share.begin, share.end, b.drive.at(n - begin));
+      team.meet();
+    }
+    for (int64_t n = end - 1; n >= begin; --n) {
+      const int turn = n % 2;
+      if (turn == 0) {  // segments are even, so that the same steps go together however long they are
+        const T* before = n + 1 < end ? b.drive.at(n + 1 - begin) : nullptr;
+        b.adjoint.correlate(turn, share.begin, share.end, b.drive.at(n - begin), before, b.gradient);
+      }
+      if (member == 0) b.adjoint.sample(shot.sources, turn, wavelet_bar, n);
+      b.adjoint.prepare(turn, member, team.size);
+      team.meet();
+      b.adjoint.step(shot.receivers, traces, n, turn, share.begin, share.end, b.scratch[member]);
+      team.meet();
+    }
+  }
+  for (int64_t z = share.begin; z < std::min(share.end, set.nz); ++z)
+    for (int64_t x = 0; x < set.nx; ++x) kappa_bar[z * set.nx + x] = b.gradient[z][x] / set.given[z * set.nx + x];
+  team.meet();
+}
