@@ -141,7 +141,8 @@ def test_ricker_is_checked():
         ricker(0.0, 1e-3, 100)
 
 
-def test_engines_are_chosen_aloud(monkeypatch):
+def test_engines_are_chosen_aloud(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # nothing was compiled before
     assert choose_engine("jax", SIM) == ("jax", "jax: as asked")
     with pytest.raises(ValueError, match="unknown engine 'nativ'.*native"):
         choose_engine("nativ", SIM)

@@ -187,8 +187,11 @@ def test_gradient_of_w2_is_exact_between_its_kinks(density):
 
     modelled, observed = pulse(80, 0.02) + 0.4 * pulse(130, 0.015), pulse(90, 0.02) + 0.5 * pulse(125, 0.017)
     along = pulse(85, 0.021) - 0.3 * pulse(128, 0.02)
-    value = quick_jit(lambda d: jnp.sum(W2(density)(d[None, None], observed[None, None])[0]))
-    slope = float(jnp.vdot(jax.grad(value)(modelled), along))
+
+    def loss(d):
+        return jnp.sum(W2(density)(d[None, None], observed[None, None])[0])
+
+    value, slope = quick_jit(loss), float(jnp.vdot(quick_jit(jax.grad(loss))(modelled), along))
 
     def missed(h):
         return abs(float(value(modelled + h * along) - value(modelled - h * along)) / (2 * h * slope) - 1)

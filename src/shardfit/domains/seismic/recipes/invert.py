@@ -193,7 +193,10 @@ def _solver(
         energy = illumination(
             sim, velocity, recording.wavelet, recording.shots, batchsize=size, mesh=mesh, waves=options.waves
         )
-    factors = conditioning.mask(sim, recording.shots, how), conditioning.weights(sim, how, energy)
+    mask = conditioning.mask(sim, recording.shots, how)
+    if energy is not None and not options.first_order:
+        energy = np.minimum(energy, energy[mask > 0].max())  # what is held, the cells of sources, sets no scale
+    factors = mask, conditioning.weights(sim, how, energy)
     if not options.first_order:
         return preconditioned(how, *factors, float(np.median(velocity)), **ends)
     rate = options.learning_rate * options.decay**band

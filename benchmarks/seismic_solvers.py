@@ -1,0 +1,62 @@
+"""Adam on mini-batches and conditioned L-BFGS on all shots: misfit and model error over CPU seconds, on Marmousi.
+
+Both begin at the same smoothed model, hold the water and have the same bounds; one thread. The misfit is that of all
+shots at the models on the way, computed afterwards and not timed; what the first evaluation compiles is not timed
+either, but what a solver prepares (illumination) is.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.seismic_marmousi import BOUNDS, WATER, start, truth
+from benchmarks.seismic_ours import simulation
+
+SHOWN = 12  # models whose misfit is computed
+
+
+def main(asked: dict) -> None:
+    """Print (CPU seconds, misfit, error) along the way of every solver. asked: as of the case marmousi, and solvers."""
+    from shardfit import RunOptions
+    from shardfit.domains.seismic import Native, Recording, propagate
+    from shardfit.domains.seismic.recipes import Display, InversionOptions, invert
+
+    given = truth(asked)
+    sim, shots = simulation(given)
+    observed = np.asarray(propagate(sim, given.velocity, given.wavelet, shots, engine=Native(threads=1)))
+    recording, first = Recording(shots, given.wavelet, observed), start(given.velocity)
+
+    def run(epochs: int, options: dict, show: Callable) -> Any:
+        how = InversionOptions(**options_of(options), epochs=epochs, engine=Native(threads=1), certify=False)
+        return invert(sim, first, recording, how, RunOptions(progress=False), display=Display(show, 1))
+
+    def misfit(velocity: np.ndarray) -> float:
+        found = np.asarray(propagate(sim, velocity, given.wavelet, shots, engine=Native(threads=1)))
+        return float(np.mean((found - observed) ** 2) / np.mean(observed**2))
+
+    ways = {}
+    for name, options in asked["solvers"].items():
+        run(1, options, lambda *_: None)  # compiles
+        began, models = time.process_time(), [(0.0, first)]
+        run(asked["epochs"][name], options, lambda _, v, *__: models.append((time.process_time() - began, np.array(v))))
+        chosen = np.unique(np.linspace(0, len(models) - 1, SHOWN).round().astype(int))
+        ways[name] = [
+            (cpu, misfit(v), float(np.sqrt(np.mean((v - given.velocity) ** 2))))
+            for cpu, v in (models[i] for i in chosen)
+        ]
+    print(json.dumps(ways))
+
+
+def options_of(plain: dict) -> dict:
+    """Return options of an inversion from plain ones."""
+    from shardfit.domains.seismic import Conditioning
+
+    return {**plain, "bounds": BOUNDS, "conditioning": Conditioning(rows=WATER, **plain.get("conditioning", {}))}
+
+
+if __name__ == "__main__":
+    main(json.load(sys.stdin))
