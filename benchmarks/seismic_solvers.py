@@ -38,17 +38,14 @@ def main(asked: dict) -> None:
         found = np.asarray(propagate(sim, velocity, given.wavelet, shots, engine=Native(threads=1)))
         return float(np.mean((found - observed) ** 2) / np.mean(observed**2))
 
-    ways = {}
-    for name, options in asked["solvers"].items():
+    def way(epochs: int, options: dict) -> list[tuple[float, float, float]]:
         run(1, options, lambda *_: None)  # compiles
         began, models = time.process_time(), [(0.0, first)]
-        run(asked["epochs"][name], options, lambda _, v, *__: models.append((time.process_time() - began, np.array(v))))
-        chosen = np.unique(np.linspace(0, len(models) - 1, SHOWN).round().astype(int))
-        ways[name] = [
-            (cpu, misfit(v), float(np.sqrt(np.mean((v - given.velocity) ** 2))))
-            for cpu, v in (models[i] for i in chosen)
-        ]
-    print(json.dumps(ways))
+        run(epochs, options, lambda _, v, *__: models.append((time.process_time() - began, np.array(v))))
+        chosen = [models[i] for i in np.unique(np.linspace(0, len(models) - 1, SHOWN).round().astype(int))]
+        return [(cpu, misfit(v), float(np.sqrt(np.mean((v - given.velocity) ** 2)))) for cpu, v in chosen]
+
+    print(json.dumps({name: way(asked["epochs"][name], options) for name, options in asked["solvers"].items()}))
 
 
 def options_of(plain: dict) -> dict:
