@@ -1,4 +1,4 @@
-"""The live page of a survey: a small web server that reads the ledger and writes nothing.
+"""The live page of a survey: a small web server that reads the ledger and writes nothing but, if asked to, tags.
 
 It listens on this machine only unless told otherwise, and answers only those who have the token, which comes in the
 address once and in a cookie from then on. All files it gives out are known by name before it starts.
@@ -8,12 +8,14 @@ import csv
 import hmac
 import io
 import ipaddress
+import json
 import re
 import secrets
 import socket
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,12 +25,15 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shardfit.core.errors import CheckpointError
 from shardfit.report.gallery.assets import PAGE, SCRIPT, STYLE, TYPES, asset, joined_scripts
-from shardfit.report.gallery.query import MOST_POINTS, Points
+from shardfit.report.gallery.exports import configuration, fits_cube
+from shardfit.report.gallery.query import MOST_POINTS, MOST_STACKED, Points
 from shardfit.report.gallery.selection import Selection
 from shardfit.report.gallery.thumbnails import limits_of, png
+from shardfit.surveys.marks import note, tag
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -43,13 +48,18 @@ HEADERS = {
 }
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::")
+HEADER_SECONDS = 20.0  # for the head of a first request to arrive
+MOST_BODY = 1 << 20  # bytes of what a page sends
 MOST_COMPARED = 12  # pictures that share one colour scale
 CSV_ROWS = 500  # in one piece of an answer
 
 
-def create_app(points: Points, token: str | None) -> Any:
-    """Return the ASGI application of a survey; token None: everyone on this machine may read."""
-    pages = _Pages(points)
+def create_app(points: Points, token: str | None, *, write: bool = False) -> Any:
+    """Return the ASGI application of a survey; token None: everyone on this machine may read.
+
+    write: let the page keep tags and notes in the ledger; otherwise nothing is ever written.
+    """
+    pages = _Pages(points, write)
     routes = [
         Route("/", pages.file),
         Route("/page/{name}", pages.file),
@@ -58,6 +68,11 @@ def create_app(points: Points, token: str | None) -> Any:
         Route("/api/points.csv", pages.table),
         Route("/api/picture/{point:int}.png", pages.picture),
         Route("/api/picture/{point:int}.npy", pages.array),
+        Route("/api/points.fits", pages.cube),
+        Route("/api/points.toml", pages.configuration),
+        Route("/api/point/{point:int}", pages.point),
+        Route("/api/marks", pages.marks),
+        Route("/api/mark", pages.mark, methods=["POST"]),
         Route("/api/stack", pages.stack),
         Route("/api/stack.npy", pages.stack_array),
     ]
@@ -71,15 +86,29 @@ def create_app(points: Points, token: str | None) -> Any:
     return Guard(Starlette(routes=routes, exception_handlers=handlers), token)
 
 
-def serve(points: Points, host: str, port: int, token: str | None, announce: Any) -> None:
+def serve(points: Points, host: str, port: int, token: str | None, announce: Any, *, write: bool = False) -> None:
     """Serve until interrupted; announce(address) is called once the port is held. port 0: any free one."""
     with _listening(host, port) as listener:
         shown = socket.gethostname() if host in EVERYWHERE else f"[{host}]" if ":" in host else host
         query = f"?token={token}" if token else ""
         announce(f"http://{shown}:{listener.getsockname()[1]}/{query}")
         # no access log: addresses carry the token
-        config = uvicorn.Config(create_app(points, token), log_level="warning", access_log=False, ws="none")
+        app = create_app(points, token, write=write)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", http=Impatient)
         uvicorn.Server(config).run(sockets=[listener])
+
+
+class Impatient(H11Protocol):
+    """Closes a connection on which no whole request arrives in time."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Start to wait."""
+        super().connection_made(transport)
+        self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
 
 
 def new_token() -> str:
@@ -139,8 +168,8 @@ def _cookie(request: Request) -> str:
 class _Pages:
     """One method for each address."""
 
-    def __init__(self, points: Points):
-        self.points = points
+    def __init__(self, points: Points, write: bool = False):
+        self.points, self.write = points, write
         self.files = {PAGE: asset(PAGE), STYLE: asset(STYLE), SCRIPT: joined_scripts()}
 
     def file(self, request: Request) -> Response:
@@ -179,14 +208,59 @@ class _Pages:
 
     def stack(self, request: Request) -> Response:
         selection = self._selection(request)
-        return JSONResponse({"of": self.points.count(selection), **self.points.stack(selection).shown()})
+        found = self.points.stack(selection, align=_aligned(request)).shown()
+        return JSONResponse({"of": self.points.count(selection), **found})
 
     def stack_array(self, request: Request) -> Response:
         kind = "sd" if request.query_params.get("kind") == "sd" else "mean"
-        return _npy(getattr(self.points.stack(self._selection(request)), kind), f"{kind}.npy")
+        found = self.points.stack(self._selection(request), align=_aligned(request))
+        return _npy(getattr(found, kind), f"{kind}.npy")
+
+    def point(self, request: Request) -> Response:
+        return JSONResponse(self.points.point(request.path_params["point"]))
+
+    def marks(self, request: Request) -> Response:
+        return JSONResponse({**self.points.marked(), "writable": self.write})
+
+    def cube(self, request: Request) -> Response:
+        chosen = self.points.select(self._selection(request))[:MOST_STACKED]
+        pieces = fits_cube(self.points.survey, chosen)
+        first = next(pieces)  # raises before an answer is begun
+        return StreamingResponse(chain([first], pieces), 200, _attached("points.fits"), "application/fits")
+
+    def configuration(self, request: Request) -> Response:
+        chosen = self.points.select(self._selection(request))[:MOST_STACKED]
+        text = configuration(self.points.survey, chosen)
+        if not text:
+            raise KeyError("this survey was not run from a configuration file.")
+        return Response(text, 200, _attached("survey.toml"), "application/toml")
+
+    async def mark(self, request: Request) -> Response:
+        """Give a tag, take one away, or write a note; asked by this page only, as JSON."""
+        if not self.write:
+            return PlainTextResponse("Start `shardfit serve` with --write to keep tags and notes.\n", 403)
+        # a form of a foreign page cannot send this type without asking first, and nobody answers such questions
+        if request.headers.get("content-type") != "application/json":
+            return PlainTextResponse("send JSON.\n", 415)
+        body = b""
+        async for piece in request.stream():
+            body += piece
+            if len(body) > MOST_BODY:
+                return PlainTextResponse("too long.\n", 413)
+        content = json.loads(body)
+        folder, ids = self.points.survey.run_dir, [int(i) for i in content["points"]][:MOST_POINTS]
+        if "tag" in content:
+            tag(folder, ids, str(content["tag"]), remove=bool(content.get("remove")))
+        else:
+            note(folder, ids[0], str(content["note"]))
+        return JSONResponse({**self.points.marked(), "writable": True})
 
     def _selection(self, request: Request) -> Selection:
         return Selection.from_json(request.query_params.get("selection", ""), self.points.heading)
+
+
+def _aligned(request: Request) -> bool:
+    return request.query_params.get("align") == "true"
 
 
 def _csv(rows: Iterator[list[str]]) -> Iterator[str]:

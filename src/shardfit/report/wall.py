@@ -11,14 +11,23 @@ from shardfit.surveys.reading import Survey
 MAP, SPREAD_MAP = "afmhot", "cividis"
 
 
-def wall(survey: Survey, points: Sequence[int], *, across: int = 8, rows: int = 3, by: Sequence[str] = ()) -> Any:
+def wall(
+    survey: Survey,
+    points: Sequence[int],
+    *,
+    across: int = 8,
+    rows: int = 3,
+    by: Sequence[str] = (),
+    align: bool = False,
+) -> Any:
     """Return a figure: mean and standard deviation large, and below them pictures from the best point to the worst.
 
-    points: in the order of rank, of which across x rows are shown, evenly spaced; by: columns written over each.
+    points: in the order of rank, of which across x rows are shown, evenly spaced; by: columns written over each; align:
+    shift pictures onto each other before mean and deviation.
     """
     if not points:
         raise ValueError("wall: no points were chosen. Loosen the selection.")
-    mean, sd = survey.mean_and_sd(points)
+    mean, sd = survey.mean_and_sd(points, align=align)
     places = np.unique(np.linspace(0, len(points) - 1, across * rows).round().astype(int))
     shown = [points[i] for i in places]
     lines = -(-len(shown) // across)

@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from shardfit.core.errors import CheckpointError
 from shardfit.surveys.integrity import require_file
 
+MOST_SECONDS = 60.0  # of one query; millions of points take a second
+STEPS = 100_000  # of SQLite's machine between two looks at the clock
 WAIT_SECONDS = 20.0  # for another writer to finish; a write takes milliseconds
 
 
@@ -51,6 +54,17 @@ def writing(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def limited(connection: sqlite3.Connection, seconds: float = MOST_SECONDS) -> Iterator[None]:
+    """End a query that takes longer: no ledger of ours does, a stranger's may be made to."""
+    end = time.monotonic() + seconds
+    connection.set_progress_handler(lambda: time.monotonic() > end, STEPS)
+    try:
+        yield
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+@contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into ones that say what to do."""
     try:
@@ -61,6 +75,8 @@ def explained(path: Path) -> Iterator[None]:
         text = str(error)
         if "locked" in text:
             remedy = "Another program writes to it. Wait for it, or stop it, and resume."
+        elif "interrupted" in text:
+            remedy = f"A query took more than {MOST_SECONDS:g} s. Is this the ledger of a survey?"
         elif "full" in text:
             remedy = "Free some space and resume: all points written before are safe."
         elif "I/O" in text:

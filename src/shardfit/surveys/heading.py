@@ -1,6 +1,6 @@
 """What the columns of a survey's ledger mean, kept in the ledger itself so that it can be read on its own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any
@@ -92,6 +92,23 @@ class Heading:
         axes, parts = {axis_column(n): "" for n in self.axes}, {part_column(n): "REAL" for n in self.parts}
         return fixed | axes | parts | rest | ends
 
+    @property
+    def rank(self) -> tuple[str, ...]:
+        """Columns whose sum ranks points, the lowest first.
+
+        It is the value; but where an axis is a weight, values cannot be compared, and it is the misfit of the data:
+        all parts named 'data' or 'data.…'.
+        """
+        data = tuple(part_column(n) for n in self.parts if n == "data" or n.startswith("data."))
+        weighted = {*self.parts, *(n.rpartition(".")[2] for n in self.parts)} & set(self.axes)
+        return data if data and weighted else ("value",)
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes that parameters or picture of a point may take."""
+        pixels = 0 if self.shape is None else prod(self.shape)
+        return max(sum(prod(s) for s in self.params.values()) * np.dtype(self.dtype).itemsize, 4 * pixels)
+
     def unpack(self, blob: bytes) -> dict[str, np.ndarray]:
         """Return the parameters of one point by label from their stored bytes."""
         sizes = [prod(s) for s in self.params.values()]
@@ -110,6 +127,11 @@ def axis_column(name: str) -> str:
 def part_column(name: str) -> str:
     """Return the SQL column of a part of the objective."""
     return f"part.{name}"
+
+
+def summed(columns: Iterable[str]) -> str:
+    """Return an SQL expression for the sum of columns."""
+    return f"({' + '.join(map(quoted, columns))})"
 
 
 def quoted(name: str) -> str:

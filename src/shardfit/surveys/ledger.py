@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import CheckpointError
-from shardfit.surveys.database import connect, explained, is_blank, writing
+from shardfit.surveys.database import connect, explained, is_blank, limited, writing
 from shardfit.surveys.heading import Heading, axis_column, part_column, quoted
 from shardfit.surveys.integrity import checksum, heading_of, require_check, require_file, row_check, tables_of
 from shardfit.surveys.point import (
@@ -268,9 +268,12 @@ class Ledger:
             )
 
     def _found(self, point: int) -> tuple[bytes, bytes | None]:
-        rows = self.select("SELECT array_check, params, picture FROM found WHERE id = ?", (int(point),))
+        rows = self.select("SELECT length(params), length(picture) FROM found WHERE id = ?", (int(point),))
         if not rows:
             raise KeyError(f"point {point} is not finished.")
+        if not all(size is None or size <= self.heading.most_bytes for size in rows[0]):
+            raise CheckpointError(f"{self.path} is damaged (point {point} is too large). Run its survey anew.")
+        rows = self.select("SELECT array_check, params, picture FROM found WHERE id = ?", (int(point),))
         check, params, picture = rows[0]
         with explained(self.path):
             require_check(check, checksum(int(point), params, picture), f"what point {point} found")
@@ -278,7 +281,7 @@ class Ledger:
 
     def select(self, sql: str, arguments: Sequence[Any] = ()) -> list[tuple]:
         """Return the rows of a query."""
-        with explained(self.path):
+        with explained(self.path), limited(self.connection):
             return self.connection.execute(sql, tuple(arguments)).fetchall()
 
 

@@ -15,8 +15,7 @@ class SurveyProgress:
     def __init__(self, title: str, ledger: Ledger, wanted: bool | None, stream: Any = None):
         self.total = ledger.heading.total
         self._count(ledger)
-        self.before = self.done
-        self.began = time.monotonic()
+        self.before, self.began = self.done, None  # of the rate: from the first points on, compiling left out
         stream = stream or sys.stderr
         live = bool(getattr(stream, "isatty", lambda: False)())
         self.line = Line(title, stream) if (live if wanted is None else wanted) else None
@@ -32,12 +31,20 @@ class SurveyProgress:
         self.done += len(records) - again
         self.failed += sum(record.failed for record in records) - again
         self.best = min([self.best, *(r.value for r in records if not r.failed)])
+        self._start()
         self._show()
 
     def look(self, ledger: Ledger) -> None:
         """Take note of what others have written."""
+        earlier = self.done
         self._count(ledger)
+        if self.done > earlier:
+            self._start()
         self._show()
+
+    def _start(self) -> None:
+        if self.began is None:
+            self.before, self.began = self.done, time.monotonic()
 
     def _show(self) -> None:
         if self.line is not None:
@@ -45,10 +52,12 @@ class SurveyProgress:
 
     def text(self) -> str:
         """Return the line."""
-        rate = (self.done - self.before) / max(1e-9, time.monotonic() - self.began)
+        since = 0.0 if self.began is None else time.monotonic() - self.began
+        rate = (self.done - self.before) / since if since > 0 else 0.0
         left = f", {duration((self.total - self.done) / rate)} left" if rate > 0 and self.done < self.total else ""
         failed = f", {self.failed} failed" if self.failed else ""
-        return f"{self.done:,}/{self.total:,} points, {rate:.3g}/s{left}, lowest value {self.best:.6g}{failed}"
+        speed = f", {rate:.3g}/s" if rate > 0 else ""
+        return f"{self.done:,}/{self.total:,} points{speed}{left}, lowest value {self.best:.6g}{failed}"
 
     def close(self) -> None:
         """Remove the live line."""

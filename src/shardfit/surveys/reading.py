@@ -11,8 +11,15 @@ import numpy as np
 
 from shardfit.core.errors import suggestion
 from shardfit.io.files import write_atomic
-from shardfit.surveys.heading import axis_column, part_column, quoted
+from shardfit.surveys.heading import axis_column, part_column, summed
 from shardfit.surveys.ledger import Ledger, gather_parts
+
+
+def shifted_to(image: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Return a picture (ny, nx) shifted to where it correlates best with another, whose rfft2 is `like`, conjugate."""
+    match = np.fft.irfft2(np.fft.rfft2(image) * like, s=image.shape)
+    down, right = np.unravel_index(int(match.argmax()), image.shape)
+    return np.roll(image, (-int(down), -int(right)), axis=(0, 1))
 
 
 class Survey:
@@ -76,12 +83,19 @@ class Survey:
         """Return a column over all points, in the order of their numbers."""
         return self.ledger.column(self.column_name(name))
 
-    def best(self, n: int | None = None, *, by: str | Sequence[str] = "value") -> list[dict[str, Any]]:
-        """Return the n points with the lowest value, or the lowest sum of some columns; failed ones are left out."""
-        names = [by] if isinstance(by, str) else list(by)
-        total = " + ".join(quoted(self.column_name(name)) for name in names)
+    def best(self, n: int | None = None, *, by: str | Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Return the n points with the lowest sum of some columns; failed ones are left out.
+
+        by: None takes the value, or the misfit of the data where an axis is a weight (`Heading.rank`).
+        """
+        total = summed(self.ranked_by(by))
         limit = "" if n is None else f" LIMIT {int(n)}"
-        return self.ledger.rows(f"WHERE NOT failed AND ({total}) IS NOT NULL ORDER BY ({total}), id{limit}")
+        return self.ledger.rows(f"WHERE NOT failed AND {total} IS NOT NULL ORDER BY {total}, id{limit}")
+
+    def ranked_by(self, by: str | Sequence[str] | None = None) -> tuple[str, ...]:
+        """Return full names of the columns that rank points."""
+        names = self.heading.rank if by is None else (by,) if isinstance(by, str) else by
+        return tuple(self.column_name(name) for name in names)
 
     def picture(self, point: int) -> np.ndarray:
         """Return the picture of a point, (ny, nx)."""
@@ -91,11 +105,18 @@ class Survey:
         """Return the fitted parameters of a point by label."""
         return self.ledger.params(point)
 
-    def mean_and_sd(self, points: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and standard deviation over the pictures of some points, reading one at a time."""
+    def mean_and_sd(self, points: Iterable[int], *, align: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and standard deviation over the pictures of some points, reading one at a time.
+
+        align: first shift each, by whole pixels and around the edges, to where it correlates best with the first.
+        """
         total, square, n = 0.0, 0.0, 0
+        like: Any = None
         for point in points:
             image = self.picture(point).astype(float)
+            if align:
+                like = np.fft.rfft2(image - image.mean()).conj() if like is None else like
+                image = shifted_to(image, like)
             n += 1
             step = image - total
             total = total + step / n

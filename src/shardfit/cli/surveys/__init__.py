@@ -8,5 +8,7 @@ COMMANDS = (
     Command("retry", "run the failed points of a survey again", "shardfit.cli.surveys.retry"),
     Command("status", "print how far a survey is, and what failed", "shardfit.cli.surveys.status"),
     Command("top", "print the best points, or those below limits", "shardfit.cli.surveys.top"),
+    Command("tag", "give points tags and notes, or list them", "shardfit.cli.surveys.tag"),
+    Command("point", "run one point again, with a report of data and residuals", "shardfit.cli.surveys.point"),
     Command("export", "write the table as CSV, Parquet or netCDF", "shardfit.cli.surveys.export"),
 )

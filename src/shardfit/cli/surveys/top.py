@@ -1,4 +1,4 @@
-"""`shardfit survey top`: the best points, or all that stay below limits."""
+"""`shardfit survey top`: the best points, those below limits, or those whose choices bring known truths back."""
 
 import argparse
 from collections.abc import Sequence
@@ -7,50 +7,96 @@ from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Add what to rank by."""
+    """Add what to rank by and what to keep."""
     parser.add_argument("run_dir", metavar="RUN", help="run directory of a survey")
-    parser.add_argument("-n", type=int, default=10, help="how many (default: 10)")
-    parser.add_argument("--by", nargs="+", default=["value"], metavar="COLUMN", help="rank by the sum of these columns")
+    parser.add_argument("-n", type=int, default=10, help="how many to show (10)")
+    parser.add_argument(
+        "--by", nargs="+", metavar="COLUMN", help="rank by the sum of these (the value, or data.* where weights vary)"
+    )
     parser.add_argument(
         "--below", nargs="+", default=[], metavar="COLUMN=LIMIT", help="only points that do not exceed these limits"
     )
+    parser.add_argument(
+        "--trained",
+        metavar="RUN",
+        help="only choices that bring back every truth of this survey (its axis `data`)",
+    )
+    parser.add_argument("--tag", metavar="NAME", help="give all points that are kept this tag, for the gallery")
     parser.add_argument("--wall", metavar="FILE.png", help="draw mean, standard deviation and the best pictures")
+    parser.add_argument("--align", action="store_true", help="shift pictures onto each other before the mean")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a table, and draw the pictures if asked."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from shardfit.surveys.ranking import below
+    """Print a table; draw the pictures and keep the tag if asked."""
+    from shardfit.surveys.marks import tag
     from shardfit.surveys.reading import Survey
 
     if args.n < 1:
         raise ValueError(f"-n {args.n}: ask for at least 1 point.")
     with Survey(args.run_dir) as survey:
-        rows = survey.best(by=args.by)
-        if args.below:
-            kept = set(below(survey, dict(map(_limit, args.below))))
-            rows = [row for row in rows if row["id"] in kept]
-        columns = ["id", *(f"axis.{n}" for n in survey.heading.axes), *map(survey.column_name, args.by)]
+        by = survey.ranked_by(args.by)
+        rows = chosen(survey, by, args.below, args.trained)
+        columns = ["id", *(f"axis.{n}" for n in survey.heading.axes), *by]
         columns += [c for c in (f"part.{n}" for n in survey.heading.parts if n.startswith("data")) if c not in columns]
-        table = Table(
-            *(c.split(".", 1)[-1] for c in columns), title=f"{len(rows):,} points, best {min(args.n, len(rows))}"
-        )
-        for row in rows[: args.n]:
-            table.add_row(*(_text(row[c]) for c in columns))
         if args.wall:
-            _draw(survey, [row["id"] for row in rows], args)
-    Console(width=None).print(table)
+            _draw(survey, [row["id"] for row in rows], args, by)
+    print(f"{len(rows):,} points, best {min(args.n, len(rows))} by {' + '.join(c.split('.', 1)[-1] for c in by)}")
+    print_table([c.split(".", 1)[-1] for c in columns], [[_text(row[c]) for c in columns] for row in rows[: args.n]])
+    if args.tag:
+        print(f"{tag(args.run_dir, [row['id'] for row in rows], args.tag):,} points are tagged {args.tag!r}")
     return 0
 
 
-def _draw(survey: Any, points: list[int], args: argparse.Namespace) -> None:
+def chosen(survey: Any, by: Sequence[str], limits: Sequence[str], training: str | None) -> list[dict[str, Any]]:
+    """Return the rows to keep, the best first."""
+    from shardfit.surveys.ranking import below
+
+    rows = survey.best(by=by)
+    if limits:
+        kept = set(below(survey, dict(map(_limit, limits))))
+        rows = [row for row in rows if row["id"] in kept]
+    if training is not None:
+        kept = set(_trained(survey, training))
+        rows = [row for row in rows if row["id"] in kept]
+    return rows
+
+
+def _trained(survey: Any, training: str) -> list[int]:
+    """Return the points of a survey whose choices bring every truth of a training survey back."""
+    from shardfit.cli.surveys.config import SAVED, read_config
+    from shardfit.sciences import get_science
+    from shardfit.surveys.ranking import points_at, trained
+    from shardfit.surveys.reading import Survey
+
+    config = read_config(Path(training) / SAVED)
+    module = get_science(str(config.science), "survey").module("survey") if config.science else None
+    if not hasattr(module, "truths"):
+        raise ValueError(f"--trained {training}: its science does not say how alike a picture and a truth are.")
+    axis, match, least = module.truths(dict(config.settings), dict(config.axes))
+    with Survey(training) as taught:
+        kept = trained(taught, axis, match, least)
+    print(f"{len(kept):,} combinations of choices bring back {', '.join(least)}")
+    return points_at(survey, kept, leaving_out=(axis,))
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns of texts, whole, numbers to the right; texts of strangers have no control characters."""
+    lines = [[_plain(cell) for cell in line] for line in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _draw(survey: Any, points: list[int], args: argparse.Namespace, by: Sequence[str]) -> None:
     from shardfit.io.files import write_atomic
     from shardfit.report.style import png_bytes
     from shardfit.report.wall import wall
 
-    png = png_bytes(wall(survey, points, by=args.by))
+    png = png_bytes(wall(survey, points, by=by, align=args.align))
     write_atomic(Path(args.wall), lambda file: file.write(png))
 
 

@@ -15,6 +15,7 @@ from shardfit.report.gallery.assets import PAGE, STYLE, asset, joined_scripts
 from shardfit.report.gallery.query import Points
 from shardfit.report.gallery.selection import Selection
 from shardfit.report.gallery.thumbnails import png
+from shardfit.surveys.heading import summed
 
 MOST_POINTS = 20_000  # about three megabytes
 MOST_FAILED = 2_000
@@ -67,18 +68,24 @@ def _content(survey: Points, pictures: int, points: int) -> dict[str, Any]:
     progress = survey.progress()
     good, bad = progress["done"] - progress["failed"], progress["failed"]
     # of all good points the best, of all failed ones the first
-    sql = """WHERE id IN (SELECT id FROM points WHERE NOT failed ORDER BY value IS NULL, value, id LIMIT ?)
+    total = summed(survey.heading.rank)
+    sql = f"""WHERE id IN (SELECT id FROM points WHERE NOT failed ORDER BY {total} IS NULL, {total}, id LIMIT ?)
              OR id IN (SELECT id FROM points WHERE failed ORDER BY id LIMIT ?) ORDER BY id"""
-    best = Selection(limit=pictures)
+    best = Selection(limit=pictures, rank=survey.heading.rank)
     shown = survey.select(best) if survey.heading.shape is not None else []
     return {
         "facts": survey.facts(),
         "progress": progress,
         "page": survey.columns(sql, [points, MOST_FAILED], single=True),
         "pictures": {i: base64.b64encode(png(survey.picture(i), most=PIXELS)).decode() for i in shown},
-        "stack": {**survey.stack(best).shown(), "by": best.sort} if shown else None,
+        "stack": {**survey.stack(best).shown(), "by": _ranked_by(survey)} if shown else None,
+        "marks": {**survey.marked(), "writable": False},
         "left_out": _left_out(good, bad, len(shown), points),
     }
+
+
+def _ranked_by(survey: Points) -> str:
+    return "misfit of the data" if survey.ranked else "value"
 
 
 def _left_out(good: int, bad: int, pictures: int, points: int) -> str:

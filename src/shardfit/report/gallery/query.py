@@ -3,6 +3,7 @@
 The ledger is opened read-only and may come from a stranger.
 """
 
+import shlex
 import time
 from base64 import b64encode
 from collections.abc import Iterator
@@ -13,15 +14,18 @@ from typing import Any
 import numpy as np
 
 from shardfit.report.gallery.columns import encode
-from shardfit.report.gallery.selection import Selection
+from shardfit.report.gallery.exports import configuration, has_config
+from shardfit.report.gallery.selection import RANK, Selection
 from shardfit.report.gallery.thumbnails import limits_of, png
-from shardfit.surveys.heading import axis_column, part_column, quoted
+from shardfit.surveys.heading import axis_column, part_column, quoted, summed
+from shardfit.surveys.marks import marks
 from shardfit.surveys.reading import Survey
 
 MOST_POINTS = 25_000  # points sent at once
 RECENT = 400  # points that tell the throughput
 MOST_STACKED = 5_000  # pictures in a mean: about half a second
 QUIET_SECONDS = 60.0  # without a new point before a survey counts as paused
+KEPT_STACKS = 4
 TEXTS = ("status", "reason")
 
 
@@ -46,6 +50,7 @@ class Points:
 
     def __init__(self, survey: Survey):
         self.survey, self.ledger, self.heading = survey, survey.ledger, survey.heading
+        self.stacks: dict[Any, Stack] = {}
 
     @classmethod
     def open(cls, folder: str | Path) -> "Points":
@@ -66,12 +71,47 @@ class Points:
             "extent": heading.extent,
             "extent_unit": heading.extent_unit,
             "picture_unit": heading.picture_unit,
-            "columns": [self._about(key) for key in heading.columns()],
+            "configured": has_config(self.survey.run_dir),
+            "rank": RANK if self.ranked else "value",
+            "columns": [self._about(key) for key in self.keys()],
+        }
+
+    @property
+    def ranked(self) -> bool:
+        """Whether points are ranked by a sum of columns, which is then one more column."""
+        return self.heading.rank != ("value",)
+
+    def keys(self) -> list[str]:
+        """Return the names of all columns."""
+        return [*self.heading.columns(), *([RANK] if self.ranked else [])]
+
+    def marked(self) -> dict[str, Any]:
+        """Return tags with the points that have them, and notes by point."""
+        found = marks(self.ledger)
+        names = sorted({name for tags, _ in found.values() for name in tags})
+        tags = {name: [number for number, (have, _) in found.items() if name in have] for name in names}
+        return {"tags": tags, "notes": {number: text for number, (_, text) in found.items() if text}}
+
+    def point(self, number: int) -> dict[str, Any]:
+        """Return one point, its checksum compared: axes, how to run it again, and its tags and note."""
+        rows = self.ledger.rows("WHERE id = ?", (number,))
+        if not rows:
+            raise KeyError(f"point {number} is not finished.")
+        self.ledger.params(number)  # raises where what was found does not match its checksum
+        tags, note = marks(self.ledger).get(number, ((), ""))
+        folder = self.survey.run_dir
+        return {
+            "axes": {name: rows[0][axis_column(name)] for name in self.heading.axes},
+            "command": f"shardfit survey point {shlex.quote(str(folder))} {number}" if has_config(folder) else "",
+            "configuration": configuration(self.survey, [number]),
+            "tags": list(tags),
+            "note": note,
         }
 
     def progress(self) -> dict[str, Any]:
         """Return how many points are done, how fast they come, and whether they still come."""
-        done, failed = self._all("SELECT count(*), coalesce(sum(failed), 0) FROM points")[0]
+        counts = "count(*), coalesce(sum(failed), 0), coalesce(sum(status LIKE 'CONVERGED%'), 0)"
+        done, failed, converged = self._all(f"SELECT {counts} FROM points")[0]
         recent = [t for (t,) in self._all("SELECT finished FROM points ORDER BY finished DESC LIMIT ?", RECENT) if t]
         rate = _rate(recent)
         age = max(0.0, time.time() - recent[0]) if recent else None
@@ -83,7 +123,8 @@ class Points:
         else:
             state = "running" if age < max(QUIET_SECONDS, 20 / rate if rate else 0.0) else "paused"
         eta = left / rate if rate and state == "running" else None
-        return {"done": done, "failed": failed, "state": state, "rate": rate, "eta": eta, "age": age}
+        counted = {"done": done, "failed": failed, "converged": converged}
+        return {**counted, "state": state, "rate": rate, "eta": eta, "age": age}
 
     def page(self, after: tuple[float, int] = (-1.0, -1), limit: int = MOST_POINTS) -> dict[str, Any]:
         """Return the columns of the points finished after (time, number), in that order, at most `limit`."""
@@ -92,8 +133,8 @@ class Points:
 
     def columns(self, sql: str, values: list[Any], *, single: bool = False) -> dict[str, Any]:
         """Return the columns of the points that `sql` (what follows FROM points) finds."""
-        keys = list(self.heading.columns())
-        rows = self._all(f"SELECT {', '.join(map(quoted, keys))} FROM points {sql}", *values)
+        keys = self.keys()
+        rows = self._all(f"SELECT {', '.join(map(self._expression, keys))} FROM points {sql}", *values)
         by_key: dict[str, tuple] = dict(zip(keys, zip(*rows, strict=True) if rows else [()] * len(keys), strict=True))
         exact = {"id", "finished", *map(axis_column, self.heading.axes)}
         encoded = {
@@ -101,6 +142,9 @@ class Points:
         }
         last = [by_key["finished"][-1] or 0.0, by_key["id"][-1]] if rows else None
         return {"count": len(rows), "last": last, "columns": encoded}
+
+    def _expression(self, key: str) -> str:
+        return summed(self.heading.rank) if key == RANK else quoted(key)
 
     def kind(self, key: str) -> str:
         """Return 'text' or 'number'; an axis is what its first value is."""
@@ -121,10 +165,12 @@ class Points:
 
     def rows(self, selection: Selection) -> Iterator[list[str]]:
         """Yield a header and the selected points as texts, for a table in a file."""
-        keys = list(self.heading.columns())
+        keys = self.keys()
         sql, values = selection.sql()
+        chosen = ", ".join(map(self._expression, keys))
+        found = self.ledger.connection.execute(f"SELECT {chosen} FROM points {sql}", values)
         yield [_cell(key) for key in keys]
-        for row in self.ledger.connection.execute(f"SELECT {', '.join(map(quoted, keys))} FROM points {sql}", values):
+        for row in found:
             yield [_cell(value) for value in row]
 
     def picture(self, point: int) -> np.ndarray:
@@ -133,10 +179,17 @@ class Points:
             raise KeyError("this survey keeps no pictures.")
         return self.survey.picture(point)
 
-    def stack(self, selection: Selection) -> Stack:
-        """Return mean and standard deviation of the selected pictures, of the first MOST_STACKED in their order."""
-        ids = self.select(selection)[:MOST_STACKED]
-        return Stack(len(ids), *self.survey.mean_and_sd(ids))
+    def stack(self, selection: Selection, *, align: bool = False) -> Stack:
+        """Return mean and standard deviation of the selected pictures, of the first MOST_STACKED in their order.
+
+        align: shift them to the first. The last few stacks are kept.
+        """
+        ids = tuple(self.select(selection)[:MOST_STACKED])
+        key = (ids, align, self.ledger.told("last run"))
+        if key not in self.stacks:
+            made = Stack(len(ids), *self.survey.mean_and_sd(ids, align=align))
+            self.stacks = {**dict(list(self.stacks.items())[1 - KEPT_STACKS :]), key: made}
+        return self.stacks[key]
 
     def _about(self, key: str) -> dict[str, str]:
         heading = self.heading
@@ -144,6 +197,9 @@ class Points:
         if key in axes:
             label, unit = axes[key]
             return {"key": key, "label": label, "unit": str(unit), "kind": self.kind(key), "role": "axis"}
+        if key == RANK:
+            label = "misfit of the data"
+            return {"key": key, "label": label, "unit": "", "kind": "number", "role": "value"}
         part = {part_column(n): n for n in heading.parts}.get(key)
         role = "part" if part is not None else "value" if key == "value" else "run"
         return {"key": key, "label": key if part is None else part, "unit": "", "kind": self.kind(key), "role": role}

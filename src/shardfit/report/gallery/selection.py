@@ -10,22 +10,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardfit.core.errors import suggestion
-from shardfit.surveys.heading import Heading, quoted
+from shardfit.surveys.heading import Heading, quoted, summed
+
+RANK = "rank"
+MOST = 10**9  # points that may be asked for
 
 
 @dataclass(frozen=True)
 class Selection:
     """Points within closed ranges (None: open end) and among choices, sorted, at most `limit` of them.
 
-    failed: the points that failed, instead of those that did not.
+    failed: the points that failed, instead of those that did not; tag: only points that have it; sort: a column, or
+    'rank', the sum of the columns `rank`.
     """
 
     ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sort: str = "value"
+    sort: str = RANK
     descending: bool = False
     limit: int | None = None
     failed: bool = False
+    tag: str = ""
+    rank: tuple[str, ...] = ("value",)
 
     @classmethod
     def from_json(cls, text: str, heading: Heading) -> "Selection":
@@ -34,15 +40,20 @@ class Selection:
             content = json.loads(text) if text else {}
             ranges = {str(key): _bounds(key, pair) for key, pair in content.get("ranges", {}).items()}
             choices = {str(key): tuple(map(str, names)) for key, names in content.get("choices", {}).items()}
-            limit = None if content.get("limit") is None else max(0, int(content["limit"]))
-            sort, rest = str(content.get("sort", "value")), {n: bool(content.get(n)) for n in ("descending", "failed")}
+            limit = None if content.get("limit") is None else min(MOST, max(0, int(content["limit"])))
+            sort, rest = str(content.get("sort", RANK)), {n: bool(content.get(n)) for n in ("descending", "failed")}
+            tag = str(content.get("tag") or "")
         except (AttributeError, TypeError, OverflowError, RecursionError, json.JSONDecodeError) as error:
             raise ValueError(f"this is no selection: {error}. Send ranges, choices, sort, descending, limit.") from None
-        known = heading.columns()
+        known = (*heading.columns(), RANK)
         for key in (*ranges, *choices, sort):
             if key not in known:
                 raise ValueError(f"no column {key!r}.{suggestion(key, known)}")
-        return cls(ranges, choices, sort, limit=limit, **rest)
+        return cls(ranges, choices, sort, limit=limit, tag=tag, rank=heading.rank, **rest)
+
+    def expression(self, key: str) -> str:
+        """Return a column in SQL."""
+        return summed(self.rank) if key == RANK else quoted(key)
 
     def where(self) -> tuple[str, list[Any]]:
         """Return the WHERE clause and its values."""
@@ -50,17 +61,20 @@ class Selection:
         for key, bounds in self.ranges.items():
             for sign, bound in zip((">=", "<="), bounds, strict=True):
                 if bound is not None:
-                    conditions.append(f"{quoted(key)} {sign} ?")
+                    conditions.append(f"{self.expression(key)} {sign} ?")
                     values.append(bound)
         for key, names in self.choices.items():
             conditions.append(f"CAST({quoted(key)} AS TEXT) IN ({', '.join('?' * len(names))})")
             values.extend(names)
+        if self.tag:
+            conditions.append("id IN (SELECT id FROM marks WHERE tag = ?)")
+            values.append(self.tag)
         return "WHERE " + " AND ".join(conditions), values
 
     def sql(self) -> tuple[str, list[Any]]:
         """Return what follows FROM points, and its values; points without a value of the sorted column come last."""
         where, values = self.where()
-        column, direction = quoted(self.sort), "DESC" if self.descending else "ASC"
+        column, direction = self.expression(self.sort), "DESC" if self.descending else "ASC"
         text = f"{where} ORDER BY {column} IS NULL, {column} {direction}, id"
         return (text, values) if self.limit is None else (f"{text} LIMIT ?", [*values, self.limit])
 

@@ -48,7 +48,40 @@ export class CloseUp {
       ["Run", ["run"]],
     ].map(([name, roles]) => this.facts(name, roles, row));
     const picture = this.app.view.facts.shape ? this.framed(row) : null;
-    this.fill(head, el(picture ? "div.single" : "div.single.bare", {}, picture, el("div.facts", {}, ...facts)));
+    const more = el("section.more");
+    this.fill(head, el(picture ? "div.single" : "div.single.bare", {}, picture, el("div.facts", {}, ...facts, more)));
+    this.tell(id, more);
+  }
+
+  // what only the ledger and its configuration know: how to run the point again, tags, note
+  async tell(id, box) {
+    const { source, points } = this.app;
+    const tags = Object.keys(points.tags).filter((name) => points.tags[name].has(id));
+    const parts = [el("h3", { textContent: "Tags and note" })];
+    parts.push(el("p", { textContent: tags.join(", ") || (points.notes[id] ? "" : "none") }));
+    if (this.app.writable) parts.push(this.editor(id));
+    else if (points.notes[id]) parts.push(el("p.note", { textContent: points.notes[id] }));
+    box.replaceChildren(...parts);
+    if (!source.live) return;
+    try {
+      const found = await source.point(id);
+      if (!found.command) return;
+      box.append(
+        el("h3", { textContent: "Run it again, with data, model and residuals" }),
+        el("pre", { textContent: found.command }),
+        el("details", {}, el("summary", { textContent: "Exact configuration" }), el("pre", { textContent: found.configuration })),
+      );
+    } catch (error) {
+      box.append(el("p.bad", { textContent: error.message }));
+    }
+  }
+
+  editor(id) {
+    const { points, source } = this.app;
+    const note = el("textarea", { value: points.notes[id] ?? "", placeholder: "note", ariaLabel: "note", rows: 2 });
+    note.onkeydown = (event) => event.stopPropagation(); // arrows move in the text
+    const keep = async () => this.app.mark(await source.mark({ points: [id], note: note.value }));
+    return el("div.tagger", {}, note, el("button", { textContent: "Keep note", onclick: keep }));
   }
 
   compare(ids) {

@@ -67,10 +67,26 @@ class FilterRow {
         oninput: () => this.moved(),
       });
     [this.from, this.to] = [handle("lowest"), handle("highest")];
-    this.text = el("span.bounds");
+    const field = (name, side) =>
+      el("input", {
+        type: "text",
+        inputMode: "decimal",
+        ariaLabel: `${name} ${column.title}, typed`,
+        onchange: (event) => this.typed(side, event.target.value),
+      });
+    this.typing = column.scale.levels ? null : [field("lowest", 0), field("highest", 1)];
+    this.text = this.typing ? el("span.bounds.typed", {}, this.typing[0], "–", this.typing[1]) : el("span.bounds");
     this.slider = el("div.slider", {}, el("i"), this.from, this.to);
     const head = el("div.head", {}, el("span.name", { textContent: column.title, title: column.title }), this.text);
     this.element = el("div.filter", {}, head, this.canvas, this.slider);
+  }
+
+  // a bound as written; nothing, or what is no number, is an open end
+  typed(side, text) {
+    const number = text.trim() === "" ? NaN : Number(text.replace(",", "."));
+    const range = [...(this.range ?? [null, null])];
+    range[side] = Number.isFinite(number) ? number : null;
+    this.onRange(range.some((bound) => bound !== null) ? range : null);
   }
 
   moved() {
@@ -91,9 +107,14 @@ class FilterRow {
     this.from.value = steps(range?.[0], 0);
     this.to.value = steps(range?.[1], this.last);
     this.element.classList.toggle("active", Boolean(range));
+    this.range = range;
     const written = (value, open) => column.show(value ?? open, (x) => short(x, 3));
     const [low, high] = [written(range?.[0], column.low), written(range?.[1], column.high)];
-    this.text.textContent = low === high ? low : `${low} – ${high}`;
+    if (!this.typing) this.text.textContent = low === high ? low : `${low} – ${high}`;
+    else
+      [low, high].forEach((text, side) => {
+        if (document.activeElement !== this.typing[side]) this.typing[side].value = text;
+      });
   }
 
   // bin of every row, and how many good points each bin has; kept as long as the column stays as it is

@@ -28,10 +28,11 @@ export class Header {
     byId("figures").replaceChildren(...this.figures(points, progress, state));
   }
 
-  figures(points, { done, failed, rate, eta, age, state: phase }, { sort, descending }) {
+  figures(points, { done, failed, converged, rate, eta, age, state: phase }, { sort, descending }) {
     const figure = (value, label) =>
       el("div.figure", {}, el("b", { textContent: value }), el("span", { textContent: label }));
     const made = [figure(`${whole(done)} / ${whole(this.total)}`, "points")];
+    if (done) made.push(figure(`${Math.floor((100 * converged) / done)} %`, "converged"));
     if (failed) made.push(figure(whole(failed), "failed"));
     if (rate) made.push(figure(short(rate, 3), "points / s"));
     if (eta) made.push(figure(duration(eta), "to go"));

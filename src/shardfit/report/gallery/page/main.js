@@ -38,7 +38,8 @@ class App {
       const some = (...keys) => keys.map((key) => points.column(key));
       return [
         ...some("id", "status", "value"),
-        ...points.of("part"),
+        ...(facts.rank === "value" ? [] : some(facts.rank)),
+        ...points.of("part").filter((column) => column.varies),
         ...points.of("axis"),
         ...some("steps", "seconds"),
       ];
@@ -87,8 +88,9 @@ class App {
 
   draw() {
     const { points, state, facts, progress } = this;
-    settle(state, points);
+    settle(state, points, facts);
     const started = performance.now();
+    if (!(state.tag in points.tags)) state.tag = "";
     const selection = points.select(state);
     this.view = { points, state, facts, progress, selection };
     document.body.dataset.tab = state.tab;
@@ -158,9 +160,17 @@ class App {
     while (await this.load(PAGE));
   }
 
+  // tags and notes: what the ledger has, or what it answers after a change
+  mark(found) {
+    this.writable = found.writable;
+    this.points.mark(found);
+    this.refresh();
+  }
+
   async look() {
     try {
       const { facts, progress } = await this.source.survey();
+      this.mark(await this.source.marks());
       const kinds = (all) => JSON.stringify(all.columns);
       // the first points have told that an axis is of texts
       if (kinds(facts) !== kinds(this.facts)) return location.reload();
@@ -189,6 +199,7 @@ async function start() {
   const source = openSource();
   try {
     const app = new App(source, ...(await Promise.all([source.survey(), source.page(START, FIRST)])));
+    app.mark(await source.marks());
     app.draw();
     document.body.classList.remove("starting");
     document.body.dataset.usable = String(performance.now());

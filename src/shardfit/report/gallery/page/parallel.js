@@ -1,7 +1,7 @@
 // Every point as a line over all columns. A stretch drawn on one of the upright axes becomes its range.
 
 import { SHADES, fitted, jitter, legend, shades, shading, theme } from "./canvas.js";
-import { byId } from "./dom.js";
+import { byId, el } from "./dom.js";
 import { short, whole } from "./numbers.js";
 
 const FRAME = { left: 34, right: 34, top: 34, bottom: 12 };
@@ -19,12 +19,39 @@ export class Parallel {
 
   show({ points, state, selection }) {
     const box = (this.box = fitted(this.canvas));
-    this.columns = points.telling.filter((c) => c.role !== "run");
+    const able = points.telling.filter((c) => c.role !== "run");
+    const chosen = able.filter((c) => state.axes.includes(c.key));
+    this.columns = chosen.length > 1 ? chosen : this.usual(able);
+    this.menu(able, state);
     if (!selection.rows.length && !points.count) return;
     const step = (box.width - FRAME.left - FRAME.right) / Math.max(1, this.columns.length - 1);
     this.across = this.columns.map((_, i) => FRAME.left + i * step);
     this.lines(points, state, selection, box.context);
     this.axes(state, box, step);
+  }
+
+  // axes and figures of merit first; regularisers, of which there may be many, only where there is room
+  usual(able) {
+    const first = able.filter((c) => c.role !== "part" || c.key.startsWith("part.data"));
+    return first.length > 1 ? first : able;
+  }
+
+  menu(able, state) {
+    const key = JSON.stringify([able.map((c) => c.key), this.columns.map((c) => c.key)]);
+    if (key === this.built) return;
+    this.built = key;
+    const shown = new Set(this.columns.map((c) => c.key));
+    const toggle = (column) => {
+      const keys = able.map((c) => c.key).filter((k) => (k === column.key ? !shown.has(k) : shown.has(k)));
+      this.app.change({ axes: keys });
+    };
+    const boxes = able.map((column) => {
+      const box = el("input", { type: "checkbox", checked: shown.has(column.key), onchange: () => toggle(column) });
+      return el("label", {}, box, column.title);
+    });
+    const all = el("button", { textContent: "Usual ones", onclick: () => this.app.change({ axes: [] }) });
+    all.disabled = !state.axes.length;
+    byId("axes-menu").replaceChildren(...boxes, all);
   }
 
   height(place) {

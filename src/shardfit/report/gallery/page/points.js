@@ -97,12 +97,19 @@ export class Points {
   constructor(facts) {
     this.columns = new Map(facts.columns.map((about) => [about.key, new Column(about)]));
     this.rowOf = new Map();
+    this.tags = {}; // name → numbers of points
+    this.notes = {}; // number of a point → text
     this.count = 0;
     this.sorted = null;
   }
 
   column(key) {
     return this.columns.get(key);
+  }
+
+  mark({ tags, notes }) {
+    this.tags = Object.fromEntries(Object.entries(tags).map(([name, ids]) => [name, new Set(ids)]));
+    this.notes = notes;
   }
 
   value(key, row) {
@@ -155,8 +162,10 @@ export class Points {
   }
 
   // rows: selected ones in order; passing: 1 for each of them; total: before the limit; failures: within the ranges
-  select({ ranges, sort, descending, limit }) {
+  select({ ranges, sort, descending, limit, tag }) {
     const inside = new Uint8Array(this.count).fill(1);
+    const ids = this.columns.get("id").values;
+    if (tag) for (let row = 0; row < this.count; row++) if (!this.tags[tag].has(ids[row])) inside[row] = 0;
     for (const [key, [low, high]] of Object.entries(ranges)) {
       const { values } = this.columns.get(key);
       const [from, to] = [low ?? -Infinity, high ?? Infinity];
@@ -184,7 +193,7 @@ export class Points {
   // the failed points among ranges of axes, in the words of the server
   askedFailed({ ranges }) {
     const onAxes = Object.fromEntries(Object.entries(ranges).filter(([key]) => this.columns.get(key).role === "axis"));
-    return { ...this.asked({ ranges: onAxes, sort: "id", descending: false, limit: null }), failed: true };
+    return { ...this.asked({ ranges: onAxes, sort: "id", descending: false, limit: null, tag: "" }), failed: true };
   }
 
   // rows as text of a CSV file; what a spreadsheet would take for a formula is marked as text
@@ -200,8 +209,8 @@ export class Points {
   }
 
   // the same selection in the words of the server
-  asked({ ranges, sort, descending, limit }) {
-    const asked = { ranges: {}, choices: {}, sort, descending, limit };
+  asked({ ranges, sort, descending, limit, tag }) {
+    const asked = { ranges: {}, choices: {}, sort, descending, limit, tag };
     for (const [key, [low, high]] of Object.entries(ranges)) {
       const column = this.columns.get(key);
       if (column.kind === "text") {

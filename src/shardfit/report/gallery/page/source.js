@@ -33,12 +33,31 @@ class ServerSource {
     return `api/picture/${id}.npy`;
   }
 
-  stack(asked, signal) {
-    return fetched(`api/stack?${this.query(asked)}`, { signal });
+  stack(asked, align, signal) {
+    return fetched(`api/stack?align=${align}&${this.query(asked)}`, { signal });
   }
 
-  stackArray(asked, kind) {
-    return `api/stack.npy?kind=${kind}&${this.query(asked)}`;
+  stackArray(asked, align, kind) {
+    return `api/stack.npy?kind=${kind}&align=${align}&${this.query(asked)}`;
+  }
+
+  // the selection in another form: csv, fits, toml
+  points(asked, kind) {
+    return `api/points.${kind}?${this.query(asked)}`;
+  }
+
+  point(id) {
+    return fetched(`api/point/${id}`);
+  }
+
+  marks() {
+    return fetched("api/marks");
+  }
+
+  // content: points, and tag (with remove) or note
+  mark(content) {
+    const headers = { "Content-Type": "application/json" };
+    return fetched("api/mark", { method: "POST", headers, body: JSON.stringify(content) });
   }
 
   table(asked) {
@@ -76,5 +95,9 @@ class EmbeddedSource {
 
   async stack() {
     return this.content.stack;
+  }
+
+  async marks() {
+    return this.content.marks;
   }
 }

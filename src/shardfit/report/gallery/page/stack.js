@@ -15,10 +15,11 @@ export class Stack {
     const plain = rows.length === 1 ? "selected point" : "selected points";
     byId("selected-of").textContent = rows.length < total ? `best of ${whole(total)} selected points` : plain;
     const asked = points.asked(state);
-    const key = JSON.stringify([asked, selection.rows.length, selection.rows[0]]);
+    const key = JSON.stringify([asked, state.align, selection.rows.length, selection.rows[0]]);
     if (key === this.key) return;
     this.key = key;
     this.asked = asked;
+    this.align = state.align;
     this.downloads();
     if (facts.shape) this.fetchSoon();
   }
@@ -30,7 +31,7 @@ export class Stack {
     if (!selection.rows.length) return this.empty();
     byId("stack").classList.add("loading");
     try {
-      const found = await this.app.source.stack(this.asked, this.waiting.signal);
+      const found = await this.app.source.stack(this.asked, this.align, this.waiting.signal);
       byId("stack").classList.remove("loading");
       this.draw(found);
     } catch (error) {
@@ -83,12 +84,33 @@ export class Stack {
     }
     const links = [link(source.table(this.asked), "Table (CSV)")];
     const { facts, selection } = this.app.view;
+    if (facts.configured && selection.rows.length)
+      links.push(link(source.points(this.asked, "toml"), "Configuration (TOML)"));
     if (facts.shape && selection.rows.length) {
+      const box = el("input", { type: "checkbox", checked: this.align });
+      box.onchange = () => this.app.change({ align: box.checked });
+      links.unshift(el("label", { title: "shift pictures onto the first before the mean" }, box, "Align pictures"));
       links.push(
-        link(source.stackArray(this.asked, "mean"), "Mean (NPY)"),
-        link(source.stackArray(this.asked, "sd"), "SD (NPY)"),
+        link(source.points(this.asked, "fits"), "Pictures (FITS)"),
+        link(source.stackArray(this.asked, this.align, "mean"), "Mean (NPY)"),
+        link(source.stackArray(this.asked, this.align, "sd"), "SD (NPY)"),
       );
     }
+    if (this.app.writable && selection.rows.length) links.push(this.tagger());
     return byId("downloads").replaceChildren(...links);
+  }
+
+  // a field that gives all selected points a tag
+  tagger() {
+    const name = el("input", { type: "text", placeholder: "tag", ariaLabel: "tag", maxLength: 60 });
+    const send = async (remove) => {
+      const { points, selection } = this.app.view;
+      const ids = Array.from(selection.rows, (row) => points.value("id", row));
+      if (name.value.trim())
+        this.app.mark(await this.app.source.mark({ points: ids, tag: name.value.trim(), remove }));
+    };
+    const give = el("button", { textContent: "Tag them", onclick: () => send(false) });
+    const take = el("button", { textContent: "Untag", onclick: () => send(true) });
+    return el("div.tagger", {}, name, give, take);
   }
 }

@@ -4,20 +4,23 @@ export const MOST_PINNED = 6;
 
 const PLAIN = {
   ranges: {}, // column → [lowest, highest], null for an open end
-  sort: "value",
+  sort: "",
   descending: false,
   limit: null, // of the sorted points, the first ones only
   x: "",
   y: "",
-  colour: "value",
+  colour: "",
   tab: "wall",
   size: "medium",
   stretch: "linear",
+  tag: "", // of the points to show
+  align: false, // pictures, before their mean
+  axes: [], // columns of the plot of all axes; none: all that vary
   pinned: [], // numbers of the points to compare
 };
 
 export function firstState(points, facts) {
-  const state = { ...PLAIN, ...remembered(points) };
+  const state = { ...PLAIN, sort: facts.rank, ...remembered(points) };
   if (!facts.shape && state.tab === "wall") state.tab = "table";
   return state;
 }
@@ -42,6 +45,7 @@ function remembered(points) {
   const ranges = Object.entries(found?.ranges ?? {});
   kept.ranges = Object.fromEntries(ranges.filter(([key, range]) => known(key) && isRange(range)));
   for (const name of ["sort", "colour", "x", "y"]) if (!known(kept[name])) delete kept[name];
+  kept.axes = Array.isArray(found?.axes) ? found.axes.filter(known) : [];
   kept.limit = Number.isInteger(found?.limit) ? found.limit : null;
   kept.pinned = Array.isArray(found?.pinned) ? found.pinned.filter(Number.isInteger).slice(0, MOST_PINNED) : [];
   for (const [name, choices] of [
@@ -54,8 +58,10 @@ function remembered(points) {
   return kept;
 }
 
+const own = {}; // what was chosen here, not by a person: chosen anew as columns begin to vary
+
 // what to draw against what, as long as nobody chose
-export function settle(state, points) {
+export function settle(state, points, facts) {
   const telling = points.telling.map((column) => column.key);
   const merits = [
     ...points
@@ -64,7 +70,10 @@ export function settle(state, points) {
       .map((column) => column.key),
     ...telling,
   ];
-  if (!telling.includes(state.x)) state.x = merits[0] ?? "value";
-  if (!telling.includes(state.y)) state.y = merits.find((key) => key !== state.x) ?? state.x;
-  if (!telling.includes(state.colour)) state.colour = telling[0] ?? "value";
+  const data = merits.filter((key) => key.startsWith("part.data"));
+  const first = [...data, ...merits];
+  const open = (name) => !telling.includes(state[name]) || state[name] === own[name];
+  if (open("x")) state.x = own.x = first[0] ?? "value";
+  if (open("y")) state.y = own.y = first.find((key) => key !== state.x) ?? state.x;
+  if (open("colour")) state.colour = own.colour = telling.includes(facts.rank) ? facts.rank : (telling[0] ?? "value");
 }

@@ -24,7 +24,9 @@ export class Toolbar {
       .filter((column) => column.kind === "number")
       .map((column) => [column.key, column.title]);
     if (!columns.some(([key]) => key === state.sort)) columns.unshift([state.sort, points.column(state.sort).title]);
-    const key = JSON.stringify([columns, state.sort, state.descending, state.limit, state.size, state.stretch]);
+    const tags = Object.entries(points.tags).map(([name, ids]) => [name, `${name} (${ids.size})`]);
+    const { sort, descending, limit, size, stretch, tag } = state;
+    const key = JSON.stringify([columns, sort, descending, limit, size, stretch, tag, tags]);
     if (key === this.built) return;
     this.built = key;
     const { app } = this;
@@ -36,6 +38,8 @@ export class Toolbar {
       turn,
       picker("Keep", limitsWith(state.limit), String(state.limit ?? ""), keep),
     ];
+    if (tags.length)
+      tools.push(picker("Tag", [["", "any"], ...tags], tag, (name) => app.change({ tag: name })));
     if (facts.shape) tools.push(picker("Size", SIZES, state.size, (size) => app.change({ size })));
     if (facts.shape && app.source.live)
       tools.push(picker("Stretch", STRETCHES, state.stretch, (stretch) => app.change({ stretch })));
