@@ -77,6 +77,17 @@ def test_run_stop_resume_rank_export(capsys, config, tmp_path):
     assert code == 0
     code, text, _ = run(capsys, "survey", "top", out, "-n", 2, "--by", "data", "--below", "reg=100")
     assert code == 0 and "best 2" in text
+    code, text, _ = run(capsys, "survey", "top", out, "-n", 1, "--tag", "good [bold]")
+    assert "best 1 by data" in text  # a weight is an axis: values cannot be compared
+    assert "8 points are tagged 'good [bold]'" in text
+    assert run(capsys, "survey", "tag", out, 3, "--note", "odd")[0] == 0
+    assert "point 3: good [bold]; odd" in run(capsys, "survey", "tag", out)[1]
+    code, text, err = run(capsys, "survey", "point", out, 6, "--out", tmp_path / "six")
+    assert code == 0, err
+    values = text.splitlines()[1].replace(",", " ").replace(";", " ").split()
+    assert float(values[1]) == pytest.approx(float(values[5]), rel=1e-6)
+    assert "weight" in (tmp_path / "six" / "report.html").read_text()
+    assert "no such point" in run(capsys, "survey", "point", out, 99)[2]
     table = tmp_path / "table.csv"
     assert run(capsys, "survey", "export", out, table)[0] == 0
     rows = list(csv.DictReader(table.read_text().splitlines()))

@@ -41,6 +41,10 @@ def decoded(column):
     return np.array([np.nan if level is None else level for level in column["levels"]])[found]
 
 
+def sorted_by(selection):
+    return "value" if selection.sort == "rank" else selection.sort  # no axis of this survey is a known weight
+
+
 def chosen(selection, table):
     """The same selection by NumPy: independent of SQL."""
     inside = ~table["failed"].astype(bool)
@@ -48,7 +52,7 @@ def chosen(selection, table):
         inside &= (table[key] >= (-np.inf if low is None else low)) & (table[key] <= (np.inf if high is None else high))
     for key, names in selection.choices.items():
         inside &= np.isin(table[key], names)
-    values, ids = table[selection.sort][inside], table["id"][inside].astype(int)
+    values, ids = table[sorted_by(selection)][inside], table["id"][inside].astype(int)
     order = np.lexsort((ids, -values if selection.descending else values))
     return ids[order][: selection.limit].tolist()
 
@@ -169,7 +173,8 @@ def test_progress_of_a_survey_that_is_complete_or_stands_still(tmp_path):
     still = Points.open(tmp_path / "still")
     assert (still.progress()["state"], still.progress()["eta"]) == ("paused", None)
     empty = Points.open(write_survey(tmp_path / "empty", 0, side=4, total=9))
-    assert empty.progress() == {"done": 0, "failed": 0, "state": "waiting", "rate": None, "eta": None, "age": None}
+    none = {"done": 0, "failed": 0, "converged": 0, "state": "waiting", "rate": None, "eta": None, "age": None}
+    assert empty.progress() == none
     assert empty.page()["count"] == 0
     for survey in (complete, still, empty):
         survey.close()

@@ -21,7 +21,8 @@ class Heading:
     of the fitted parameters, in the order they are stored; dtype: their type; picture: label of the parameter that is
     the picture, or '' where the picture is stored by itself; shape: (ny, nx) of the picture, or None; extent: of the
     picture in `extent_unit`, left right bottom top; asked: what must be equal for a survey to be the same survey;
-    unidentified: what it depends on and cannot be compared, so that it cannot be resumed.
+    unidentified: what it depends on and cannot be compared, so that it cannot be resumed. weighted: whether an axis
+    changes a weight of the objective, so that values of different points cannot be compared.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Heading:
     picture_unit: str = ""
     asked: Mapping[str, Any] = field(default_factory=dict)
     unidentified: tuple[str, ...] = ()
+    weighted: bool = False
 
     def __post_init__(self):
         seen: dict[str, str] = {}
@@ -73,6 +75,7 @@ class Heading:
             all(isinstance(text, str) for text in texts)
             and all(type(n) is int and n >= 0 for n in (self.total, *sizes))
             and self.dtype in ("float32", "float64")
+            and isinstance(self.weighted, bool)
             and (self.picture is None or self.picture == "" or self.picture in self.params)
             and (self.shape is None or len(self.shape) == 2)
             and (self.extent is None or [type(x) in (int, float) for x in self.extent] == [True] * 4)
@@ -100,8 +103,7 @@ class Heading:
         all parts named 'data' or 'data.…'.
         """
         data = tuple(part_column(n) for n in self.parts if n == "data" or n.startswith("data."))
-        weighted = {*self.parts, *(n.rpartition(".")[2] for n in self.parts)} & set(self.axes)
-        return data if data and weighted else ("value",)
+        return data if data and self.weighted else ("value",)
 
     @property
     def most_bytes(self) -> int:

@@ -34,7 +34,7 @@ def marks(ledger: Ledger) -> dict[int, tuple[tuple[str, ...], str]]:
     if not has_marks(ledger):
         return {}
     found: dict[int, tuple[list[str], list[str]]] = {}
-    sql = "SELECT id, tag, text, row_check FROM marks WHERE length(tag) <= ?1 AND length(text) <= ?1 ORDER BY tag"
+    sql = "SELECT id, tag, text, row_check FROM marks WHERE length(tag) <= ?1 AND length(text) <= ?1 ORDER BY id, tag"
     for number, name, text, check in ledger.select(sql, (MOST_TEXT,)):
         with explained(ledger.path):
             require_check(check, checksum(number, name, text), f"a tag of point {number}")

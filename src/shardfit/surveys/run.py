@@ -260,6 +260,7 @@ def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, pict
         dtype=np.dtype(PRECISIONS[problem.precision]).name,
         asked=asked,
         unidentified=known.unidentified + drawn.unidentified,
+        weighted=made.weighted,
         **shown,
     )
 

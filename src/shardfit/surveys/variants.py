@@ -67,6 +67,12 @@ class Variants:
         """The problem's."""
         return self.problem.precision
 
+    @property
+    def weighted(self) -> bool:
+        """Whether an axis changes the weight of a term."""
+        paths = [path for path, _ in tree_flatten_with_path(self.problem.objective)[0]]
+        return any(getattr(key, "name", "") == "weight" for i in self.varied for key in paths[i])
+
     def leaves_of(self, point: Mapping[str, Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
         """Return the varied leaves and the start z (n,) of one point."""
         start = self._start(point)

@@ -49,7 +49,8 @@ export class CloseUp {
     ].map(([name, roles]) => this.facts(name, roles, row));
     const picture = this.app.view.facts.shape ? this.framed(row) : null;
     const more = el("section.more");
-    this.fill(head, el(picture ? "div.single" : "div.single.bare", {}, picture, el("div.facts", {}, ...facts, more)));
+    const left = picture ? el("div", {}, picture, more) : more;
+    this.fill(head, el(picture ? "div.single" : "div.single.bare", {}, left, el("div.facts", {}, ...facts)));
     this.tell(id, more);
   }
 

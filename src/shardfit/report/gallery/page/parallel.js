@@ -17,11 +17,11 @@ export class Parallel {
     this.canvas.onpointerup = (event) => this.released(event);
   }
 
-  show({ points, state, selection }) {
+  show({ points, state, selection, facts }) {
     const box = (this.box = fitted(this.canvas));
     const able = points.telling.filter((c) => c.role !== "run");
     const chosen = able.filter((c) => state.axes.includes(c.key));
-    this.columns = chosen.length > 1 ? chosen : this.usual(able);
+    this.columns = chosen.length > 1 ? chosen : this.usual(able, facts.rank);
     this.menu(able, state);
     if (!selection.rows.length && !points.count) return;
     const step = (box.width - FRAME.left - FRAME.right) / Math.max(1, this.columns.length - 1);
@@ -30,9 +30,10 @@ export class Parallel {
     this.axes(state, box, step);
   }
 
-  // axes and figures of merit first; regularisers, of which there may be many, only where there is room
-  usual(able) {
-    const first = able.filter((c) => c.role !== "part" || c.key.startsWith("part.data"));
+  // axes, and what ranks points: other parts of the objective are a choice
+  usual(able, rank) {
+    const merits = (c) => c.key === rank || c.key.startsWith("part.data");
+    const first = able.filter((c) => c.role === "axis" || merits(c));
     return first.length > 1 ? first : able;
   }
 

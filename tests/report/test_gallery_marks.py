@@ -1,0 +1,232 @@
+"""Rank, tags and notes, exports and single points of the gallery."""
+
+import io
+import json
+import sqlite3
+import tomllib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from shardfit.core.errors import CheckpointError
+from shardfit.core.status import Status
+from shardfit.report.gallery.exports import configuration, fits_cube
+from shardfit.report.gallery.query import Points
+from shardfit.report.gallery.selection import Selection
+from shardfit.surveys.heading import Heading
+from shardfit.surveys.ledger import Ledger
+from shardfit.surveys.marks import marks, note, tag
+from shardfit.surveys.point import SurveyPoint
+from shardfit.surveys.reading import Survey
+
+CONFIG = """\
+science = "vlbi"
+out = "x"
+
+[vlbi]
+data = "ring"
+
+[axes]
+tv = [1, 10, 100]
+
+[design]
+kind = "latin"  # all of it goes
+points = 3
+
+[solver]
+name = "lbfgs"
+"""
+PARTS = ("data.cphase", "data.amp", "reg.tv", "offset.cphase")
+
+
+def write(folder, count=6):
+    """A survey whose weight is an axis: the value is lowest where the data are fitted worst."""
+    extent = (8.0, -8.0, -6.0, 6.0)
+    about = {"picture": "", "shape": (3, 4), "extent": extent, "extent_unit": "µas", "picture_unit": "Jy/pixel"}
+    heading = Heading("s", count, {"tv": ""}, PARTS, {"m": (1,)}, weighted=True, **about)
+    one = SurveyPoint(0, {}, Status.CONVERGED_VALUE.name, params=np.zeros(1).tobytes(), finished=1.0)
+    records = []
+    for i in range(count):
+        parts = dict(zip(PARTS, (1.0 + i, 2.0, 0.5, -1.0), strict=True))
+        status = one.status if i % 2 == 0 else Status.MAX_STEPS.name
+        picture = np.roll(np.arange(12.0).reshape(3, 4) ** 2, i, axis=1)
+        point = {"axes": {"tv": 10.0**i}, "value": 10.0 - i, "parts": parts, "status": status, "picture": picture}
+        records.append(replace(one, id=i, finished=1.0 + i, **point))
+    with Ledger.create(folder, heading) as ledger:
+        ledger.write(records)
+    (folder / "survey.toml").write_text(CONFIG)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write(tmp_path)
+
+
+def test_weights_as_axes_rank_by_the_misfit(folder):
+    points = Points.open(folder)
+    try:
+        assert points.heading.rank == ("part.data.cphase", "part.data.amp")
+        assert points.facts()["rank"] == "rank"
+        asked = Selection.from_json("", points.heading)
+        assert points.select(asked) == [0, 1, 2, 3, 4, 5]
+        assert points.select(Selection.from_json('{"sort": "value"}', points.heading)) == [5, 4, 3, 2, 1, 0]
+        few = Selection.from_json('{"ranges": {"rank": [null, 4.5]}}', points.heading)
+        assert points.select(few) == [0, 1]
+        header, first, *_ = points.rows(asked)
+        assert dict(zip(header, first, strict=True))["rank"] == "3.0"
+        assert [row["id"] for row in points.survey.best(2)] == [0, 1]
+        assert points.progress()["converged"] == 3
+    finally:
+        points.close()
+
+
+def test_an_endless_limit(folder):
+    points = Points.open(folder)
+    assert len(list(points.rows(Selection.from_json('{"limit": 1e30}', points.heading)))) == 7
+    points.close()
+
+
+def test_tags_and_notes_are_kept(folder):
+    assert tag(folder, [1, 3, 99], "top set") == 2
+    note(folder, 3, "a ring")
+    with Survey(folder) as survey:
+        assert marks(survey.ledger) == {1: (("top set",), ""), 3: (("top set",), "a ring")}
+    points = Points.open(folder)
+    chosen = Selection.from_json('{"tag": "top set"}', points.heading)
+    assert points.select(chosen) == [1, 3]
+    assert points.marked() == {"tags": {"top set": [1, 3]}, "notes": {3: "a ring"}}
+    points.close()
+    tag(folder, [1], "top set", remove=True)
+    note(folder, 3, "")
+    with Survey(folder) as survey:
+        assert marks(survey.ledger) == {3: (("top set",), "")}
+    with pytest.raises(KeyError, match="point 99"):
+        note(folder, 99, "nothing")
+    with pytest.raises(ValueError, match="needs a name"):
+        tag(folder, [1], "")
+
+
+def test_what_was_marked_by_hand_is_noticed(folder):
+    tag(folder, [1], "top set")
+    with sqlite3.connect(folder / "ledger.sqlite") as connection:
+        connection.execute("UPDATE marks SET tag = 'worst'")
+    with Survey(folder) as survey, pytest.raises(CheckpointError, match="does not match its checksum"):
+        marks(survey.ledger)
+
+
+def test_a_point_tells_how_to_run_it_again(folder):
+    points = Points.open(folder)
+    found = points.point(2)
+    assert found["command"].endswith(" 2")
+    again = tomllib.loads(found["configuration"])
+    assert again["design"] == {"kind": "table", "table": [{"tv": 100.0}]}
+    assert again["solver"] == {"name": "lbfgs"}
+    assert again["vlbi"] == {"data": "ring"}
+    with pytest.raises(KeyError, match="not finished"):
+        points.point(77)
+    points.close()
+
+
+def test_a_flipped_byte_is_told(folder):
+    with sqlite3.connect(folder / "ledger.sqlite") as connection:
+        connection.execute("UPDATE found SET params = x'0000000000000001' WHERE id = 2")
+    points = Points.open(folder)
+    with pytest.raises(CheckpointError, match="does not match its checksum"):
+        points.point(2)
+    points.close()
+
+
+def test_pictures_that_are_too_large(folder):
+    with sqlite3.connect(folder / "ledger.sqlite") as connection:
+        connection.execute("UPDATE found SET picture = zeroblob(100000000) WHERE id = 2")
+    points = Points.open(folder)
+    with pytest.raises(CheckpointError, match="too large"):
+        points.picture(2)
+    points.close()
+
+
+def test_linked_configurations_are_not_read(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other") / "secret.toml"
+    other.write_text('science = "vlbi"\n')
+    (folder / "survey.toml").unlink()
+    (folder / "survey.toml").symlink_to(other)
+    with Survey(folder) as survey:
+        assert configuration(survey, [1]) == ""
+
+
+def test_pictures_as_fits(folder):
+    fits = pytest.importorskip("astropy.io.fits")
+    with Survey(folder) as survey:
+        raw = b"".join(fits_cube(survey, [4, 1]))
+        hdu = fits.open(io.BytesIO(raw))[0]
+        np.testing.assert_array_equal(hdu.data[0][::-1], survey.picture(4))
+        np.testing.assert_array_equal(hdu.data[1][::-1], survey.picture(1))
+    assert hdu.header["CDELT1"] == pytest.approx(-4e-6 / 3600)
+    assert hdu.header["CRPIX1"] == pytest.approx(2.5)  # the middle of four pixels
+    assert hdu.header["CRPIX2"] == pytest.approx(2.0)
+    assert hdu.header["BUNIT"] == "JY/PIXEL"
+
+
+def test_aligned_pictures_have_no_spread(folder):
+    with Survey(folder) as survey:
+        _, loose = survey.mean_and_sd([0, 1, 2, 3])
+        mean, tight = survey.mean_and_sd([0, 1, 2, 3], align=True)
+        np.testing.assert_allclose(mean, survey.picture(0))
+    assert loose.max() > 1
+    assert tight.max() < 1e-9
+
+
+def test_a_query_that_never_ends_is_ended(folder):
+    from shardfit.surveys import database
+
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    with (
+        Survey(folder) as survey,
+        pytest.raises(CheckpointError, match="took more than"),
+        database.explained(folder),
+        database.limited(survey.ledger.connection, 0.2),
+    ):
+        survey.ledger.connection.execute(endless).fetchall()
+
+
+def server(folder, **options):
+    pytest.importorskip("uvicorn", reason="the gallery's server needs shardfit[serve]")
+    testing = pytest.importorskip("starlette.testclient")
+    from shardfit.report.server import create_app
+
+    points = Points.open(folder)
+    client = testing.TestClient(create_app(points, "token", **options), base_url="http://127.0.0.1")
+    client.get("/?token=token")
+    return client, points
+
+
+def test_the_page_writes_only_if_it_may(folder):
+    send = {"content": json.dumps({"points": [2], "tag": "good"}), "headers": {"Content-Type": "application/json"}}
+    client, points = server(folder)
+    assert client.post("/api/mark", **send).status_code == 403
+    assert client.get("/api/marks").json() == {"tags": {}, "notes": {}, "writable": False}
+    points.close()
+    client, points = server(folder, write=True)
+    assert client.post("/api/mark", **send).json()["tags"] == {"good": [2]}
+    plain = {**send, "headers": {"Content-Type": "text/plain"}}
+    assert client.post("/api/mark", **plain).status_code == 415
+    answer = client.post("/api/mark", **{**send, "content": json.dumps({"points": [2], "note": "so"})})
+    assert answer.json()["notes"] == {"2": "so"}
+    client.cookies.clear()
+    assert client.post("/api/mark", **send).status_code == 403
+    points.close()
+
+
+def test_exports_of_a_selection(folder):
+    client, points = server(folder)
+    asked = {"selection": json.dumps({"ranges": {"axis.tv": [5, 2000]}})}
+    assert client.get("/api/points.fits", params=asked).content.startswith(b"SIMPLE")
+    design = tomllib.loads(client.get("/api/points.toml", params=asked).text)["design"]
+    assert [row["tv"] for row in design["table"]] == [10.0, 100.0, 1000.0]
+    assert client.get("/api/point/2").json()["axes"] == {"tv": 100.0}
+    assert client.get("/api/point/99").status_code == 404
+    aligned = client.get("/api/stack.npy", params={**asked, "kind": "sd", "align": "true"}).content
+    assert np.load(io.BytesIO(aligned)).max() < 1e-9
+    points.close()
