@@ -44,7 +44,7 @@ def test_best(found):
     values = found.column("value")[:-1]
     assert [row["id"] for row in found.best(3, by="value")] == list(np.argsort(values)[:3])
     assert found.heading.rank == ("part.data",)  # the axes have weights, of which the value depends
-    misfit = found.column("data")[:-1]
+    misfit = found.column("part.data")[:-1]
     assert [row["id"] for row in found.best(3)] == list(np.argsort(misfit)[:3])
     some = found.column("part.data") + found.column("reg.steep")
     assert [row["id"] for row in found.best(by=("part.data", "reg.steep"))] == list(

@@ -14,7 +14,6 @@ from jax.tree_util import tree_flatten_with_path
 
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective, replace_terms
-from shardfit.core.params import check_params
 from shardfit.core.precision import cast, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.rows import place_rows
@@ -114,7 +113,7 @@ class Variants:
         problem = self.problem
         if jax.tree.map(np.shape, params) != jax.tree.map(np.shape, problem.x0):
             raise ValueError("survey: a start has other parameters or shapes than the problem's x0.")
-        params = cast(check_params(params), problem.precision)  # whole numbers too are moved by fractions
+        params = cast(jax.tree.map(_fractional, params), problem.precision)
         moved = problem.space.moved(params)
         if moved:
             raise ValueError(
@@ -135,6 +134,12 @@ class Variants:
         there = {path: i for i, (path, _) in enumerate(tree_flatten_with_path(placed)[0])}
         paths = [path for path, _ in tree_flatten_with_path(self.problem.objective)[0]]
         return tuple(there[paths[i]] for i in self.varied)
+
+
+def _fractional(leaf: Any) -> np.ndarray:
+    """Return a start as floating numbers: whole ones too are moved by fractions."""
+    array = np.asarray(leaf)
+    return array.astype(float) if np.issubdtype(array.dtype, np.integer) else array
 
 
 def bind(objective: Objective, places: tuple[int, ...], leaves: Sequence[Any]) -> Objective:
