@@ -1,6 +1,7 @@
 """`shardfit xpcs`: commands end to end, and configurations in TOML and YAML."""
 
 import json
+import re
 import warnings
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from shardfit.cli import main
 from shardfit.cli.xpcs.config import Config, make_config, read_config
+from shardfit.cli.xpcs.init import TEMPLATE
 
 HOMODYNE = """
 metadata: {config_version: "2.5"}
@@ -125,7 +127,10 @@ def test_wrong_configurations_are_named(content, message):
 def test_few_keys():
     """So few that all are known."""
     config = Config()
-    assert len(vars(config)) + len(vars(config.data)) + len(vars(config.fit)) <= 60
+    keys = [*vars(config), *vars(config.data), *vars(config.fit)]
+    assert len(keys) <= 60
+    for key in keys:  # and all stand in the file to start from
+        assert re.search(rf"^(# )?(\[{key}\]|{key} =|\{{gap\}})", TEMPLATE, re.MULTILINE), key
 
 
 def test_damaged_yaml_gives_clear_errors(tmp_path):

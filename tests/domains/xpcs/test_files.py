@@ -1,9 +1,12 @@
 """Files: every layout gives the expected arrays; damaged or hostile files give clear errors."""
 
+import random
+
 import numpy as np
 import pytest
 
-from shardfit.domains.xpcs import read, write
+from shardfit.domains.xpcs import Binned, from_xarray, read, write
+from tests.damage import mutated
 from tests.domains.xpcs.cases import FOLDER, small
 
 h5py = pytest.importorskip("h5py")
@@ -58,6 +61,67 @@ def test_nexus(tmp_path, mode, half):
     found = read(tmp_path / "a.nxs", diagonal="keep")
     assert np.allclose(found.c2, data.c2) and np.allclose(found.q, 0.005) and found.dt == 0.1
     assert found.phi.tolist() == [0.0, 30.0]
+
+
+def esrf(path, analyses=("full",), **changes):
+    """A result file of ESRF ID02: ttcf (bin, age, lag), q in 1/nm; NaN fill a lag that is too long."""
+    lag, age = np.array([0.0, 0.1, 0.2, 0.4, np.nan]), np.array([0.5, 1.0, 1.5])
+    ttcf = 1 + 0.1 * np.exp(-np.nan_to_num(lag)) * np.ones((2, 3, 1))
+    content = {"twotime/lag": lag, "twotime/age": age, "twotime/ttcf": ttcf, "parameters/q": [0.05, 0.1]} | changes
+    with h5py.File(path, "w") as file:
+        file.attrs["MagicString"] = "XPCSResultFile_v2.0"
+        for key in analyses:
+            for name, value in content.items():
+                file[f"entry_0000/correlations/{key}/{name}"] = value
+    return path
+
+
+def test_esrf(tmp_path):
+    data = read(esrf(tmp_path / "a.h5"), q=0.0101)
+    assert isinstance(data, Binned) and data.c2.shape == (1, 9) and np.allclose(data.q, 0.01) and data.phi == [0.0]
+    assert np.isclose(data.dt, 0.1) and np.allclose(data.lag, np.tile([0.1, 0.2, 0.4], 3))
+    assert np.allclose(data.dt * 0.5 * (data.first + data.second)[:, 0], np.repeat([0.5, 1.0, 1.5], 3))
+    assert np.allclose(data.c2[0], 1 + 0.1 * np.exp(-data.lag))
+    two = esrf(tmp_path / "b.h5", ("early", "late"))
+    assert read(two, q=0.01, analysis="late").c2.shape == (1, 9)
+    with pytest.raises(ValueError, match="early, late"):
+        read(two, q=0.01)
+    with pytest.raises(ValueError, match="3 ages × 5 lags"):
+        read(esrf(tmp_path / "c.h5", **{"twotime/ttcf": np.ones((2, 5, 3))}), q=0.01)
+
+
+def test_aps_multi_tau(tmp_path):
+    g2, error = 1 + 0.2 * np.random.default_rng(0).random((3, 4)), np.full((3, 4), 0.01)
+    error[1, 2] = 0.0  # no estimate
+    content = {
+        "xpcs/multitau/delay_list": [1, 2, 8],
+        "xpcs/multitau/normalized_g2": g2,
+        "xpcs/multitau/normalized_g2_err": error,
+        "xpcs/qmap/dynamic_v_list_dim0": [0.004, 0.008],
+        "xpcs/qmap/dynamic_v_list_dim1": [0.0, 90.0],
+        "entry/instrument/detector_1/frame_time": [[0.5]],
+    }
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name, value in content.items():
+            file[name] = value
+    data = read(tmp_path / "a.h5", q=0.008)
+    assert isinstance(data, Binned) and data.dt == 0.5 and data.phi.tolist() == [0.0, 90.0]
+    assert np.allclose(data.lag, [0.5, 1.0, 4.0]) and np.allclose(data.c2[1], g2[:, 3]) and np.isnan(data.c2[0, 1])
+    assert "length the file does not say" in data.notes[0]
+
+
+def test_xarray():
+    xarray = pytest.importorskip("xarray")
+    data = small(phi=(0.0, 30.0))
+    array = xarray.DataArray(data.c2, dims=("bin", "t1", "t2"), coords={"t1": data.t, "phi": ("bin", data.phi)})
+    found = from_xarray(array, q=0.0054, gap=2e6)
+    assert np.array_equal(found.c2, data.c2) and np.isclose(found.dt, data.dt) and found.phi.tolist() == [0.0, 30.0]
+    whole = xarray.Dataset({"c2": array, "sigma": 0.02}, attrs={"q": 0.004})
+    assert from_xarray(whole).sigma == 0.02 and np.allclose(from_xarray(whole).q, 0.004)
+    with pytest.raises(ValueError, match="Give q"):
+        from_xarray(array)
+    with pytest.raises(ValueError, match="Give dt"):
+        from_xarray(array.drop_vars("t1"), q=0.004)
 
 
 def aps_u(path, **changes):
@@ -121,26 +185,32 @@ def test_unknown_files_say_what_they_hold(tmp_path):
         read(tmp_path / "c.h5")
 
 
-def damaged(content, rng):
-    """A copy with some bytes changed, or its end cut off."""
-    content = bytearray(content)
-    if rng.random() < 0.2:
-        return bytes(content[: rng.integers(len(content))])
-    for place in rng.integers(min(len(content), 8192), size=rng.integers(1, 20)):
-        content[place] = rng.integers(256)
-    return bytes(content)
+def sources(tmp_path):
+    """One small file of every kind."""
+    write(tmp_path / "good.npz", small(n_frames=8))
+    np.save(tmp_path / "good.npy", small(n_frames=8).c2)
+    esrf(tmp_path / "esrf.h5")
+    made = [tmp_path / name for name in ("good.npz", "good.npy", "esrf.h5")]
+    return [FOLDER / "fixture_aps_u_partial.h5", FOLDER / "fixture_aps_legacy.h5", *made]
 
 
 def fuzz(tmp_path, count, seed):
-    write(tmp_path / "good.npz", small(n_frames=8))
-    sources = [FOLDER / "fixture_aps_u_partial.h5", FOLDER / "fixture_aps_legacy.h5", tmp_path / "good.npz"]
-    rng, path = np.random.default_rng(seed), tmp_path / "damaged"
+    rng, path = random.Random(seed), tmp_path / "damaged"
+    files = [file.read_bytes() for file in sources(tmp_path)]
+    refused = 0
     for k in range(count):
-        path.write_bytes(damaged(sources[k % 3].read_bytes(), rng))
+        content = files[k % len(files)]
+        for _ in range(rng.randint(1, 6)):
+            # headers and addresses stand in front: there damage does most
+            cut = rng.choice((len(content), 8192, 2048))
+            content = mutated(content[:cut], rng) + content[cut:]
+        path.write_bytes(content)
         try:
             read(path, q=0.0054, dt=0.1)
         except (ValueError, TypeError) as error:
-            assert str(error)
+            refused += 1
+            assert len(str(error)) > 20
+    assert refused > 0.1 * count
 
 
 def test_damaged_files_give_clear_errors(tmp_path):

@@ -41,6 +41,7 @@ class DataConfig:
     diagonal: str = _key("basic", "text")
     sigma: Any = _key(None, f"a number or '{SIGMA}'")
     outliers: float | None = _key(None, "a number")
+    analysis: str | None = _key(None, "text")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class FitConfig:
     fourier_order: int = _key(2, "a whole number")
     shared_from: int = _key(3, "a whole number")
     shear_weighted: bool = _key(False, "true or false")
+    errors: str | None = _key(None, "text")
+    compat: str | None = _key(None, "text")
     starts: int = _key(1, "a whole number")
     maxiter: int | None = _key(None, "a whole number")
     ftol: float | None = _key(None, "a number")
@@ -79,12 +82,14 @@ class Config:
         makers = {"static": static, "laminar_flow": laminar_flow}
         return TwoComponent() if self.mode == "two_component" else makers[self.mode](self.convention)
 
-    def options(self) -> Any:
-        """Return the options of a fit."""
-        from shardfit.domains.xpcs import FitOptions
+    def options(self, data: Any = None) -> Any:
+        """Return the options of a fit. Errors are by frames, unless said otherwise or the data have none to show."""
+        from shardfit.domains.xpcs import Binned, FitOptions
 
         names = {f.name for f in fields(FitOptions)} & {f.name for f in fields(FitConfig)}
         shared = {name: getattr(self.fit, name) for name in names}
+        binned = isinstance(data, Binned) or self.fit.compat is not None
+        shared["errors"] = self.fit.errors or ("points" if binned else "frames")
         return FitOptions(**shared, start=self.start, bounds=self.bounds, fixed=self.fixed)
 
     def load(self, file: str | Path) -> Any:
@@ -92,7 +97,8 @@ class Config:
         from shardfit.domains.xpcs import estimate_noise, read, without_outliers
 
         wanted = self.data
-        settings = {name: getattr(wanted, name) for name in ("q", "dt", "gap", "frames", "q_tolerance", "diagonal")}
+        names = ("q", "dt", "gap", "frames", "q_tolerance", "diagonal", "analysis")
+        settings = {name: getattr(wanted, name) for name in names}
         data = read(file, **settings)
         if wanted.angles:
             data = data.near_angles(wanted.angles, wanted.keep_all_if_no_angle)

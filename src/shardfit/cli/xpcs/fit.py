@@ -29,6 +29,7 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_arguments(parser)
     parser.add_argument("--scaling", metavar="NAME", help="auto, individual, fourier, constant, constant_averaged")
     parser.add_argument("--loss", metavar="NAME", help="linear, soft_l1, huber, cauchy, arctan (linear)")
+    parser.add_argument("--errors", metavar="NAME", help="standard errors: frames (default), or points")
     parser.add_argument("--hold", metavar="NAME=VALUE", action="append", default=[], help="hold a parameter")
     parser.add_argument("--start", metavar="NAME=VALUE", action="append", default=[], help="where a parameter begins")
     parser.add_argument("--starts", metavar="N", type=int, help="search from so many different starts (1)")
@@ -54,7 +55,7 @@ def configured(args: argparse.Namespace) -> Config:
         data["frames"] = _frames(args.frames)
     if args.sigma is not None:
         data["sigma"] = args.sigma if args.sigma == "estimate" else _number("--sigma", args.sigma)
-    fit = {n: getattr(args, n) for n in ("scaling", "loss", "starts") if getattr(args, n, None) is not None}
+    fit = {n: getattr(args, n) for n in ("scaling", "loss", "starts", "errors") if getattr(args, n, None) is not None}
     config = replace(config, data=replace(config.data, **data), fit=replace(config.fit, **fit))
     if args.mode is not None:
         config = replace(config, mode=make_config({"mode": args.mode}, "--mode").mode)
@@ -106,7 +107,7 @@ def fit_file(file: Path, out: Path, config: Config, split: Any, resume: str) -> 
     limits = {n: getattr(config.fit, n) for n in ("maxiter", "ftol") if getattr(config.fit, n) is not None}
     single = config.fit.starts == 1
     run_options = RunOptions(LM(**limits) if limits else None, split, config.seed, out if single else None, resume)
-    fit = fit_correlation(data, config.model(), config.options(), run_options, config.fit.starts)
+    fit = fit_correlation(data, config.model(), config.options(data), run_options, config.fit.starts)
     print(fit)
     if writes_files():
         if not single:

@@ -11,21 +11,33 @@ TEMPLATE = """\
 mode = "{mode}"    # static, laminar_flow, two_component
 convention = "compat"    # of shear: "compat", the numbers of the package homodyne, or "theory"
 seed = 0
+arrays = true    # keep data and fit in nlsq/fitted_data.npz, which heat maps are drawn from
 
 [data]
 # file = "run7.hdf"
 q = 0.0054    # 1/Å; the nearest in the file is taken
-dt = 0.1    # s between frames
+q_tolerance = 0.1    # APS legacy: bins within this fraction of it
+dt = 0.1    # s between frames; leave it out where the file says it
 {gap}frames = [1, -1]    # first and last, counted from 1; -1: to the end
 # angles = [[-10, 10], [85, 95]]    # keep azimuths in these ranges, in degrees
+keep_all_if_no_angle = true    # or refuse
 diagonal = "basic"    # or interpolation, median, mean, trimmed, keep
 sigma = "estimate"    # noise of c2: a number, or measured from the data
 # outliers = 6.0    # leave out points so many σ from the median of their lag
+# analysis = "full"    # ESRF: which analysis of the file
 
 [fit]
 scaling = "auto"    # auto: one contrast and offset; individual, fourier, constant, constant_averaged
+fourier_order = 2    # of scaling fourier
+shared_from = 3    # angles from which on auto shares
 loss = "linear"    # or soft_l1, huber, cauchy, arctan
+errors = "frames"    # standard errors from the scatter of frames, or of single points: "points"
+triangle = "upper"    # or both: every pair counts twice, errors are too small by √2
+shear_weighted = false    # angles along the flow count more
 starts = 1    # different starts that are searched from
+# maxiter = 200    # most steps
+# ftol = 1e-14    # relative change of χ² at which a search ends
+# compat = "grid"    # fit what the package homodyne fits to small data
 
 [start]    # where parameters begin; what is left out is found from the data
 # D0 = 1e4

@@ -65,6 +65,8 @@ def _analysis(fit: Any) -> dict[str, Any]:
         "covariance_names": [*names, *fit.params],
         "covariance": fit.covariance.tolist(),
         "residual_variance": fit.variance,
+        "errors": "points" if fit.pieces is None else "frames",
+        "independent_pieces": fit.pieces,
         "warnings": list(fit.warnings),
         "source": fit.setup.data.source,
     }
@@ -88,14 +90,16 @@ def _arrays(fit: Any) -> dict[str, np.ndarray]:
     from shardfit.domains.xpcs.data import DEFAULT_SIGMA
 
     data, raw = fit.setup.data, fit.curve()
-    scaled = fit.offset[:, None, None] + fit.contrast[:, None, None] * raw
+    scaled = fit.fitted()
     scaling = np.stack([fit.contrast, fit.offset], axis=1)
     sigma = np.asarray(DEFAULT_SIGMA if data.sigma is None else data.sigma)
     if np.ndim(sigma) == 1:
-        sigma = sigma[:, None, None]
-    elif np.ndim(sigma) == 2:
+        sigma = sigma.reshape(-1, *[1] * (raw.ndim - 1))
+    elif np.ndim(sigma) == 2 and raw.ndim == 3:
         sigma = np.sqrt(0.5 * (sigma[:, :, None] ** 2 + sigma[:, None, :] ** 2))
+    binned = {} if raw.ndim == 3 else {"lag": data.lag, "age": data.dt * 0.5 * np.mean(data.first + data.second, 1)}
     return {
+        **binned,
         "phi_angles": data.phi,
         "c2_exp": data.c2,
         "c2_theoretical_raw": raw,

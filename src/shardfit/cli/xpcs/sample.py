@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     model = config.model()
     if config.mode != "two_component" and not {*config.start, *config.fixed, *config.bounds} & {*model.names}:
         model = curved(model, data)  # whoever names a power law's own parameters gets these
-    fit = fit_correlation(data, model, config.options(), RunOptions(seed=config.seed))
+    fit = fit_correlation(data, model, config.options(data), RunOptions(seed=config.seed))
     print(fit, flush=True)
     split = mesh(rows=1, runs=devices) if devices > 1 else None
     how = RunOptions(mesh=split, seed=config.seed, run_dir=out)

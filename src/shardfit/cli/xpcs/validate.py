@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"  data are not checked: {config.data.file or 'no file is named'}")
         return 0
     data = config.load(config.data.file)
-    ready = setup(data, model, options)
+    ready = setup(data, model, config.options(data))
     print(f"  {config.data.file}: {len(data.phi)} angles, {data.n_frames} frames, {ready.n_points:,} points")
     for note in data.notes:
         print(f"  note: {note}")

@@ -95,6 +95,7 @@ def delay_bins(c2: Any, delay: Any, age: Any, dt: float, *, widths: tuple = (0, 
         n_frames = n_frames or int(np.ceil(np.max(middle + 0.5 * lag))) + 1
     apart = lag[:, None, None] + _midpoints(spans[0], nodes)[:, :, None] / dt
     centre = middle[:, None, None] + _midpoints(spans[1], nodes)[:, None, :] / dt
+    centre = np.clip(centre, 0.5 * apart, n_frames - 1 - 0.5 * apart)  # within the run, at the same lag
     first, second = (np.clip(centre + side * apart, 0, n_frames - 1).reshape(len(lag), -1) for side in (-0.5, 0.5))
     inside = (lag > 0) & (middle - 0.5 * lag > -0.5) & (middle + 0.5 * lag < n_frames - 0.5)  # the diagonal is no datum
     sigma = sigma[:, inside] if np.ndim(sigma) == 2 else sigma

@@ -58,6 +58,20 @@ def rate_bands(rates: dict[str, np.ndarray], t: np.ndarray) -> Any:
     return figure
 
 
+def delay_curve(c2: np.ndarray, fitted: np.ndarray, lag: np.ndarray, age: np.ndarray, title: str = "") -> Any:
+    """Draw one angle of binned data over the delay, coloured by age: points (m,), and the fit as crosses."""
+    figure = style.new_figure(5.4, 3.6)
+    axes = figure.subplots()
+    dots = axes.scatter(lag, c2, c=age, s=14, cmap="viridis", linewidths=0)
+    axes.plot(lag, fitted, "x", color=style.VERMILLION, markersize=4, alpha=0.7, label="fit")
+    axes.set_xscale("log")
+    figure.colorbar(dots, ax=axes, shrink=0.85).set_label("age (s)", fontsize=style.TICK, color=style.INK)
+    style.legend(axes)
+    style.finish(axes, "delay (s)", "g₂")
+    axes.set_title(title, fontsize=style.LABEL, color=style.INK)
+    return figure
+
+
 def figures(run_dir: Path, result: Any, settings: Any) -> dict[str, tuple[str, Any]]:
     """Return the figures of a run directory, from what it keeps of its fit: name → (caption, Figure)."""
     path = Path(run_dir) / FITTED
@@ -68,7 +82,12 @@ def figures(run_dir: Path, result: Any, settings: Any) -> dict[str, tuple[str, A
         rates = {name: kept[f"rate_{name}"] for name in RATES if f"rate_{name}" in kept}
         drawn = {"rates": ("Rates with their 1σ bands.", rate_bands(rates, t))} if rates else {}
         c2, fitted = kept["c2_exp"], kept["c2_theoretical_scaled"]
+        bins = (kept["lag"], kept["age"]) if "lag" in kept else None
     for k in np.unique(np.linspace(0, len(phi) - 1, min(SHOWN, len(phi))).round().astype(int)):
         name, title = f"c2_heatmaps_phi_{phi[k]:.1f}", f"φ = {phi[k]:.1f}°"
-        drawn[name.replace(".", "_")] = (f"Data, fit and residual at {title}.", heat_map(c2[k], fitted[k], t, title))
+        if bins is None:
+            picture = f"Data, fit and residual at {title}.", heat_map(c2[k], fitted[k], t, title)
+        else:
+            picture = f"Data and fit at {title}.", delay_curve(c2[k], fitted[k], *bins, title)
+        drawn[name.replace(".", "_")] = picture
     return drawn

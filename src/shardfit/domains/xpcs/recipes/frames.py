@@ -32,10 +32,13 @@ def errors_by_frames(fit: CorrelationFit) -> CorrelationFit:
     known = np.isfinite(np.diag(fit.covariance))
     back = np.linalg.pinv(to_angles)
     inverse = back @ (np.where(np.outer(known, known), fit.covariance, 0.0) / fit.variance) @ back.T
-    meat, pieces = frame_scatter(setup, fit.params, fit.contrast, fit.offset)
+    free = np.ix_(*[np.diag(inverse) > 0] * 2)
+    by_frames, by_points, pieces = frame_scatter(setup, fit.params, fit.contrast, fit.offset)
     repeats = 2.0 if setup.options.triangle == "both" else 1.0
-    few = 1 + np.sum(np.diag(inverse) > 0) / pieces  # the parameters took their share of the scatter
-    spread = few * repeats**2 * to_angles @ inverse @ meat @ inverse @ to_angles.T
+    few = 1 + len(free[0]) / pieces  # the parameters took their share of the scatter
+    meat = np.zeros_like(inverse)
+    meat[free] = few * repeats**2 * _at_least(by_frames[free], by_points[free])
+    spread = to_angles @ inverse @ meat @ inverse @ to_angles.T
     spread = np.where(np.outer(known, known), spread, np.where(np.eye(len(spread)), fit.covariance, 0.0))
     errors = np.sqrt(np.diag(spread))
     stderr = {
@@ -57,11 +60,23 @@ def errors_by_frames(fit: CorrelationFit) -> CorrelationFit:
     )
 
 
-def frame_scatter(setup: Setup, params: dict, contrast: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the covariance of the gradient over [a, b, parameters], and of how many independent pieces it is."""
+def _at_least(scatter: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Return a scatter that is in no direction smaller than another, which small samples would allow."""
+    unit = np.sqrt(np.diag(least))
+    factor = unit[:, None] * np.linalg.cholesky(least / np.outer(unit, unit) + 1e-12 * np.eye(len(unit)))
+    size, direction = np.linalg.eigh(np.linalg.solve(factor, np.linalg.solve(factor, scatter).T))
+    root = factor @ (direction * np.sqrt(np.maximum(size, 1.0)))
+    return root @ root.T
+
+
+def frame_scatter(setup: Setup, params: dict, contrast: Any, offset: Any) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return the covariance of the gradient over [a, b, parameters] by frames and by points, and the first one's number
+    of independent pieces.
+    """
     data, basis, model = setup.data, np.asarray(setup.design.basis), setup.model
     (n, m), p, nt = basis.shape, len(model.names), data.n_frames
-    values, meat, pieces = model.values(params), np.zeros((2 * m + p, 2 * m + p)), 0.0
+    values, pieces = model.values(params), 0.0
+    by_frames, by_points = np.zeros((2, 2 * m + p, 2 * m + p))
     for k in range(n):
         counts = np.isfinite(data.c2[k]) & ~np.eye(nt, dtype=bool)
         weight = counts * np.asarray(setup.design.precision)[k] / _variance(data.sigma, k)
@@ -70,9 +85,10 @@ def frame_scatter(setup: Setup, params: dict, contrast: np.ndarray, offset: np.n
         to_whole = np.zeros((2 * m + p, 2 + p))
         to_whole[:m, 0], to_whole[m : 2 * m, 1], to_whole[2 * m :, 2:] = basis[k], basis[k], np.eye(p)
         scatter = _window_covariance(np.asarray(shares), max(1, round(float(life) / 2))) - np.asarray(twice)
-        meat += to_whole @ scatter @ to_whole.T
+        by_frames += to_whole @ scatter @ to_whole.T
+        by_points += to_whole @ np.asarray(twice) @ to_whole.T
         pieces += nt / float(life)
-    return meat, pieces
+    return by_frames, by_points, pieces
 
 
 def _one_angle(geometry: Geometry, k: int) -> Geometry:
