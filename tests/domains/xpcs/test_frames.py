@@ -51,5 +51,8 @@ def test_intervals_by_frames_cover_the_truth_of_speckle():
         if seed < 20:
             narrow = fitted(seed, "points", sigma=None, speckles=400)
             by_points.append([far[name] < narrow.stderr[name] for name in far])
-    assert np.all(np.abs(np.mean(inside, axis=0) - 0.68) < 0.12)
+    covered = np.mean(inside, axis=0)
+    assert np.all(
+        (covered > 0.6) & (covered < 0.85)
+    )  # 0.68 in the limit of many pieces; rather too wide than too narrow
     assert np.all(np.mean(by_points, axis=0) < 0.3)  # errors by points do not hold

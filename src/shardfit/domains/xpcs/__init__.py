@@ -5,6 +5,7 @@ from shardfit.domains.xpcs.cleaning import corrected_diagonal, estimate_noise, s
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.files import Selection, from_xarray, read, write
 from shardfit.domains.xpcs.forward import Ahead, Bins, Geometry, Grid, Points
+from shardfit.domains.xpcs.groups import Grouped, together
 from shardfit.domains.xpcs.models import Homodyne, Model, TwoComponent, laminar_flow, static
 from shardfit.domains.xpcs.problem import FitOptions, Setup, curved, setup
 from shardfit.domains.xpcs.rates import Ageing, CurvedPower, Knots, Parameter, PowerLaw, Rate, Stretched
@@ -24,6 +25,7 @@ __all__ = [
     "FitOptions",
     "Geometry",
     "Grid",
+    "Grouped",
     "Homodyne",
     "Knots",
     "Model",
@@ -52,6 +54,7 @@ __all__ = [
     "simulate",
     "static",
     "symmetrised",
+    "together",
     "without_outliers",
     "write",
 ]

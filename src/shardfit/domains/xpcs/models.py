@@ -52,6 +52,10 @@ class Model:
         """Return the model's parameters (p,) out of a dict that may hold more."""
         return jnp.stack([jnp.asarray(params[name]) for name in self.names])
 
+    def of_bin(self, k: int, values: jax.Array) -> tuple["Model", jax.Array, np.ndarray]:
+        """Return the model of bin k alone, its values, and where these are among all."""
+        return self, values, np.arange(len(self.names))
+
     def sums(self, values: jax.Array, geometry: Geometry, pairs: Any, y: jax.Array, weight: jax.Array) -> Any:
         """Return what the Gram matrices need of a tile: y (n, m), weight (m,) or (n, m) → a pytree to be summed."""
         f, slopes = with_slopes(lambda v: averaged(self.curve(v, geometry, pairs), pairs), values)

@@ -19,7 +19,9 @@ def heat_map(c2: np.ndarray, fitted: np.ndarray, t: np.ndarray, title: str = "")
     step = -(-len(t) // PIXELS)
     thin = np.s_[::step, ::step]
     residual = (c2 - fitted)[thin]
+    # noise beyond the fit's own range is shown too, but for its tails
     low, high = np.nanpercentile(fitted, [1, 99.5])
+    low, high = min(low, np.nanpercentile(c2, 2)), max(high, np.nanpercentile(c2, 98))
     np.fill_diagonal(residual, np.nan)  # no part of the fit
     spread = max(float(np.nanpercentile(np.abs(residual), 99)), 1e-12)
     limits, around = (low, high, "viridis"), (-spread, spread, "RdBu_r")
@@ -54,7 +56,7 @@ def rate_bands(rates: dict[str, np.ndarray], t: np.ndarray) -> Any:
         value, error = rate.T
         axes.fill_between(t, value - error, value + error, color=style.SKY, alpha=0.5, linewidth=0)
         axes.plot(t, value, color=style.BLUE, linewidth=1.6)
-        style.finish(axes, "time (s)", RATES.get(name, name))
+        style.finish(axes, "time (s)", " of ".join([RATES.get(part, part) for part in name.split("@")]))
     return figure
 
 
@@ -79,7 +81,7 @@ def figures(run_dir: Path, result: Any, settings: Any) -> dict[str, tuple[str, A
         return {}
     with np.load(path, allow_pickle=False) as kept:
         phi, t = kept["phi_angles"], kept["t1"]
-        rates = {name: kept[f"rate_{name}"] for name in RATES if f"rate_{name}" in kept}
+        rates = {name.removeprefix("rate_"): kept[name] for name in kept if name.startswith("rate_")}
         drawn = {"rates": ("Rates with their 1σ bands.", rate_bands(rates, t))} if rates else {}
         c2, fitted = kept["c2_exp"], kept["c2_theoretical_scaled"]
         bins = (kept["lag"], kept["age"]) if "lag" in kept else None

@@ -110,8 +110,7 @@ class Setup:
 
 def geometry_of(data: Correlation, model: Model) -> Geometry:
     """Return the geometry of data for a model; q is one number where all bins have the same."""
-    sheared = isinstance(model, Homodyne) and model.shear is not None
-    if sheared and data.gap is None:
+    if getattr(model, "shear", None) is not None and data.gap is None:
         raise ValueError("a model with shear needs the gap of the cell in Å: --gap 2e6, or read(..., gap=2e6).")
     q = data.q[0] if np.all(data.q == data.q[0]) else data.q
     return Geometry(data.t, data.phi, np.asarray(q), np.asarray(data.gap or 1.0, float), np.asarray(data.dt))

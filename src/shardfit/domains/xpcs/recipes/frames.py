@@ -80,10 +80,12 @@ def frame_scatter(setup: Setup, params: dict, contrast: Any, offset: Any) -> tup
     for k in range(n):
         counts = np.isfinite(data.c2[k]) & ~np.eye(nt, dtype=bool)
         weight = counts * np.asarray(setup.design.precision)[k] / _variance(data.sigma, k)
-        angle = values, _one_angle(setup.geometry, k), contrast[k], offset[k]
-        shares, twice, life = _shares(model, setup.options.loss, *angle, np.where(counts, data.c2[k], 0.0), weight)
-        to_whole = np.zeros((2 * m + p, 2 + p))
-        to_whole[:m, 0], to_whole[m : 2 * m, 1], to_whole[2 * m :, 2:] = basis[k], basis[k], np.eye(p)
+        own, here, places = model.of_bin(k, values)
+        angle = here, _one_angle(setup.geometry, k), contrast[k], offset[k]
+        shares, twice, life = _shares(own, setup.options.loss, *angle, np.where(counts, data.c2[k], 0.0), weight)
+        to_whole = np.zeros((2 * m + p, 2 + len(places)))
+        to_whole[:m, 0], to_whole[m : 2 * m, 1] = basis[k], basis[k]
+        to_whole[2 * m + places, 2 + np.arange(len(places))] = 1.0
         scatter = _window_covariance(np.asarray(shares), max(1, round(float(life) / 2))) - np.asarray(twice)
         by_frames += to_whole @ scatter @ to_whole.T
         by_points += to_whole @ np.asarray(twice) @ to_whole.T

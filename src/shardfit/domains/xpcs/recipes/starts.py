@@ -13,6 +13,7 @@ import numpy as np
 from shardfit.core.precision import arithmetic
 from shardfit.domains.xpcs.bins import Binned
 from shardfit.domains.xpcs.data import Correlation
+from shardfit.domains.xpcs.groups import Grouped
 from shardfit.domains.xpcs.models import Model
 from shardfit.domains.xpcs.problem import FitOptions, parameter_table, setup
 from shardfit.domains.xpcs.rates import Parameter
@@ -46,6 +47,10 @@ def find_starts(data: Correlation, model: Model, options: FitOptions, count: int
     table = parameter_table(model, options)
     if {*options.start, *options.fixed} >= {*table}:
         return [{name: p.start for name, p in table.items()}]
+    if isinstance(model, Grouped):  # all groups begin where one model for all of them ends
+        given = {name: p.start for name, p in table.items() if name in {*options.start, *options.fixed}}
+        common = replace(options, start={}, fixed={}, bounds={})
+        return [{**model.spread(each), **given} for each in find_starts(data, model.model, common, count, seed)]
     thin = replace(options, loss="linear", scaling="individual", shear_weighted=False, compat=None)
     problem = setup(thinned(data), model, thin).problem
     columns = _candidates(table, {*options.start, *options.fixed}, seed)
