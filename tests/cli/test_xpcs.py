@@ -1,6 +1,7 @@
 """`shardfit xpcs`: commands end to end, and configurations in TOML and YAML."""
 
 import json
+import random
 import re
 import warnings
 
@@ -10,6 +11,7 @@ import pytest
 from shardfit.cli import main
 from shardfit.cli.xpcs.config import Config, make_config, read_config
 from shardfit.cli.xpcs.init import TEMPLATE
+from tests.damage import mutated
 
 HOMODYNE = """
 metadata: {config_version: "2.5"}
@@ -133,16 +135,32 @@ def test_few_keys():
         assert re.search(rf"^(# )?(\[{key}\]|{key} =|\{{gap\}})", TEMPLATE, re.MULTILINE), key
 
 
-def test_damaged_yaml_gives_clear_errors(tmp_path):
-    rng, path = np.random.default_rng(0), tmp_path / "a.yaml"
-    for _ in range(150):
-        text = bytearray(HOMODYNE.encode())
-        for place in rng.integers(len(text), size=rng.integers(1, 8)):
-            text[place] = rng.integers(32, 127)
-        path.write_bytes(text)
+def fuzz(tmp_path, count, seed):
+    rng = random.Random(seed)
+    texts = {"a.yaml": HOMODYNE.encode(), "a.toml": TEMPLATE.format(mode="laminar_flow", gap="gap = 2e6\n").encode()}
+    refused = 0
+    for k in range(count):
+        name = ("a.yaml", "a.toml")[k % 2]
+        content = texts[name]
+        for _ in range(rng.randint(1, 6)):
+            content = mutated(content, rng)
+        (tmp_path / name).write_bytes(content)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                read_config(path)
+                config = read_config(tmp_path / name)
+                config.options()
+                config.model()
             except ValueError as error:
-                assert str(error)
+                refused += 1
+                assert len(str(error)) > 10
+    assert refused > 0.1 * count
+
+
+def test_damaged_configurations_give_clear_errors(tmp_path):
+    fuzz(tmp_path, 60, seed=0)
+
+
+@pytest.mark.slow
+def test_many_damaged_configurations_give_clear_errors(tmp_path):
+    fuzz(tmp_path, 5000, seed=1)

@@ -14,6 +14,8 @@ def read_toml(path: str | Path, writer: str) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} is not valid TOML: {error}.") from None
+    except RecursionError:
+        raise ValueError(f"{file} is not valid TOML: its brackets are nested too deeply.") from None
 
 
 def write_new(path: str | Path, text: str) -> Path:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from shardfit.core.free_memory import host_available_bytes
 
 MAX_SIDE = 32_768  # of the last two axes, and of the first of three
 MAX_NAMES = 16_384  # in one group
+ARCHIVE = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error)
 SHARE = 0.8  # of free memory that one array may take
 
 
@@ -27,10 +29,10 @@ def clear_errors(path: Path, what: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise error if str(path) in str(error) else ValueError(f"{path}: {error}") from None
-    except (OSError, KeyError, RuntimeError, TypeError, EOFError, NotImplementedError, AttributeError) as error:
+    except (OSError, LookupError, RuntimeError, TypeError, EOFError, AttributeError) as error:
         text = " ".join(str(error).split())[:200]
         raise ValueError(f"{path} cannot be read as {what} ({type(error).__name__}: {text}). Is it complete?") from None
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, SyntaxError, MemoryError, ArithmeticError) as error:
+    except (*ARCHIVE, TokenError, SyntaxError, MemoryError, ArithmeticError) as error:
         raise ValueError(f"{path} is damaged, or not {what} ({type(error).__name__}).") from None
 
 
