@@ -1,6 +1,6 @@
 # Everything runs from a fresh clone with Python >= 3.11 and make: the first target builds .venv.
 PYTHON ?= python3
-BENCH  ?= nist mgh core memory vlbi population processes swarm_quality seismic survey sample linear consensus
+BENCH  ?= nist mgh core memory vlbi population processes swarm_quality seismic xpcs survey sample linear consensus
 # test workers; each needs a core and about 3 GB
 JOBS ?= 2
 PYTEST_ARGS ?=

@@ -19,6 +19,7 @@ ORDER = (
     "vlbi",
     "population",
     "seismic",
+    "xpcs",
     "survey",
     "sample",
     "linear",

@@ -207,7 +207,7 @@ def _result(task: Task, solver: Solver, finish: Finish) -> Result:
     problem, space, monitor = task.problem, task.space, task.monitor
     params = space.host_params(finish.z)
     parts = _parts(task, solver, params) if finish.parts is None else finish.parts
-    fields, note = solver.extras(task, params, finish.z)
+    fields, note = solver.extras(task, params, finish)
     note = " ".join(text for text in (finish.note, monitor.stopped_by, note) if text)
     return Result(
         params=params,

@@ -5,9 +5,8 @@ model. Of a term, on a probe of its rows: value and gradient backwards, contribu
 unequal blocks in another order with their forward derivatives, and contributions at steps along a direction.
 """
 
-import os
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +16,7 @@ from shardfit.check.probe import Setting, small_block
 from shardfit.core import reduce
 from shardfit.core.gram import gram
 from shardfit.core.objective import Objective
+from shardfit.core.quick import quick_jit
 from shardfit.core.terms import ResidualPenalty, RowTerm, half_square, weighted_sum
 
 FORWARD_ERRORS = (TypeError, ValueError, NotImplementedError)
@@ -38,34 +38,9 @@ class Evaluations(NamedTuple):
     gram: Any  # (3,) value, slope and curvature by the normal equations of the small block; (2, 3) own and expected
 
 
+@partial(quick_jit, static_argnums=0)
 def evaluate_terms(with_gram: bool, objective, space, setting: Setting, first, key) -> dict[str, Evaluations]:
     """Return the evaluations of every term, by name; first: 0, or 1 to leave out the given point itself."""
-    return _program()(with_gram, objective, space, setting, first, key)
-
-
-@cache
-def _program():
-    return jax.jit(_evaluate_terms, static_argnums=0, compiler_options=_quick_compilation())
-
-
-def _quick_compilation() -> dict[str, Any]:
-    """Return options with which a CPU program compiles in about half the time and runs as fast; {} elsewhere.
-
-    What the environment's XLA_FLAGS choose stands.
-    """
-    if jax.default_backend() != "cpu":
-        return {}
-    chosen = os.environ.get("XLA_FLAGS", "")
-    options = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
-    options = {name: value for name, value in options.items() if name not in chosen}
-    try:
-        jax.jit(lambda x: x + 1, compiler_options=options).lower(0.0).compile()
-    except jax.errors.JaxRuntimeError:
-        return {}  # another version does not know them
-    return options
-
-
-def _evaluate_terms(with_gram, objective, space, setting, first, key):
     return {
         name: _evaluate(space, with_gram, term, setting, first, reduce.term_key(term, key, i), setting.orders[i])
         for i, (name, term) in enumerate(objective.items())

@@ -75,6 +75,11 @@ def replicate(tree: Any, mesh: Mesh | None) -> Any:
     return jax.tree.map(put, tree)
 
 
+def everywhere(tree: Any, mesh: Mesh | None) -> Any:
+    """Return traced arrays such that every device of the mesh has them whole: the host of each process reads them."""
+    return tree if mesh is None else jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, P()))
+
+
 def layout(mesh: Mesh | None) -> dict:
     """Describe where the work runs, for a Result."""
     device = jax.local_devices()[0] if mesh is None else mesh.devices.flat[0]
@@ -127,10 +132,10 @@ def fetch(array: Any, index: Any = ...) -> np.ndarray:
     """Return array[index] as a NumPy array, in every process, also where the array is spread over them."""
     if not isinstance(array, jax.Array) or array.is_fully_addressable or array.is_fully_replicated:
         return np.asarray(array[index])
-    everywhere = NamedSharding(array.sharding.mesh, P())  # type: ignore[attr-defined]
+    whole = NamedSharding(array.sharding.mesh, P())  # type: ignore[attr-defined]
     if index is ...:
-        return np.asarray(jax.jit(_all, out_shardings=everywhere)(array))
-    return np.asarray(jax.jit(_chosen, out_shardings=everywhere)(array, index))
+        return np.asarray(jax.jit(_all, out_shardings=whole)(array))
+    return np.asarray(jax.jit(_chosen, out_shardings=whole)(array, index))
 
 
 def _exchange(numbers: np.ndarray, pick: Any) -> np.ndarray:

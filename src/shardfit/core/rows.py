@@ -181,7 +181,7 @@ def _split(rows: Any, ranges: dict, n_local: int, counts: np.ndarray, mesh: Mesh
             piece = leaf[start:stop]
             if len(piece) == n_local:
                 return piece
-            whole = _aligned_empty((n_local, *leaf.shape[1:]), leaf.dtype)
+            whole = aligned_empty((n_local, *leaf.shape[1:]), leaf.dtype)
             last = max(stop, 1)  # a shard without rows repeats another's
             whole[: len(piece)], whole[len(piece) :] = piece, leaf[last - 1 : last]
             return whole
@@ -195,7 +195,7 @@ def _split(rows: Any, ranges: dict, n_local: int, counts: np.ndarray, mesh: Mesh
     return placed, replicate(counts.astype(np.int32), mesh)
 
 
-def _aligned_empty(shape: tuple, dtype: Any) -> np.ndarray:
+def aligned_empty(shape: tuple, dtype: Any) -> np.ndarray:
     """Return an empty array that JAX takes over on a CPU without a copy, because it begins on a cache line."""
     size = math.prod(shape) * dtype.itemsize
     raw = np.empty(size + 64, np.uint8)
@@ -251,6 +251,7 @@ def sum_blocks(block_sum: Callable, rows: Any, counts: Any, chunk: int | None) -
     n_blocks = -(-n // chunk)
     size = -(-n // n_blocks)
 
+    @jax.jit  # traced once for its shapes and for the loop
     def at(i):
         begin = i * size
         start = jnp.minimum(begin, n - size)

@@ -15,7 +15,7 @@ import numpy as np
 
 from shardfit.core import reduce
 from shardfit.core.errors import suggestion
-from shardfit.core.gram import gram, residuals
+from shardfit.core.gram import Gram, gram, residuals
 from shardfit.core.objective import Objective, named_parts
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
@@ -68,6 +68,7 @@ class Finish(NamedTuple):
     note: str = ""
     leaves: dict[str, np.ndarray] | None = None  # what a later run can start from
     parts: dict[str, float] | None = None  # unweighted losses at z, where the solver has them
+    equations: Gram | None = None  # normal equations at z, where the solver has them
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Solver:
         """Minimise."""
         raise TypeError(f"{type(self).__name__} must define solve")
 
-    def extras(self, task: Task, params: Any, z: np.ndarray) -> tuple[dict[str, Any], str]:
+    def extras(self, task: Task, params: Any, finish: Finish) -> tuple[dict[str, Any], str]:
         """Return the solver's own fields of the Result at the answer, and what to know about them."""
         return {}, ""
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
 from shardfit.core.equations import parameter_slopes
 from shardfit.core.gram import Gram, gram
+from shardfit.core.mesh import everywhere
 from shardfit.core.objective import Objective, normalised
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
@@ -83,15 +83,20 @@ def count_residuals(objective: Objective, params: Any) -> Any:
 
 
 def standard_errors(
-    problem: Problem, placed: Objective, params: Any, scale: bool, curvature: Callable[..., Gram] = gram
+    problem: Problem,
+    placed: Objective,
+    params: Any,
+    scale: bool,
+    curvature: Callable[..., Gram] = gram,
+    known: Gram | None = None,
 ) -> ErrorBars:
     """Return a Result's covariance, stderr and dof at the answer, and what to know about them.
 
     scale: multiply by the residual variance. curvature(objective, space, z, None) gives value, gradient and matrix: the
-    normal equations, or the Hessian. Covariance and stderr are for all parameters. Numbers that are held, and those at
-    a bound, are taken as known: their rows and columns of the covariance are zero, and they are no parameters in the
-    degrees of freedom. A held number has the standard error 0, one at a bound NaN, for the data push it outside and
-    say nothing of its error.
+    normal equations, or the Hessian; known: what it gives at the answer, where a solver has it already. Covariance and
+    stderr are for all parameters. Numbers that are held, and those at a bound, are taken as known: their rows and
+    columns of the covariance are zero, and they are no parameters in the degrees of freedom. A held number has the
+    standard error 0, one at a bound NaN, for the data push it outside and say nothing of its error.
     """
     space = problem.space
     z = np.asarray(space.pack(params))
@@ -104,7 +109,7 @@ def standard_errors(
     unknown = uncounted(problem.objective)
     if scale and unknown:
         return ErrorBars({"dof": None}, _how_to_count(unknown[0]))
-    errors, dof, distance = jax.device_get(_at(curvature, space, placed, z, ~bound, scale))
+    errors, dof, distance = jax.device_get(_at(curvature, space, placed, known, z, ~bound, scale))
     dof = None if unknown else int(dof)
     if scale and (dof is None or dof <= 0):
         return ErrorBars({"dof": dof}, f"No standard errors: {(dof or 0) + n_free} residuals for {n_free} parameters.")
@@ -169,14 +174,14 @@ def in_parameters(space: Space, z: jax.Array, inner: jax.Array, free: jax.Array)
 
 
 @partial(jax.jit, static_argnums=0)
-def _at(curvature, space, objective, z, free, scale) -> tuple[Covariance, jax.Array, jax.Array]:
+def _at(curvature, space, objective, known, z, free, scale) -> tuple[Covariance, jax.Array, jax.Array]:
     """Return the covariance of all parameters at coordinates z, of which some are free, dof, and the distance to go.
 
     One program does all of it.
     """
     residuals = 0 if uncounted(objective) else count_residuals(objective, space.unpack(z))
     dof = jnp.asarray(residuals - jnp.sum(free))
-    equations = curvature(objective, space, z, None)
+    equations = curvature(objective, space, z, None) if known is None else known
     # a unit of its own for what is not free: it takes no part, and the shape stays
     matrix = jnp.where(free[:, None] & free, equations.matrix, jnp.diag(jnp.where(free, 0, 1).astype(z.dtype)))
     errors = covariance(matrix, dof, equations.value, scale)
@@ -186,7 +191,4 @@ def _at(curvature, space, objective, z, free, scale) -> tuple[Covariance, jax.Ar
     distance = jnp.sqrt(jnp.maximum(left, 0)) / jnp.where(errors.variance > 0, errors.variance, 1)
     outer, stderr = in_parameters(space, z, errors.matrix, free)
     answer = Covariance(outer, stderr, errors.rank - jnp.sum(~free), errors.variance, errors.lowest), dof, distance
-    if objective.mesh is None:
-        return answer
-    # whole on every device: the host of each process reads it
-    return jax.lax.with_sharding_constraint(answer, NamedSharding(objective.mesh, PartitionSpec()))
+    return everywhere(answer, objective.mesh)

@@ -73,10 +73,10 @@ class LM(StepSolver):
     error_bars: ClassVar[bool] = True
     any_length: ClassVar[bool] = True
 
-    def extras(self, task, params, z):
+    def extras(self, task, params, finish):
         """Return covariance and standard errors."""
         absolute = normalised(task.problem.objective) if self.absolute_sigma is None else self.absolute_sigma
-        bars = standard_errors(task.problem, task.objective, params, not absolute)
+        bars = standard_errors(task.problem, task.objective, params, not absolute, known=finish.equations)
         return bars.fields, bars.note
 
     def init(self, z0, lower, upper):
@@ -105,6 +105,10 @@ class LM(StepSolver):
             lower=lower,
             upper=upper,
         )
+
+    def equations(self, state):
+        """Return the normal equations at the accepted point."""
+        return _gram(state)
 
     def ask(self, state):
         """Return the trial point."""

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 
-from shardfit.core.mesh import first_says, replicate, spans_processes
+from shardfit.core.mesh import everywhere, first_says, replicate, spans_processes
 from shardfit.core.objective import Objective
 from shardfit.core.status import Status
 from shardfit.solve.base import Finish, Task
@@ -121,10 +119,7 @@ def advance(
     more = jax.tree.map(lambda leaf: jnp.zeros((SEGMENT, *leaf.shape), leaf.dtype), solver.record(run.state))
     empty = Record(jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, jnp.int32), more)
     _, run, record = jax.lax.while_loop(go_on, tick, (jnp.zeros((), jnp.int32), run, empty))
-    if objective.mesh is None:
-        return run, record
-    # whole on every device: the host of each process reads it
-    return jax.lax.with_sharding_constraint((run, record), NamedSharding(objective.mesh, P()))
+    return everywhere((run, record), objective.mesh)
 
 
 def run_steps(solver: "StepSolver", task: Task) -> Finish:
@@ -220,7 +215,16 @@ def _finish(run, solver, stopped, noisy, compile_seconds):
         status = stopped or Status.MAX_STEPS
     z, value = _answer(run, noisy)
     steps, evaluations = int(run.state.steps), int(run.ticks) * solver.points
-    note, leaves = solver.note(run.state), solver.leave(run.state)
+    z = np.asarray(z)
+    there = np.isfinite(value) and np.array_equal(z, run.state.x)
     return Finish(
-        np.asarray(z), None if noisy else float(value), status, steps, evaluations, compile_seconds, note, leaves
+        z,
+        None if noisy else float(value),
+        status,
+        steps,
+        evaluations,
+        compile_seconds,
+        note=solver.note(run.state),
+        leaves=solver.leave(run.state),
+        equations=solver.equations(run.state) if there else None,
     )

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 import jax
 import numpy as np
 
+from shardfit.core.gram import Gram
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.solve.base import Finish, Solver, Task, evaluate
@@ -102,6 +103,10 @@ class StepSolver(Solver):
     def leave(self, state: Any) -> dict[str, np.ndarray]:
         """Return what a Result keeps of the final state."""
         return {}
+
+    def equations(self, state: Any) -> Gram | None:
+        """Return the normal equations at the state's point, for a solver that has them."""
+        return None
 
     def note(self, state: Any) -> str:
         """Return what to know about the run beyond its status."""

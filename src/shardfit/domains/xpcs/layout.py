@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.core.rows import aligned_empty
 from shardfit.domains.xpcs.bins import Binned
 from shardfit.domains.xpcs.data import DEFAULT_SIGMA, Correlation
 from shardfit.domains.xpcs.forward import Ahead, Bins
@@ -18,6 +19,11 @@ LEAST_TILES = 16  # so that small data spread over devices as well
 def frames_per_tile(n_frames: int) -> int:
     """Return how many frames a tile holds."""
     return max(1, min(TILE // (n_frames // 2), n_frames // LEAST_TILES))
+
+
+def tiles_at_once(rows: dict[str, Any]) -> int:
+    """Return how many tiles to evaluate together: small ones have little work of their own."""
+    return max(1, TILE // rows["y"].shape[-1])
 
 
 def tiles(data: Correlation, level: float) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
@@ -33,15 +39,18 @@ def tiles(data: Correlation, level: float) -> tuple[dict[str, Any], np.ndarray, 
     per_tile, reach = frames_per_tile(nt), nt // 2
     n_tiles = -(-nt // per_tile)
     frames = np.minimum(np.arange(n_tiles * per_tile), nt - 1).astype(np.int32)
-    each = bool(np.isfinite(data.c2).all()) and np.ndim(data.sigma) < 2
     real = _pairs_once(nt, len(frames))
-    y = np.empty((n_tiles, n, per_tile, reach))
-    w = real.reshape(n_tiles, per_tile, reach) if each else np.empty_like(y)
+    y = aligned_empty((n_tiles, n, per_tile, reach), np.dtype(float))
     for row, frame in enumerate(frames):
+        here, left = np.s_[row // per_tile, :, row % per_tile], min(reach, nt - 1 - frame)
+        np.subtract(data.c2[:, frame, frame + 1 : frame + 1 + left], level, out=y[here][:, :left])
+        np.subtract(data.c2[:, frame, : reach - left], level, out=y[here][:, left:])
+    # a sum is finite if all its parts are: no array of booleans
+    each = bool(np.isfinite(np.sum(y))) and np.ndim(data.sigma) < 2
+    w = real.reshape(n_tiles, per_tile, reach) if each else np.empty_like(y)
+    for row, frame in enumerate(() if each else frames):
         partners, here = (frame + 1 + np.arange(reach)) % nt, np.s_[row // per_tile, :, row % per_tile]
-        y[here] = data.c2[:, frame, partners] - level
-        if not each:
-            w[here] = _weights(data, frame, partners) * np.isfinite(y[here]) * real[row]
+        w[here] = _weights(data, frame, partners) * np.isfinite(y[here]) * real[row]
     if not each:
         np.nan_to_num(y, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
     counts = np.full(n, int(real.sum())) if each else np.sum(w > 0, axis=(0, 2, 3))

@@ -107,12 +107,15 @@ class Homodyne(Model):
         """Number of parameters of J."""
         return len(self.diffusion.table)
 
+    def by_rate(self, values: Any) -> list[tuple[Rate, Any]]:
+        """Return J, and with shear S, each with its own values."""
+        own = [(self.diffusion, values[: self.n_diffusion])]
+        return own if self.shear is None else [*own, (self.shear, values[self.n_diffusion : -1])]
+
     def rates(self, values: Any, t: jax.Array) -> dict[str, jax.Array]:
         """Return J (nt,) and, with shear, S (nt,) at the frames."""
         t = moments_of_frames(t)
-        found = {"J": self.diffusion(values[: self.n_diffusion], t)}
-        if self.shear is not None:
-            found["S"] = self.shear(values[self.n_diffusion : -1], t)
+        found = {name: rate(own, t) for name, (rate, own) in zip("JS", self.by_rate(values), strict=False)}
         return {name: jnp.where(rate > FLOOR, rate, FLOOR) for name, rate in found.items()}
 
     def curve(self, values: Any, geometry: Geometry, pairs: Any) -> jax.Array:

@@ -1,7 +1,8 @@
 """The problem of a fit: data, model and what is known of the parameters become one objective."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -125,11 +126,33 @@ def curved(model: Model, data: Correlation) -> Model:
     if not isinstance(model, Homodyne):
         raise TypeError(f"curved: {type(model).__name__} has no power laws to put into other coordinates.")
     t_ref = float(data.dt * np.sqrt(data.n_frames - 1))
+    return with_rates(model, lambda r: CurvedPower(t_ref, r.stem) if isinstance(r, PowerLaw) else r)
 
-    def other(rate):
-        return CurvedPower(t_ref, rate.stem) if isinstance(rate, PowerLaw) else rate
 
-    return replace(model, diffusion=other(model.diffusion), shear=other(model.shear))
+def straight(model: Model) -> Model:
+    """Return the model with its curved rates as power laws."""
+    return with_rates(model, lambda r: PowerLaw(r.stem) if isinstance(r, CurvedPower) else r)
+
+
+def with_rates(model: Model, change: Callable) -> Model:
+    """Return the model with every rate changed."""
+    if not isinstance(model, Homodyne):
+        return model
+    return replace(model, diffusion=change(model.diffusion), shear=model.shear and change(model.shear))
+
+
+def converted(source: Model, target: Model, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters of one model as those of another with the same rates, curved or straight."""
+    if not (isinstance(source, Homodyne) and isinstance(target, Homodyne)):
+        return dict(params)
+    values, found = [params[name] for name in source.names], []
+    for (rate, own), (other, _) in zip(source.by_rate(values), target.by_rate(values), strict=True):
+        if isinstance(rate, CurvedPower) and isinstance(other, PowerLaw):
+            own = rate.power_law(own)
+        elif isinstance(rate, PowerLaw) and isinstance(other, CurvedPower):
+            own = other.from_power_law(own)
+        found += own
+    return dict(zip(target.names, [*found, *values[len(found) :]], strict=True))
 
 
 def parameter_table(model: Model, options: FitOptions) -> dict[str, Parameter]:
@@ -164,7 +187,8 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
         raise ValueError("errors 'frames' needs whole two-time maps: means over bins do not show single frames.")
     table = parameter_table(model, options)
     geometry = geometry_of(data, model)
-    level = float(np.mean(data.c2, where=np.isfinite(data.c2)))
+    level = float(np.mean(data.c2))
+    level = level if np.isfinite(level) else float(np.mean(data.c2, where=np.isfinite(data.c2)))
     rows, precision, counts = tiles(data, level)
     basis = scale_basis(options.scaling, data.phi, options.fourier_order, options.shared_from)
     n_points = int(counts.sum())

@@ -15,12 +15,13 @@ from jax.tree_util import register_static
 
 
 class Parameter(NamedTuple):
-    """Range, start and unit of a parameter."""
+    """Range, start and unit of a parameter; mean and standard deviation of the prior that is usual in the field."""
 
     lower: float
     upper: float
     start: float
     unit: str = ""
+    prior: tuple[float, float] | None = None
 
 
 class Rate(Protocol):
@@ -39,14 +40,14 @@ class Rate(Protocol):
 LEVEL = {"D": Parameter(1e-3, 1e7, 1e3, "Å²/s"), "gamma_dot": Parameter(1e-8, 1.0, 1e-2, "1/s")}
 EXPONENT = {"D": "alpha", "gamma_dot": "beta"}
 POWER_LAW = {
-    "D0": Parameter(100.0, 1e5, 1e4, "Å²/s"),
-    "alpha": Parameter(-2.0, 2.0, -0.5),
-    "D_offset": Parameter(-1e5, 1e5, 0.0, "Å²/s"),
-    "gamma_dot_t0": Parameter(1e-6, 0.5, 1e-3, "1/s"),
-    "beta": Parameter(-2.0, 2.0, 0.0),
-    "gamma_dot_t_offset": Parameter(-0.1, 0.1, 0.0, "1/s"),
+    "D0": Parameter(100.0, 1e5, 1e4, "Å²/s", (1000.0, 1000.0)),
+    "alpha": Parameter(-2.0, 2.0, -0.5, "", (0.5, 0.5)),
+    "D_offset": Parameter(-1e5, 1e5, 0.0, "Å²/s", (10.0, 200.0)),
+    "gamma_dot_t0": Parameter(1e-6, 0.5, 1e-3, "1/s", (0.01, 0.1)),
+    "beta": Parameter(-2.0, 2.0, 0.0, "", (0.0, 0.5)),
+    "gamma_dot_t_offset": Parameter(-0.1, 0.1, 0.0, "1/s", (0.0, 0.02)),
 }
-PHI0 = Parameter(-10.0, 10.0, 0.0, "°")
+PHI0 = Parameter(-10.0, 10.0, 0.0, "°", (0.0, 5.0))
 
 
 def _level(stem: str) -> Parameter:

@@ -15,6 +15,7 @@ import numpy as np
 from shardfit.core.equations import Gram, NormalEquations
 from shardfit.core.terms import StatisticTerm, statistic_term
 from shardfit.domains.xpcs.forward import Geometry, averaged
+from shardfit.domains.xpcs.layout import tiles_at_once
 from shardfit.domains.xpcs.losses import LOSSES, SLOPES
 from shardfit.domains.xpcs.models import Model
 from shardfit.domains.xpcs.scaling import Design, best_scales, solve
@@ -27,7 +28,8 @@ def projected_term(rows: Any, model: Model, geometry: Geometry, design: Design, 
     n_residuals = n_points - 2 * design.basis.shape[1]
     equations = NormalEquations(block_sums, _projected_equations, n_residuals)
     args = (model, geometry, design)
-    return statistic_term(_scale_sums, rows, *args, loss=_projected_value, chunk=1, checked=True, gram=equations)
+    how = {"chunk": tiles_at_once(rows), "checked": True, "gram": equations}
+    return statistic_term(_scale_sums, rows, *args, loss=_projected_value, **how)
 
 
 def joint_term(
@@ -36,14 +38,26 @@ def joint_term(
     """Return the term with parameters contrast (m,) and offset (m,), coefficients of the design's basis."""
     value, sums = _JOINT[loss]
     equations = NormalEquations(sums, _joint_equations, n_points)
-    return statistic_term(value, rows, model, geometry, design, chunk=1, checked=True, gram=equations)
+    how = {"chunk": tiles_at_once(rows), "checked": True, "gram": equations}
+    return statistic_term(value, rows, model, geometry, design, **how)
 
 
 def block_sums(params: Any, rows: Any, real: jax.Array, model: Model, geometry: Geometry, design: Design) -> Any:
     """Return the sums of a block of tiles that the Gram matrices are made from."""
     values = model.values(params)
-    sums = jax.vmap(partial(model.sums, values, geometry))(rows["pairs"], rows["y"], rows["w"])
+    sums = jax.vmap(partial(_sums, model, values, geometry))(rows["pairs"], rows["y"], rows["w"])
     return jax.tree.map(lambda leaf: jnp.tensordot(real, leaf, axes=1), sums)
+
+
+# compiled functions of their own: programs that use them on tiles of one shape trace them once for all
+@jax.jit
+def _sums(model: Model, values: jax.Array, geometry: Geometry, pairs: Any, y: jax.Array, w: jax.Array) -> Any:
+    return model.sums(values, geometry, pairs, y, w)
+
+
+@jax.jit
+def _curve(model: Model, values: jax.Array, geometry: Geometry, pairs: Any) -> jax.Array:
+    return averaged(model.curve(values, geometry, pairs), pairs)
 
 
 def weighted_grams(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design) -> jax.Array:
@@ -88,7 +102,7 @@ def _scale_sums(params: Any, rows: Any, model: Model, geometry: Geometry, design
     values = model.values(params)
 
     def tile(pairs, y, w):
-        f = averaged(model.curve(values, geometry, pairs), pairs)
+        f = _curve(model, values, geometry, pairs)
         one = jnp.ones_like(f)
         products = (f * f, f, f * y, one, y, y * y)
         return jnp.stack([jnp.sum(product * w, axis=1) for product in products], axis=1)
@@ -109,9 +123,13 @@ def _marginal_value(totals: jax.Array, model: Model, geometry: Geometry, design:
     return best.value + 0.5 * best.log_det
 
 
+_marginal_value.shardable = True  # each shard integrates over scales of its own; weights put that right
+
+
 def marginal_term(rows: Any, model: Model, geometry: Geometry, design: Design) -> StatisticTerm:
     """Return the term for sampling: scales are integrated out under flat priors."""
-    return statistic_term(_scale_sums, rows, model, geometry, design, loss=_marginal_value, chunk=1, checked=True)
+    how = {"loss": _marginal_value, "chunk": tiles_at_once(rows), "checked": True}
+    return statistic_term(_scale_sums, rows, model, geometry, design, **how)
 
 
 def _projected_equations(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design) -> Gram:
@@ -135,7 +153,7 @@ def _scales(params: Any, design: Design) -> tuple[jax.Array, jax.Array]:
 def _squares(params, pairs, y, w, model, geometry, design):
     """Return squared residuals (n, m) in units of the noise."""
     contrast, offset = _scales(params, design)
-    f = averaged(model.curve(model.values(params), geometry, pairs), pairs)
+    f = _curve(model, model.values(params), geometry, pairs)
     return (offset[:, None] + contrast[:, None] * f - y) ** 2 * w * design.precision[:, None]
 
 
@@ -152,9 +170,9 @@ def _joint_sums(loss: str, params: Any, rows: Any, real: jax.Array, model, geome
 
     def tile(pairs, y, w):
         if loss == "linear":
-            return jnp.zeros(()), model.sums(values, geometry, pairs, y, w)
+            return jnp.zeros(()), _sums(model, values, geometry, pairs, y, w)
         squares = _squares(params, pairs, y, w, model, geometry, design)
-        return 0.5 * jnp.sum(LOSSES[loss](squares)), model.sums(values, geometry, pairs, y, w * SLOPES[loss](squares))
+        return 0.5 * jnp.sum(LOSSES[loss](squares)), _sums(model, values, geometry, pairs, y, w * SLOPES[loss](squares))
 
     sums = jax.vmap(tile)(rows["pairs"], rows["y"], rows["w"])
     sums = jax.tree.map(lambda leaf: jnp.tensordot(real, leaf, axes=1), sums)
@@ -181,11 +199,11 @@ def _answer_sums(loss: str, params: Any, rows: Any, model: Model, geometry: Geom
     angles = Design(jnp.eye(len(params["contrast"])), design.precision, design.level)
 
     def tile(pairs, y, w):
-        plain = model.sums(values, geometry, pairs, y, w)
+        plain = _sums(model, values, geometry, pairs, y, w)
         if loss == "linear":
             return plain, plain
         squares = _squares(params, pairs, y, w, model, geometry, angles)
-        return plain, model.sums(values, geometry, pairs, y, w * SLOPES[loss](squares))
+        return plain, _sums(model, values, geometry, pairs, y, w * SLOPES[loss](squares))
 
     return jax.vmap(tile)(rows["pairs"], rows["y"], rows["w"])
 

@@ -1,25 +1,27 @@
 """The answer of a fit: parameters and scales with errors, χ² by angle, rates with bands, and what to beware of."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.objective import replace_terms
+from shardfit.core.mesh import everywhere
+from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.precision import arithmetic
+from shardfit.core.quick import quick_jit
 from shardfit.core.result import Result
 from shardfit.core.terms import StatisticTerm, total
 from shardfit.domains.xpcs.forward import Geometry, averaged
-from shardfit.domains.xpcs.models import Homodyne
-from shardfit.domains.xpcs.problem import TERM, Setup
-from shardfit.domains.xpcs.rates import CurvedPower, PowerLaw
+from shardfit.domains.xpcs.problem import TERM, Setup, converted, straight
 from shardfit.domains.xpcs.scaling import CONTRAST, HELD, OFFSET, best_scales
-from shardfit.domains.xpcs.terms import ANSWER_SUMS, normal_equations, weighted_grams
+from shardfit.domains.xpcs.terms import ANSWER_SUMS, SCALES, normal_equations, weighted_grams
 from shardfit.solve.covariance import covariance
 
 RIDGE = 0.99  # correlation of an amplitude with its offset beyond which they are one number to the data
+BENT = 0.2  # relative error of an amplitude beyond which the ridge is not straight over its error bar
 COLLAPSE = 1e-5  # 1/s: a shear rate that is none
 GOOD, MARGINAL = 1.5, 3.0  # of reduced χ²
 
@@ -124,17 +126,24 @@ def _range(values: np.ndarray) -> str:
 
 @arithmetic("float64")
 def read_answer(setup: Setup, result: Result, mesh: Any = None) -> CorrelationFit:
-    """Return the answer of a fit from one more walk over the rows, on the mesh that it ran on."""
-    params = {name: float(result.params[name]) for name in setup.model.names}
-    coefficients, plain, weighted = _evaluate(setup, result.params, params, mesh)
-    basis = np.asarray(setup.design.basis)
-    contrast, offset = (basis @ each for each in coefficients)
-    level = float(setup.design.level)
-    mix = np.stack([contrast, offset - level, -np.ones_like(contrast)], axis=1)
-    angle_chi2 = np.einsum("ka,kab,kb->k", mix, plain[:, :3, :3], mix)
+    """Return the answer of a fit from one more walk over the rows, on the mesh that it ran on.
+
+    A search in other coordinates has the model's parameters among its derived quantities.
+    """
+    found = {**result.params, **result.derived}
+    params = {name: float(found[name]) for name in setup.model.names}
     free = _free(setup, params)
-    dof = setup.n_points - int(free.sum())
-    spread, variance = _covariance(setup, weighted, contrast, offset - level, free, (dof, angle_chi2.sum()))
+    term, design = setup.problem.objective.terms[0], setup.design
+    assert isinstance(term, StatisticTerm)
+    # what is summed does not depend on scales, unless a robust loss weights by them
+    scales = [result.params[name] if setup.options.joint else np.ones(design.basis.shape[1]) for name in SCALES]
+    at = {**params, **dict(zip(SCALES, (design.basis @ np.asarray(each) for each in scales), strict=True))}
+    judged = replace(term, fn=ANSWER_SUMS[setup.options.loss], loss=total, equations=None)
+    objective = replace_terms(setup.problem.objective, [judged]).place(mesh)
+    given = [np.asarray(each) for each in scales] if setup.options.joint else None
+    contrast, offset, angle_chi2, spread, variance, rates = jax.device_get(
+        _judged(objective, at, given, free, setup.n_points - int(free.sum()))
+    )
     n = len(contrast)
     errors = np.sqrt(np.diag(spread))
     stderr = dict(zip(params, errors[2 * n :].tolist(), strict=True))
@@ -149,38 +158,38 @@ def read_answer(setup: Setup, result: Result, mesh: Any = None) -> CorrelationFi
         contrast_stderr=errors[:n],
         offset_stderr=errors[n : 2 * n],
         covariance=spread,
-        variance=variance,
+        variance=float(variance),
         chi2=float(angle_chi2.sum()),
-        dof=dof,
+        dof=setup.n_points - int(free.sum()),
         chi2_of_angle=angle_chi2 / np.maximum(setup.counts, 1),
-        rates=jax.device_get(
-            rates_with_bands(setup.model, setup.geometry, setup.model.values(params), spread[2 * n :, 2 * n :])
-        ),
+        rates=rates,
         warnings=(),
     )
     return replace(answer, warnings=_warnings(answer))
 
 
-def _evaluate(setup: Setup, fitted: Any, params: dict, mesh: Any) -> tuple[list, np.ndarray, np.ndarray]:
-    """Return coefficients of contrast and offset, and the Gram matrices with plain and with robust weights."""
-    term, args = setup.problem.objective.terms[0], (setup.model, setup.geometry, setup.design)
-    design, level = setup.design, float(setup.design.level)
-    if setup.options.joint:
-        coefficients = [np.asarray(fitted[name]) for name in ("contrast", "offset")]
+@quick_jit
+def _judged(objective: Objective, at: Any, scales: Any, free: Any, dof: Any) -> Any:
+    """Return contrast, offset, χ² of the angles (n,), their covariance with the parameters, variance and rates.
+
+    One program does all of it. scales: coefficients of contrast and offset; None: those that fit best.
+    """
+    term = objective.terms[0]
+    model, geometry, design = term.args
+    plain, weighted = (term.weight * weighted_grams(each, at, *term.args) for each in objective.totals(at)[TERM])
+    if scales is None:
+        best = best_scales(plain, design)
+        contrast, offset = design.basis @ best.a, design.basis @ best.b
     else:
-        # scales of unit contrast: what is summed does not depend on them
-        coefficients = [np.ones(design.basis.shape[1])] * 2
-    scales = dict(zip(("contrast", "offset"), (np.asarray(design.basis) @ c for c in coefficients), strict=True))
-    at = {**params, **scales}
-    assert isinstance(term, StatisticTerm)
-    judged = replace(term, fn=ANSWER_SUMS[setup.options.loss], loss=total, equations=None)
-    sums = replace_terms(setup.problem.objective, [judged]).place(mesh).totals(at)[TERM]
-    plain, weighted = (float(term.weight) * np.asarray(weighted_grams(each, at, *args)) for each in sums)
-    if not setup.options.joint:
-        best = best_scales(jnp.asarray(plain), design)
-        unit = np.linalg.lstsq(np.asarray(design.basis), np.full(len(design.basis), level), rcond=None)[0]
-        coefficients = [np.asarray(best.a), np.asarray(best.b) + unit]
-    return coefficients, plain, weighted
+        contrast, offset = design.basis @ scales[0], design.basis @ scales[1] - design.level
+    mix = jnp.stack([contrast, offset, -jnp.ones_like(contrast)], axis=1)
+    angle_chi2 = jnp.einsum("ka,kab,kb->k", mix, plain[:, :3, :3], mix)
+    equations = normal_equations(weighted, design, contrast, offset)
+    held = jnp.diag(jnp.where(free, 0.0, 1.0))  # a unit of its own for what is not free: it takes no part
+    known = covariance(jnp.where(free[:, None] & free, equations.matrix, held), dof, 0.5 * jnp.sum(angle_chi2), True)
+    spread = _of_angles(jnp.where(free[:, None] & free, known.matrix, 0.0), design.basis)
+    rates = rates_with_bands(model, geometry, model.values(at), spread[2 * len(contrast) :, 2 * len(contrast) :])
+    return everywhere((contrast, offset + design.level, angle_chi2, spread, known.variance, rates), objective.mesh)
 
 
 def _at_bounds(setup: Setup, params: dict) -> list[str]:
@@ -201,23 +210,17 @@ def _free(setup: Setup, params: dict) -> np.ndarray:
     return np.concatenate([scales, [name not in still for name in setup.model.names]])
 
 
-def _covariance(setup, grams, contrast, offset, free, misfit) -> tuple[np.ndarray, float]:
-    """Return the covariance of [contrast (n,), offset (n,), parameters] and the residual variance in it."""
-    dof, chi2 = misfit
-    equations = normal_equations(jnp.asarray(grams), setup.design, jnp.asarray(contrast), jnp.asarray(offset))
-    matrix = np.asarray(equations.matrix)[np.ix_(free, free)]
-    found = covariance(jnp.asarray(matrix), dof, 0.5 * chi2, True)
-    whole = np.zeros((len(free), len(free)))
-    whole[np.ix_(free, free)] = np.asarray(found.matrix)
-    basis, p = np.asarray(setup.design.basis), len(setup.model.names)
-    n, m = basis.shape
-    to_angles = np.zeros((2 * n + p, 2 * m + p))
-    to_angles[:n, :m], to_angles[n : 2 * n, m : 2 * m], to_angles[2 * n :, 2 * m :] = basis, basis, np.eye(p)
-    lost = np.isinf(np.diag(whole))
-    spread = to_angles @ np.where(np.isinf(whole), 0.0, whole) @ to_angles.T
-    unknown = (np.abs(to_angles) @ lost) > 0
-    spread[np.ix_(unknown, unknown)] = np.where(np.eye(unknown.sum(), dtype=bool), np.inf, 0.0)
-    return spread, float(found.variance)
+def _of_angles(inner: jax.Array, basis: jax.Array) -> jax.Array:
+    """Return the covariance of [contrast (n,), offset (n,), parameters] from that of [a, b, parameters].
+
+    What is not identified has an infinite variance and no covariances, and so has all that depends on it.
+    """
+    p = inner.shape[0] - 2 * basis.shape[1]
+    to_angles = jax.scipy.linalg.block_diag(basis, basis, jnp.eye(p))
+    lost = jnp.isinf(jnp.diag(inner))
+    unknown = jnp.any((to_angles != 0) & lost, axis=1)
+    spread = to_angles @ jnp.where(jnp.isinf(inner), 0.0, inner) @ to_angles.T
+    return jnp.where(unknown[:, None] & unknown, jnp.diag(jnp.where(unknown, jnp.inf, 0.0)), spread)
 
 
 def rates_with_bands(model: Any, geometry: Geometry, values: jax.Array, spread: Any) -> dict[str, Any]:
@@ -244,10 +247,12 @@ def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
         notes.append(f"The data do not determine {', '.join(unknown)}.")
     for one, other in (("D0", "D_offset"), ("gamma_dot_t0", "gamma_dot_t_offset")):
         rho = correlation(fit, one, other)
-        if abs(rho) > RIDGE or {one, other} <= {*unknown}:
+        share = fit.stderr[one] / abs(fit.params[one]) if rho else 0.0
+        if abs(rho) > RIDGE or share > BENT or {one, other} <= {*unknown}:
             notes.append(
-                f"{one} and {other} are on a ridge (correlation {rho:.4f}): the data determine the rate, not its "
-                f"parts. Use the rate's band, hold {other}, or fit the model curved(model, data)."
+                f"{one} and {other} are on a ridge (correlation {rho:.4f}, error {share:.0%}): the data determine the "
+                "rate, not its parts, and the ridge is bent, so that standard errors of the parts are rough. Use the "
+                f"rate's band, hold {other}, or fit the model curved(model, data)."
             )
     if abs(fit.params.get("gamma_dot_t0", 1.0)) < COLLAPSE:
         notes.append("The shear rate has collapsed to nothing: compare with the static model.")
@@ -262,21 +267,16 @@ def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
 @arithmetic("float64")
 def power_law(fit: CorrelationFit) -> dict[str, tuple[float, float]]:
     """Return amplitude, exponent and offset (value, standard error) of the rates that were fitted as CurvedPower."""
-    model, found = fit.setup.model, {}
-    if not isinstance(model, Homodyne):
-        return found
-    start, n = 0, len(fit.contrast)
-    for rate in filter(None, (model.diffusion, model.shear)):
-        stop = start + len(rate.table)
-        if isinstance(rate, CurvedPower):
-            values = np.array(list(fit.params.values()))[start:stop]
-            slope = np.array(jax.jacfwd(lambda v, rate=rate: jnp.stack(rate.power_law(v)))(jnp.asarray(values)))
-            spread = slope @ fit.covariance[2 * n + start : 2 * n + stop, 2 * n + start : 2 * n + stop] @ slope.T
-            pairs = zip(rate.power_law(values), np.sqrt(np.diag(spread)), strict=True)
-            names = PowerLaw(rate.stem).table
-            found |= {name: (float(v), float(e)) for name, (v, e) in zip(names, pairs, strict=True)}
-        start = stop
-    return found
+    model, law = fit.setup.model, straight(fit.setup.model)
+    if law == model:
+        return {}
+    slopes = jax.jacfwd(partial(converted, model, law))({name: jnp.float64(v) for name, v in fit.params.items()})
+    inner = fit.covariance[2 * len(fit.contrast) :, 2 * len(fit.contrast) :]
+    found = {}
+    for name, value in converted(model, law, fit.params).items():
+        slope = np.array([slopes[name][other] for other in fit.params])
+        found[name] = float(value), float(np.sqrt(slope @ inner @ slope))
+    return {name: pair for name, pair in found.items() if name != "phi0"}
 
 
 def correlation(fit: CorrelationFit, one: str, other: str) -> float:

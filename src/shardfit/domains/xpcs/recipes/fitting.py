@@ -4,17 +4,20 @@ import math
 from dataclasses import replace
 
 from shardfit.core.errors import NonFiniteError
+from shardfit.core.result import Result
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.models import Model, static
 from shardfit.domains.xpcs.problem import FitOptions, Setup, setup
 from shardfit.domains.xpcs.recipes.answer import CorrelationFit, read_answer
+from shardfit.domains.xpcs.recipes.coordinates import searchable, within_bounds
 from shardfit.domains.xpcs.recipes.frames import errors_by_frames
 from shardfit.domains.xpcs.recipes.starts import find_starts
 from shardfit.fitting import fit
+from shardfit.io.compile_cache import use_compile_cache
 from shardfit.run_options import RunOptions
 
 MAXITER = 200
-NEAR = 1e-7  # distance to the answer, in standard errors, at which a search ends
+NEAR = 1e-6  # distance to the answer, in standard errors, at which a search ends
 
 
 def fit_correlation(
@@ -34,20 +37,34 @@ def fit_correlation(
     model, options, run = model or static(), options or FitOptions(), run or RunOptions()
     if starts < 1:
         raise ValueError(f"starts={starts} must be at least 1.")
+    use_compile_cache()  # the search for a start comes before the fit
     ready = setup(data, model, options)
     keywords = run.series("start") if starts > 1 else lambda number: _single(run)
-    best: tuple[float, Setup, object] | None = None
-    # the value is about half the number of points, and half of 1 at a distance of one standard error
-    stop = {"ftol": NEAR**2 / ready.n_points, "maxiter": MAXITER} if run.solver is None else {}
+    best: Result | None = None
     for number, start in enumerate(find_starts(data, model, options, starts, run.seed), 1):
-        here = replace(ready, problem=ready.problem.replace(x0={**ready.problem.x0, **start}))
-        result = fit(here.problem, run.solver or "lm", certify=number == 1, **stop, **keywords(number))
-        if math.isfinite(result.value) and (best is None or result.value < best[0]):
-            best = result.value, here, result
+        result = _searched(ready, start, run, {"certify": number == 1, **keywords(number)})
+        if math.isfinite(result.value) and (best is None or result.value < best.value):
+            best = result
     if best is None:
         raise NonFiniteError("no start gave a finite value: look at the data, or give a start yourself.")
-    answer = read_answer(best[1], best[2], run.mesh)  # type: ignore[arg-type]
+    answer = read_answer(ready, best, run.mesh)
     return errors_by_frames(answer) if options.errors == "frames" else answer
+
+
+def _searched(ready: Setup, start: dict[str, float], run: RunOptions, keywords: dict) -> Result:
+    """Return the answer of a search without a ridge; where it leaves the bounds of the model, of one within them."""
+    # the value is about half the number of points, and half of 1 at a distance of one standard error; of the whole
+    # array, not of the points that count, so that missing ones do not compile the loop anew
+    stop = {"ftol": NEAR**2 / ready.data.c2.size, "maxiter": MAXITER} if run.solver is None else {}
+    result = fit(searchable(ready, start), run.solver or "lm", **stop, **keywords)
+    if not result.derived or within_bounds(ready, result.derived):
+        return result
+    bounds = {name: pair for name, pair in ready.problem.bounds.items() if name in result.derived}
+    nearest = {name: min(max(result.derived[name], low), high) for name, (low, high) in bounds.items()}
+    nearest = nearest if all(map(math.isfinite, nearest.values())) else {}
+    problem = ready.problem.replace(x0={**ready.problem.x0, **start, **nearest})
+    again = replace(run, run_dir=keywords["run_dir"], resume="auto").series("bounded")(1)
+    return fit(problem, run.solver or "lm", **stop, **{**keywords, **again})
 
 
 def _single(run: RunOptions) -> dict:

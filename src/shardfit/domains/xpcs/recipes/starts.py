@@ -5,19 +5,26 @@ Thinned data always have the same shape, whatever they are thinned from, so thei
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.objective import Objective
+from shardfit.core.params import Space
 from shardfit.core.precision import arithmetic
+from shardfit.core.quick import quick_jit
+from shardfit.core.status import Status
 from shardfit.domains.xpcs.bins import Binned
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.groups import Grouped
 from shardfit.domains.xpcs.models import Model
 from shardfit.domains.xpcs.problem import FitOptions, parameter_table, setup
 from shardfit.domains.xpcs.rates import Parameter
-from shardfit.fitting import fit
+from shardfit.solve.lm import LM
+from shardfit.solve.loop import answer, start, tick_once
 from shardfit.stats.latin import latin_hypercube
 
 CANDIDATES = 512
@@ -54,13 +61,9 @@ def find_starts(data: Correlation, model: Model, options: FitOptions, count: int
     thin = replace(options, loss="linear", scaling="individual", shear_weighted=False, compat=None)
     problem = setup(thinned(data), model, thin).problem
     columns = _candidates(table, {*options.start, *options.fixed}, seed)
-    values = np.asarray(_values(problem.objective.place(), columns))
-    order = np.argsort(np.where(np.isfinite(values), values, np.inf), kind="stable")
-    reached = []
-    for i in order[: max(SEARCHED, 2 * count if count > 1 else 0)]:
-        x0 = {name: float(column[i]) for name, column in columns.items()}
-        result = fit(problem.replace(x0=x0), "lm", maxiter=MAXITER, certify=False, progress=False)
-        reached.append((result.value, {name: float(result.params[name]) for name in table}))
+    searched = max(SEARCHED, 2 * count if count > 1 else 0)
+    values, params = jax.device_get(_search(searched, problem.objective, problem.space, problem.box, columns))
+    reached = [(value, {n: float(params[n][i]) for n in table}) for i, value in enumerate(values) if np.isfinite(value)]
     return _different(reached, table)[:count]
 
 
@@ -72,9 +75,21 @@ def _candidates(table: Mapping[str, Parameter], known: set[str], seed: int) -> d
     return columns | {name: _spread(table[name], points[:, i]) for i, name in enumerate(loose)}
 
 
-@jax.jit
-def _values(objective, columns: Mapping[str, np.ndarray]):
-    return jax.lax.map(objective.value, jax.tree.map(jnp.asarray, columns))
+@partial(quick_jit, static_argnums=0)
+def _search(count: int, objective: Objective, space: Space, box: Any, columns: Mapping[str, np.ndarray]):
+    """Return values (count,) and parameters (count,) that short searches from the best candidates reach."""
+    values = jax.lax.map(objective.value, columns)
+    best = jnp.argsort(jnp.where(jnp.isfinite(values), values, jnp.inf))[:count]
+    solver = LM()
+
+    def search(candidate):
+        run = start(solver, space.pack(candidate), *box, jax.random.key(0), None)
+        going = lambda run: (run.state.status == Status.RUNNING.code) & (run.ticks < MAXITER)  # noqa: E731
+        run = jax.lax.while_loop(going, lambda run: tick_once(solver, space, objective, run, None), run)
+        z, value = answer(run, False)
+        return value, space.unpack(z)
+
+    return jax.lax.map(search, jax.tree.map(lambda column: column[best], columns))
 
 
 def _different(reached: list, table: Mapping[str, Parameter]) -> list[dict[str, float]]:
