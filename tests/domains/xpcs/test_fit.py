@@ -14,11 +14,13 @@ from shardfit.domains.xpcs import (
     Homodyne,
     Knots,
     TwoComponent,
+    curved,
     fit_correlation,
     laminar_flow,
     setup,
     static,
 )
+from shardfit.domains.xpcs.problem import converted
 from shardfit.domains.xpcs.recipes.answer import read_answer
 from tests.domains.xpcs.cases import FLOW, STATIC, measured, model_of, reference, small
 
@@ -238,6 +240,21 @@ def test_intervals_cover_the_truth():
         found = fit_correlation(data, model, FitOptions(start=STATIC), QUIET)
         inside += [[error < 1 for error in truth_errors(found, STATIC).values()]]
     assert np.all(np.abs(np.mean(inside, axis=0) - 0.68) < 0.1)
+
+
+@pytest.mark.slow
+def test_intervals_of_coordinates_without_a_ridge_cover_the_truth_of_few_frames():
+    """Of so few frames intervals of D0 do not hold (79 % of 100): it runs along a bent ridge, which the fit says."""
+    inside, said = [], 0
+    for seed in range(100):
+        data = small(static(), STATIC, seed=seed)
+        truth = converted(static(), curved(static(), data), STATIC)
+        found = fit_correlation(data, static(), FitOptions(start=STATIC), QUIET)
+        errors = [abs(found.result.params[name] - truth[name]) / found.result.stderr[name] for name in truth]
+        inside += [[error < 1 for error in errors]]
+        said += any("ridge" in text for text in found.warnings)
+    assert np.all(np.abs(np.mean(inside, axis=0) - 0.68) < 0.1)
+    assert said > 75
 
 
 def test_correlation_keeps_the_order_of_angles():

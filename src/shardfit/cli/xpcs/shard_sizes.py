@@ -25,5 +25,5 @@ def shard_count(fit: Any, steps: int = 2000) -> int:
     n, groups = fit.setup.n_points, sum(fit.setup.problem.objective.n_rows.values())
     if n < SHARDED_FROM:
         return 1
-    size = shard_size(n, len(fit.contrast), "S" in fit.rates, steps)
+    size = shard_size(n, len(fit.contrast), any(n.startswith("S") for n in fit.rates), steps)
     return max(1, min(n // size, groups // 2))

@@ -20,10 +20,11 @@ def searchable(ready: Setup, start: dict[str, float]) -> Problem:
     x0 = {**problem.x0, **start}
     if model == ready.model:
         return problem.replace(x0=x0)
-    known = {n: {k: v for k, v in getattr(ready.options, n).items() if k in model.names} for n in ("bounds", "fixed")}
-    table = parameter_table(model, FitOptions(**known))
+    bounds = {name: pair for name, pair in ready.options.bounds.items() if name in model.names}
+    fixed = {name: value for name, value in ready.options.fixed.items() if name in model.names}
+    table = parameter_table(model, FitOptions(bounds=bounds, fixed=fixed))
     start = {name: float(value) for name, value in converted(ready.model, model, x0).items()}
-    ends = {name: (p.lower, p.upper) for name, p in table.items() if name not in known["fixed"]}
+    ends = {name: (p.lower, p.upper) for name, p in table.items() if name not in fixed}
     if not all(low < start[name] < high for name, (low, high) in ends.items()):
         return problem.replace(x0=x0)
     scales = {name: value for name, value in x0.items() if name not in ready.model.names}

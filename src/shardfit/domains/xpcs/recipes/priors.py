@@ -31,7 +31,7 @@ def chosen_priors(priors: str | Mapping[str, Any] | None, fit: CorrelationFit) -
     answer = converted(fit.setup.model, law, fit.params)
     free = {name: value for name, value in answer.items() if name not in fit.setup.options.fixed}
     if priors in ("reference", "weak"):
-        known = {name: law.table[name].prior for name in free if law.table[name].prior}
+        known = {name: usual for name in free if (usual := law.table[name].prior) is not None}
         if priors == "weak":
             errors = fit.stderr | {name: error for name, (_, error) in power_law(fit).items()}
             most = {name: law.table[name].upper - law.table[name].lower for name in known}
