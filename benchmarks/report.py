@@ -25,6 +25,7 @@ ORDER = (
     "linear",
     "consensus",
     "swarm_quality",
+    "global_search",
     "memory",
     "processes",
     "marmousi",

@@ -34,6 +34,37 @@ def spec_ackley(y: Any, xp: Any) -> Any:
     return np.e**2 - 20 * xp.exp(-0.2 * root) + 20 - xp.exp(xp.sum(xp.cos(2 * np.pi * y), -1) / 2)
 
 
+def ellipsoid(y: Any, xp: Any) -> Any:
+    return xp.sum(10.0 ** (6 * np.arange(y.shape[-1]) / (y.shape[-1] - 1)) * y**2, -1)
+
+
+def cigar(y: Any, xp: Any) -> Any:
+    return y[..., 0] ** 2 + 1e6 * xp.sum(y[..., 1:] ** 2, -1)
+
+
+def powers(y: Any, xp: Any) -> Any:
+    """Different powers: a valley that grows flatter towards the minimum, on some axes more than on others."""
+    return xp.sum(xp.abs(y) ** (2 + 4 * np.arange(y.shape[-1]) / (y.shape[-1] - 1)), -1)
+
+
+def levy(y: Any, xp: Any) -> Any:
+    w = 1 + y / 4
+    inner = (w[..., :-1] - 1) ** 2 * (1 + 10 * xp.sin(np.pi * w[..., :-1] + 1) ** 2)
+    last = (w[..., -1] - 1) ** 2 * (1 + xp.sin(2 * np.pi * w[..., -1]) ** 2)
+    return xp.sin(np.pi * w[..., 0]) ** 2 + xp.sum(inner, -1) + last
+
+
+def schaffer(y: Any, xp: Any) -> Any:
+    """Schaffer's F7: rings around the minimum, whose heights shrink towards it."""
+    s = xp.sqrt(y[..., :-1] ** 2 + y[..., 1:] ** 2 + 1e-300)
+    return xp.mean(xp.sqrt(s) * (1 + xp.sin(50 * s**0.2) ** 2), -1) ** 2
+
+
+def alpine(y: Any, xp: Any) -> Any:
+    """Kinks and many minima, without the structure of a grid."""
+    return xp.sum(xp.abs(y * xp.sin(y) + 0.1 * y), -1)
+
+
 class Landscape(NamedTuple):
     """A function on [-half, half]^dims; solved when the value is below `solved`: in the right basin."""
 
@@ -62,4 +93,13 @@ LANDSCAPES = {
         for dims, steps in ((4, 100), (10, 300))
         for function, half, solved in KINDS
     },
+}
+
+# all in 10 dimensions, 12,000 evaluations at 20 a step
+TEN = {
+    function.__name__: Landscape(function.__name__, function, 10, half, 1e-6, 600)
+    for function, half in (
+        *((ellipsoid, 5.0), (cigar, 5.0), (powers, 5.0), (rosenbrock, 5.0), (ackley, 5.0)),
+        *((levy, 10.0), (griewank, 50.0), (rastrigin, 5.12), (schaffer, 10.0), (alpine, 10.0)),
+    )
 }
