@@ -1,8 +1,8 @@
 """Our CMA-ES and swarm against evosax's CMA-ES and the package cmaes: ten functions in 10 dimensions.
 
 Evaluations are equal. Functions are shifted and rotated anew for every seed, the same way for all, and so is the start.
-All draw 20 points at a time; `ours-restarts` is our CMA-ES with growing restarts. `quality` is the number of seeds below 1e-6, `median` the
-median value; seconds are the median of one run that is already compiled.
+All draw 20 points at a time; `ours-restarts` is our CMA-ES with growing restarts. `quality` is the number of seeds
+below 1e-6, `median` the median value; seconds are the median of one run that is already compiled.
 """
 
 import numpy as np

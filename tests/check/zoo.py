@@ -291,7 +291,7 @@ WRONG: dict[str, Wrong] = {
             loss=lambda total, key: jnp.sum(total**2),
             stochastic=True,
         ),
-        MIXES,
+        "draws random numbers in the shape of its block",
     ),
     "normalised by the block": Wrong(lambda: statistics(lambda p, r: jax.nn.softmax(p["a"] * r["x"])), MIXES),
     "backward rule mixes rows": Wrong(backward_mean, f"{MIXES}|{DIFFERS}"),

@@ -10,7 +10,7 @@ import shardfit as sf
 from shardfit.stats import bank as banks
 from shardfit.stats.bank import Bank, BankOptions, bank_at, make_bank
 from shardfit.stats.compare import chi2, comparison_term, density_chi2, density_difference, row_normals, sample_counts
-from shardfit.stats.kde import scott
+from shardfit.stats.kde import make_kernel, scott
 from tests.reference import REFERENCE
 
 CASES = ("d2", "d2_cov", "d3")
@@ -231,3 +231,22 @@ def test_row_normals_depend_on_the_row_only():
     whole = row_normals(key, index, (2,))
     assert np.array_equal(whole[7:11], row_normals(key, index[7:11], (2,)))
     assert np.unique(np.asarray(whole)).size == 40
+
+
+def test_a_nearly_singular_sample_is_refused_by_a_covariant_kernel():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 2))
+    points = np.column_stack([x, x.sum(1) + 1e-7 * rng.normal(size=500)])
+    with pytest.raises(ValueError, match="nearly singular.*covariant=False"):
+        make_kernel(points, None, 0.5, covariant=True)
+    make_kernel(points, None, 0.5)
+    make_kernel(x * [1.0, 1e-9], None, 0.5, covariant=True)  # units of a coordinate do not matter
+
+
+def test_a_sample_of_another_dimension_is_refused_and_numbers_are_keys():
+    bank = make_bank(np.random.default_rng(0).normal(size=(200, 2)), kernels=5, positions=5, size=3)
+    np.testing.assert_array_equal(bank.draw(3).centres, bank.draw(jax.random.key(3)).centres)
+    with pytest.raises(ValueError, match=r"shape \(7, 3\), but the bank's places have 2 coordinates"):
+        sample_counts(bank.draw(0), np.zeros((7, 3)))
+    with pytest.raises(TypeError, match="no random key"):
+        bank.draw("first")

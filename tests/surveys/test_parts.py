@@ -183,10 +183,11 @@ def test_other_executors(whole, tmp_path, package):
             found.ProcessPoolExecutor(max_workers=2) as pool,
             survey_parts(make, run_dir=tmp_path, parts=2, executor=pool) as done,
         ):
-            assert done.complete
+            assert done.complete and cells(done) == whole
         return
     with (
-        found.Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client,
-        survey_parts(make, run_dir=tmp_path, parts=2, executor=client.get_executor()) as done,
+        found.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        found.Client(cluster) as client,
+        survey_parts(make, run_dir=tmp_path, parts=3, executor=client.get_executor()) as done,
     ):
-        assert done.complete
+        assert done.complete and cells(done) == whole

@@ -15,6 +15,7 @@ import numpy as np
 from jax.tree_util import register_dataclass
 
 from shardfit.core.errors import suggestion
+from shardfit.core.objective import as_key
 from shardfit.core.precision import arithmetic
 from shardfit.core.rows import sum_blocks
 from shardfit.core.terms import static
@@ -84,8 +85,8 @@ class Bank:
     positions: int = static()
 
     def draw(self, key: Any) -> Places:
-        """Return the places of one comparison, drawn with replacement; equal keys give equal places."""
-        first, second = jax.random.split(key)
+        """Return the places of one comparison, drawn with replacement; equal keys (or numbers) give equal places."""
+        first, second = jax.random.split(as_key(key))
         every = self.all
         k = jax.random.randint(first, (self.kernels,), 0, len(every.centres), jnp.int32)
         q = jax.random.randint(second, (self.positions,), 0, len(every.positions), jnp.int32)

@@ -24,6 +24,12 @@ def sample_counts(places: Places, points: jax.Array, weights: jax.Array | None =
     points: (n, d), or (n, m, d) where a row has m points; weights: the same without d, or None. The sums over rows of
     `kernel` (n, k), `cos` and `sin` (n, q) and `weight` (n,) are the counts and the weight of the sample.
     """
+    d = places.centres.shape[-1]
+    if points.ndim not in (2, 3) or points.shape[-1] != d:
+        raise ValueError(
+            f"the model's sample has shape {points.shape}, but the bank's places have {d} coordinates. Return points "
+            f"(n, {d}), or (n, m, {d}) for m points in a row, in the coordinates of the training sample."
+        )
     w = jnp.ones(points.shape[:-1], points.dtype) if weights is None else weights
     if points.ndim == 3:
         flat = sample_counts(places, points.reshape(-1, points.shape[-1]), w.reshape(-1))

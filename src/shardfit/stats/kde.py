@@ -17,6 +17,9 @@ from jax.tree_util import register_dataclass
 from shardfit.stats.waves import cos_sin
 
 
+NARROWEST = 1e-10  # least eigenvalue of a correlation matrix that a covariant kernel may have
+
+
 @register_dataclass
 @dataclass(frozen=True)
 class Kernel:
@@ -46,6 +49,13 @@ def make_kernel(points: np.ndarray, weights: np.ndarray | None, bandwidth: float
     covariance = sample_covariance(points, weights)
     if not covariant:
         covariance = np.diag(np.diag(covariance))
+    spread = np.sqrt(np.diag(covariance))
+    if covariant and np.all(spread > 0) and (least := _least_share(covariance / np.outer(spread, spread))) < NARROWEST:
+        raise ValueError(
+            f"the sample's covariance is nearly singular (in one direction only {least:.0e} of the usual variance is "
+            "left), so that counts of a covariant kernel would be rounding. Drop a coordinate that is nearly a "
+            "combination of others, or use a diagonal kernel (covariant=False)."
+        )
     try:
         whiten = np.linalg.inv(np.linalg.cholesky(bandwidth**2 * covariance))
     except np.linalg.LinAlgError:
@@ -55,6 +65,10 @@ def make_kernel(points: np.ndarray, weights: np.ndarray | None, bandwidth: float
         ) from None
     height = math.exp(np.linalg.slogdet(whiten)[1]) / (2 * math.pi) ** (len(whiten) / 2)
     return Kernel(np.average(points, axis=0, weights=weights), whiten, height)
+
+
+def _least_share(correlation: np.ndarray) -> float:
+    return float(max(0.0, np.linalg.eigvalsh(correlation)[0]))
 
 
 def kernel_values(kernel: Kernel, points: jax.Array, centres: jax.Array) -> jax.Array:
