@@ -16,7 +16,6 @@ from jax.tree_util import register_dataclass
 
 from shardfit.stats.waves import cos_sin
 
-
 NARROWEST = 1e-10  # least eigenvalue of a correlation matrix that a covariant kernel may have
 
 
