@@ -22,6 +22,7 @@ from shardfit.domains.xpcs import (
 )
 from shardfit.domains.xpcs.problem import converted
 from shardfit.domains.xpcs.recipes.answer import read_answer
+from shardfit.domains.xpcs.recipes.starts import about_minima
 from tests.domains.xpcs.cases import FLOW, STATIC, measured, model_of, reference, small
 
 STATIC_CASE, FLOW_CASE = "fit_static_nt40_nphi3", "fit_laminar_nt60_nphi5"
@@ -240,6 +241,31 @@ def test_intervals_cover_the_truth():
         found = fit_correlation(data, model, FitOptions(start=STATIC), QUIET)
         inside += [[error < 1 for error in truth_errors(found, STATIC).values()]]
     assert np.all(np.abs(np.mean(inside, axis=0) - 0.68) < 0.1)
+
+
+@pytest.mark.slow
+def test_a_warm_start_several_starts_and_even_scales():
+    data = small(n_frames=40, phi=(0.0, 40.0, 80.0), contrast=(0.28, 0.3, 0.33))
+    settings = {"scaling": "individual", "fixed": {"D_offset": 800.0}}
+    plain, warm = (fit_correlation(data, static(), FitOptions(warm_start=w, **settings), QUIET) for w in (False, True))
+    assert warm.success and all(np.isclose(warm.params[n], plain.params[n], rtol=1e-5) for n in plain.params)
+    assert 1 <= plain.degeneracy["condition_number"] < 1e6 and 0 < plain.degeneracy["scale_correlation"] < 1
+    several = fit_correlation(data, static(), FitOptions(**settings), QUIET, starts=3)
+    assert several.params["D0"] == pytest.approx(plain.params["D0"], rel=1e-5)
+    spread = [
+        np.std(fit_correlation(data, static(), FitOptions(even_scales=each, **settings), QUIET).contrast)
+        for each in (1e-9, 1.0, 1e3)
+    ]
+    assert np.isclose(spread[0], np.std(plain.contrast), rtol=1e-3) and spread[2] < 0.1 * spread[1] < 0.1 * spread[0]
+
+
+def test_minima_that_fit_equally_well_are_said():
+    table = static().table
+    near, far = dict(STATIC), {**STATIC, "D0": 2e4}
+    one = about_minima([(10.0, near), (10.1, {**near, "D0": 15001.0}), (90.0, far)], table, 1.0)
+    assert "2 of 3 searches" in one[0] and "different" not in one[0]
+    assert "2 different answers" in about_minima([(10.0, near), (10.1, far)], table, 1.0)[0]
+    assert about_minima([(10.0, near)], table, 1.0) == []
 
 
 @pytest.mark.slow

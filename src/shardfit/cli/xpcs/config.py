@@ -54,6 +54,8 @@ class FitConfig:
     fourier_order: int = _key(2, "a whole number")
     shared_from: int = _key(3, "a whole number")
     shear_weighted: bool = _key(False, "true or false")
+    warm_start: bool = _key(False, "true or false")
+    even_scales: float = _key(0.0, "a number")
     errors: str | None = _key(None, "text")
     compat: str | None = _key(None, "text")
     starts: int = _key(1, "a whole number")

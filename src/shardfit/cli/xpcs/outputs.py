@@ -65,6 +65,7 @@ def _analysis(fit: Any) -> dict[str, Any]:
         "covariance_names": [*names, *fit.params],
         "covariance": fit.covariance.tolist(),
         "residual_variance": fit.variance,
+        "degeneracy": fit.degeneracy,
         "errors": "points" if fit.pieces is None else "frames",
         "independent_pieces": fit.pieces,
         "warnings": list(fit.warnings),

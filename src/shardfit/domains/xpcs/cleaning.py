@@ -10,9 +10,12 @@ NEAR = 3  # entries on each side along row and column that the statistical rule 
 TO_SIGMA = 1.4826  # standard deviation over median absolute deviation, of a normal
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def symmetrised(c2: np.ndarray) -> np.ndarray:
     """Return matrices (..., nt, nt) made symmetric: a half matrix (one triangle zero) is mirrored, else averaged."""
     c2 = np.asarray(c2, np.float64)
+    if c2.ndim < 2 or c2.shape[-1] != c2.shape[-2]:
+        raise ValueError(f"correlations of shape {c2.shape}: they must be square matrices (..., nt, nt).")
     flipped = np.swapaxes(c2, -1, -2)
     upper = np.triu(np.ones(c2.shape[-2:], bool), 1)
     halves = np.all(c2[..., upper] == 0), np.all(flipped[..., upper] == 0)
@@ -24,6 +27,7 @@ def symmetrised(c2: np.ndarray) -> np.ndarray:
     return 0.5 * (c2 + flipped)
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def corrected_diagonal(c2: np.ndarray, rule: str = "basic") -> np.ndarray:
     """Return matrices (..., nt, nt) whose diagonal, which is no correlation, is replaced from its neighbours.
 

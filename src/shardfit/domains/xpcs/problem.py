@@ -50,6 +50,11 @@ class FitOptions:
         of the scaling modes 'fourier' and 'auto'.
     shear_weighted
         give angles along the flow more weight; χ² is then no longer one.
+    warm_start
+        fit the model's parameters with scales held at what quantiles of the data say, and go on from there with all.
+    even_scales
+        strength λ of a penalty λ·N·CV² on contrasts and on offsets that differ between angles (CV: their standard
+        deviation over their mean); they are then parameters of the search.
     errors
         'points' takes all points as independent, as other packages do; 'frames' measures the scatter of whole frames,
         which points share: right for measured correlations, and often ten times larger.
@@ -68,6 +73,8 @@ class FitOptions:
     fourier_order: int = 2
     shared_from: int = 3
     shear_weighted: bool = False
+    warm_start: bool = False
+    even_scales: float = 0.0
     errors: str = "points"
     compat: str | None = None
 
@@ -75,6 +82,8 @@ class FitOptions:
         check_loss(self.loss)
         if self.triangle not in ("upper", "both"):
             raise ValueError(f"triangle {self.triangle!r}: use 'upper', or 'both' to count every pair twice.")
+        if not self.even_scales >= 0:
+            raise ValueError(f"even_scales={self.even_scales} must be zero or positive.")
         if self.errors not in ("points", "frames"):
             raise ValueError(f"errors {self.errors!r}: use 'points' or 'frames'.")
         if self.compat not in (None, "grid"):
@@ -83,7 +92,7 @@ class FitOptions:
     @property
     def joint(self) -> bool:
         """Whether scales stay parameters of the fit."""
-        return self.loss != "linear" or self.scaling in HELD
+        return self.loss != "linear" or self.scaling in HELD or self.even_scales > 0
 
 
 @dataclass(frozen=True, eq=False)

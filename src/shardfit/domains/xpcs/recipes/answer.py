@@ -82,6 +82,21 @@ class CorrelationFit:
         return "good" if self.reduced_chi2 < GOOD else "marginal" if self.reduced_chi2 < MARGINAL else "poor"
 
     @property
+    def degeneracy(self) -> dict[str, float]:
+        """How far parameters replace each other: the condition number of the correlations of all that is free, and the
+        largest correlation of a scale with a parameter of the model.
+        """
+        free = np.isfinite(np.diag(self.covariance)) & (np.diag(self.covariance) > 0)
+        n, sizes = len(self.contrast), np.sqrt(np.diag(self.covariance)[free])
+        if self.setup.design.basis.shape[1] < n:  # scales that are tied to each other count once
+            free[1:n], free[n + 1 : 2 * n] = False, False
+            sizes = np.sqrt(np.diag(self.covariance)[free])
+        among = self.covariance[np.ix_(free, free)] / np.outer(sizes, sizes)
+        scales = np.flatnonzero(free) < 2 * n
+        across = np.abs(among[np.ix_(scales, ~scales)])
+        return {"condition_number": float(np.linalg.cond(among)), "scale_correlation": float(across.max(initial=0.0))}
+
+    @property
     def success(self) -> bool:
         """Whether the search met a tolerance."""
         return self.result.success

@@ -1,17 +1,27 @@
 """Fit a model to two-time correlations: start, search, answer."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from shardfit.core.errors import NonFiniteError
+from shardfit.core.objective import Objective
+from shardfit.core.problem import Problem
 from shardfit.core.result import Result
+from shardfit.core.terms import residual_penalty
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.models import Model, static
-from shardfit.domains.xpcs.problem import FitOptions, Setup, setup
+from shardfit.domains.xpcs.problem import TERM, FitOptions, Setup, setup
 from shardfit.domains.xpcs.recipes.answer import CorrelationFit, read_answer
 from shardfit.domains.xpcs.recipes.coordinates import searchable, within_bounds
 from shardfit.domains.xpcs.recipes.frames import errors_by_frames
-from shardfit.domains.xpcs.recipes.starts import find_starts
+from shardfit.domains.xpcs.recipes.starts import about_minima, find_starts
+from shardfit.domains.xpcs.terms import SCALES
 from shardfit.fitting import fit
 from shardfit.io.compile_cache import use_compile_cache
 from shardfit.run_options import RunOptions
@@ -41,13 +51,18 @@ def fit_correlation(
     ready = setup(data, model, options)
     keywords = run.series("start") if starts > 1 else lambda number: _single(run)
     best: Result | None = None
+    searched, reached = replace(ready, problem=_evened(ready)), []
     for number, start in enumerate(find_starts(data, model, options, starts, run.seed), 1):
-        result = _searched(ready, start, run, {"certify": number == 1, **keywords(number)})
+        start = _warmed(data, model, options, start, run) if options.warm_start else start
+        result = _searched(searched, start, run, {"certify": number == 1, **keywords(number)})
+        found = {**result.params, **result.derived}
+        reached.append((result.value, {name: float(found[name]) for name in model.names}))
         if math.isfinite(result.value) and (best is None or result.value < best.value):
             best = result
     if best is None:
         raise NonFiniteError("no start gave a finite value: look at the data, or give a start yourself.")
     answer = read_answer(ready, best, run.mesh)
+    answer = replace(answer, warnings=(*answer.warnings, *about_minima(reached, model.table, answer.variance)))
     return errors_by_frames(answer) if options.errors == "frames" else answer
 
 
@@ -65,6 +80,31 @@ def _searched(ready: Setup, start: dict[str, float], run: RunOptions, keywords: 
     problem = ready.problem.replace(x0={**ready.problem.x0, **start, **nearest})
     again = replace(run, run_dir=keywords["run_dir"], resume="auto").series("bounded")(1)
     return fit(problem, run.solver or "lm", **stop, **{**keywords, **again})
+
+
+def _warmed(data: Correlation, model: Model, options: FitOptions, start: dict, run: RunOptions) -> dict[str, float]:
+    """Return where a search with held scales ends."""
+    held = setup(data, model, replace(options, scaling="constant", loss="linear", even_scales=0.0, compat=None))
+    problem = held.problem.replace(x0={**held.problem.x0, **start})
+    result = fit(problem, "lm", maxiter=MAXITER, certify=False, mesh=run.mesh, progress=False)
+    return {name: float(result.params[name]) for name in start}
+
+
+def _evened(ready: Setup) -> Problem:
+    """Return the problem that is searched: with the penalty on uneven scales, if one is wanted."""
+    strength = np.sqrt(2 * ready.options.even_scales * ready.n_points / len(ready.data.phi))
+    if strength == 0:
+        return ready.problem
+    terms = {
+        TERM: ready.problem.objective.terms[0],
+        "even": residual_penalty(_unevenness, ready.design.basis, strength),
+    }
+    return ready.problem.replace(objective=Objective(terms))
+
+
+def _unevenness(params: Mapping, basis: Any, strength: Any) -> jax.Array:
+    scales = [basis @ params[name] for name in SCALES]
+    return strength * jnp.concatenate([each / jnp.mean(each) - 1 for each in scales])
 
 
 def _single(run: RunOptions) -> dict:

@@ -58,7 +58,7 @@ def find_starts(data: Correlation, model: Model, options: FitOptions, count: int
         given = {name: p.start for name, p in table.items() if name in {*options.start, *options.fixed}}
         common = replace(options, start={}, fixed={}, bounds={})
         return [{**model.spread(each), **given} for each in find_starts(data, model.model, common, count, seed)]
-    thin = replace(options, loss="linear", scaling="individual", shear_weighted=False, compat=None)
+    thin = replace(options, loss="linear", scaling="individual", shear_weighted=False, compat=None, even_scales=0.0)
     problem = setup(thinned(data), model, thin).problem
     columns = _candidates(table, {*options.start, *options.fixed}, seed)
     searched = max(SEARCHED, 2 * count if count > 1 else 0)
@@ -99,6 +99,21 @@ def _different(reached: list, table: Mapping[str, Parameter]) -> list[dict[str, 
         if all(_distance(params, other, table) > APART for other in kept):
             kept.append(params)
     return kept
+
+
+def about_minima(reached: list, table: Mapping[str, Parameter], variance: float) -> list[str]:
+    """Return what to say of the minima (value, params) that several searches ended in."""
+    if len(reached) < 2:
+        return []
+    reached = sorted(reached, key=lambda pair: pair[0])
+    best = reached[0][0]
+    equal = [pair for pair in reached if pair[0] - best < 0.5 * variance]  # less than 1 in χ² above the lowest
+    places = _different(equal, table)
+    spread = max(_distance(params, reached[0][1], table) for _, params in equal)
+    text = f"{len(equal)} of {len(reached)} searches ended at the lowest value, parameters apart by up to {spread:.1%}."
+    if len(places) > 1:
+        text += f" {len(places)} different answers fit equally well: the data do not choose between them."
+    return [text]
 
 
 def _distance(one: Mapping, other: Mapping, table: Mapping[str, Parameter]) -> float:
