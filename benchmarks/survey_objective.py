@@ -42,13 +42,15 @@ class Study:
 
     source: Path
     precision: str = "float32"
+    transform: str = "log"  # as the peers have it
     useful: float = float("nan")
     made: Any = field(init=False)
     obs: Any = field(init=False)
 
     def __post_init__(self):
         self.obs = read_uvfits(self.source, channels="average")
-        self.made = imaging_survey(self.obs, AXES, preset="eht", flux=0.6, precision=self.precision)
+        settings = {"preset": "eht", "flux": 0.6, "precision": self.precision, "transform": self.transform}
+        self.made = imaging_survey(self.obs, AXES, **settings)
         self.variants = variants(self.made.problem, self.made.axes)
 
     def points(self, n: int) -> list[dict]:
@@ -84,7 +86,7 @@ class Study:
                 objective = self.made.problem.objective.place()
                 values = []
                 for first in range(0, len(points), size):
-                    leaves, z0 = self._stacked(points[first : first + size], size)
+                    leaves, z0 = self.stacked(points[first : first + size], size)
                     values.append(np.asarray(steps(objective, leaves, z0)))
             return np.concatenate(values)[: len(points)]
 
@@ -108,13 +110,14 @@ class Study:
             "names": list(AXES),
         }
 
-    def _stacked(self, points: list[dict], size: int):
+    def stacked(self, points: list[dict], size: int):
         starts = [self.variants.leaves_of(p) for p in [*points, *[points[-1]] * (size - len(points))]]
         leaves = tuple(jnp.asarray(np.stack(leaf)) for leaf in zip(*(s[0] for s in starts), strict=True))
         return leaves, jnp.asarray(np.stack([s[1] for s in starts]))
 
 
-def _optax_steps(search: str, space: Any, varied: tuple[int, ...]) -> Callable:
+def optax_lbfgs(search: str) -> Any:
+    """Return optax's L-BFGS; search: kind of line search and most steps of it, 'zoom-15'."""
     import optax
 
     kind, _, trials = search.partition("-")
@@ -122,7 +125,13 @@ def _optax_steps(search: str, space: Any, varied: tuple[int, ...]) -> Callable:
         "backtracking": lambda n: optax.scale_by_backtracking_linesearch(max_backtracking_steps=n, store_grad=True),
         "zoom": lambda n: optax.scale_by_zoom_linesearch(max_linesearch_steps=n),
     }[kind](int(trials))
-    transform = optax.lbfgs(memory_size=10, linesearch=line)
+    return optax.lbfgs(memory_size=10, linesearch=line)
+
+
+def _optax_steps(search: str, space: Any, varied: tuple[int, ...]) -> Callable:
+    import optax
+
+    transform = optax_lbfgs(search)
 
     def one(objective, leaves, z0):
         def value(z):

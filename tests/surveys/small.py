@@ -80,7 +80,7 @@ POINTS = [point(soft=s, prior=p, boot=b) for s in (0.3, 1, 3) for p in PRIORS fo
 def run(run_dir, points=POINTS, slots=SLOTS, the_problem=None, **options):
     """Return the survey of the small problem at these points."""
     the_problem = problem() if the_problem is None else the_problem
-    names = ("limit", "retry", "progress", "on_points")
+    names = ("limit", "retry", "more", "progress", "on_points")
     control = SurveyControl(slots, **{name: options.pop(name) for name in names if name in options})
     chosen: dict[str, Any] = {"maxiter": MAXITER, "design": table(AXES, points)} | options
     return survey(the_problem, AXES, run_dir=run_dir, control=control, **chosen)

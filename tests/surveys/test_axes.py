@@ -117,7 +117,7 @@ REFUSED = {
     "part": (weight_axis("reg.sofd", (1.0,)), "no part 'sofd' in this term. Did you mean 'soft'"),
     "term": (weight_axis("rex", (1.0,)), "no term 'rex' in this objective. Did you mean 'reg'"),
     "other start": (start_axis([{"m": np.zeros(P + 1)}]), "a start has other parameters or shapes"),
-    "NaN start": (start_axis([{"m": np.full(P, np.nan)}]), "a start is not finite"),
+    "NaN start": (start_axis([{"m": np.full(P, np.nan)}]), "not finite"),
     "no axis": ((1, 2), "axis 'bad' is tuple. Make it with weight_axis"),
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 import shardfit
 from shardfit.surveys.reading import Survey
-from tests.surveys.killed import POINTS
+from tests.surveys.killed import OPTIONS, POINTS
 from tests.surveys.small import cells, run
 
 
@@ -31,20 +31,21 @@ def test_complete_and_equal_to_the_bit(folder):
         assert killed.complete
         assert len(killed) == len(POINTS)
         assert cells(killed) == cells(whole)
+        assert set(whole.column("attempt")) == {1, 2} and whole.converged == 1.0
 
 
 def test_nothing_is_left_to_do(folder):
     seen = []
-    run(folder / "killed", POINTS, on_points=seen.append).close()
+    run(folder / "killed", POINTS, on_points=seen.append, **OPTIONS).close()
     assert not seen
 
 
 @pytest.mark.slow
 def test_continued_with_other_slots_and_devices(folder, tmp_path):
     """Points differ by the order of sums only."""
-    run(tmp_path, POINTS, limit=30).close()
-    run(tmp_path, POINTS, slots=8, mesh=shardfit.mesh(2, 1), limit=30).close()
-    run(tmp_path, POINTS, slots=6, mesh=shardfit.mesh(1, 2), limit=10).close()
-    with run(tmp_path, POINTS, slots=3) as found, Survey(folder / "whole") as whole:
+    run(tmp_path, POINTS, limit=30, **OPTIONS).close()
+    run(tmp_path, POINTS, slots=8, mesh=shardfit.mesh(2, 1), limit=30, **OPTIONS).close()
+    run(tmp_path, POINTS, slots=6, mesh=shardfit.mesh(1, 2), limit=10, **OPTIONS).close()
+    with run(tmp_path, POINTS, slots=3, **OPTIONS) as found, Survey(folder / "whole") as whole:
         assert found.complete
         np.testing.assert_allclose(found.column("value"), whole.column("value"), rtol=1e-9)

@@ -157,7 +157,7 @@ def test_a_ledger_of_another_format(tmp_path):
         other = to_json({**from_json(text, "it"), "format": 99})
         connection.execute("UPDATE about SET value = ? WHERE key = 'heading'", (other,))
     connection.close()
-    with pytest.raises(CheckpointError, match="another format than 2"):
+    with pytest.raises(CheckpointError, match="another format than 3"):
         Survey(tmp_path)
 
 

@@ -80,9 +80,9 @@ def test_points_of_parts_that_ended_early_are_kept(whole, pool, tmp_path, monkey
     """A part writes some points and ends with an error; its caller is gone; someone looks; another goes on."""
     written, once = [], module.run_points
 
-    def some(prepared, ledger, points, slots):
+    def some(prepared, ledger, points, slots, **more):
         written.extend(point.id for point in points[:2])
-        once(prepared, ledger, points[:2], slots)
+        once(prepared, ledger, points[:2], slots, **more)
         raise OSError("the network is gone")
 
     monkeypatch.setattr(module, "run_points", some)

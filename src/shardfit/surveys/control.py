@@ -10,7 +10,7 @@ from shardfit.surveys.point import SurveyPoint
 
 @dataclass(frozen=True, eq=False)
 class SurveyControl:
-    """How a survey runs; none of it changes the answers beyond rounding.
+    """How a survey runs; none of it but `more` changes the answers beyond rounding.
 
     Attributes
     ----------
@@ -20,6 +20,8 @@ class SurveyControl:
         most points in this call.
     retry
         run failed points again.
+    more
+        steps, in float64, for which points go on that met no tolerance, when all have ended; None: none.
     progress
         whether a line shows how far it is; None shows it on a terminal.
     on_points
@@ -30,12 +32,15 @@ class SurveyControl:
     slots: int | str | None = None
     limit: int | None = None
     retry: bool = False
+    more: int | None = None
     progress: bool | None = None
     on_points: Callable[[list[SurveyPoint]], Any] | None = None
 
     def __post_init__(self):
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"survey: limit={self.limit} must be at least 1.")
+        if self.more is not None and self.more < 1:
+            raise ValueError(f"survey: more={self.more} must be at least 1.")
         whole = isinstance(self.slots, int) and not isinstance(self.slots, bool) and self.slots >= 1
         if not (whole or self.slots in (None, "measure")):
             raise ValueError(

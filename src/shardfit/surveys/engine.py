@@ -20,6 +20,7 @@ from shardfit.solve.step import StepSolver
 from shardfit.surveys.picture import Picture
 from shardfit.surveys.point import SurveyPoint
 from shardfit.surveys.slots import EMPTY, Kind, Shared, Slots, advance, empty_slots, load, take
+from shardfit.surveys.sweep import Wait
 from shardfit.surveys.variants import Family
 
 DISPATCH_SECONDS = 0.5  # longest time the device is left alone: progress, writing and Ctrl-C wait this long
@@ -67,8 +68,11 @@ class Engine:
         """The problem's."""
         return self.variants.precision
 
-    def run(self, points: Iterable[SurveyPoint]) -> Generator[list[SurveyPoint], None, None]:
-        """Yield the points, filled in, list by list, in the order in which they end. Close it if it is left early."""
+    def run(self, points: Iterable[SurveyPoint | Wait]) -> Generator[list[SurveyPoint], None, None]:
+        """Yield the points, filled in, list by list, in the order in which they end. Close it if it is left early.
+
+        points: WAIT among them means that there are more once some of those that run have ended.
+        """
         queue = iter(points)
         work = self._run(iter(for_caller(lambda: next(queue, None)), None))
         try:
@@ -81,7 +85,7 @@ class Engine:
         finally:
             work.close()
 
-    def _run(self, queue: Iterator[SurveyPoint]) -> Generator[list[SurveyPoint], None, None]:
+    def _run(self, queue: Iterator[SurveyPoint | Wait]) -> Generator[list[SurveyPoint], None, None]:
         began = time.perf_counter()
         work = _Work(self)
         slots = work.fill(queue)
@@ -93,9 +97,10 @@ class Engine:
         earlier = self.tally.seconds
         work.loaded_at[:] = started
         ticks, finished = 1, []
-        while work.busy:
-            launched = time.perf_counter()
-            slots, count = work.advance(slots, ticks)
+        while work.busy or finished:
+            launched, count = time.perf_counter(), 0
+            if work.busy:
+                slots, count = work.advance(slots, ticks)
             if finished:
                 yield finished  # written while the device works
             done = work.ended(slots)
@@ -106,11 +111,10 @@ class Engine:
             finished = []
             for some in work.blocks(done):
                 finished += work.take(slots, some)
-                slots = work.load(slots, some, queue)
+                slots = work.load(slots, some, work.next_points(queue, len(some)))
+            slots = work.load_empty(slots, queue)
             self.tally.useful += sum(one.evaluations for one in finished)
             self.tally.seconds = earlier + time.perf_counter() - started
-        if finished:
-            yield finished
 
 
 class _Work:
@@ -129,15 +133,19 @@ class _Work:
         self.variants, self.slots = engine.variants, engine.slots
         self.size = max(1, engine.slots // SHARE)  # slots taken and loaded by one call
         self.picture = engine.picture
-        self.busy = 0
+        self.waiting = False  # whether the queue has points that cannot begin yet
         self.held: list[SurveyPoint | None] = [None] * engine.slots
         self.loaded_at = np.zeros(engine.slots)
 
-    def fill(self, queue: Iterator[SurveyPoint]) -> Slots:
+    @property
+    def busy(self) -> bool:
+        """Whether a slot has a point in it."""
+        return any(point is not None for point in self.held)
+
+    def fill(self, queue: Iterator[SurveyPoint | Wait]) -> Slots:
         slots = empty_slots(self.kind, self.shared, *self.blank, self.slots)
-        self.busy = self.slots
         for some in self.blocks(np.arange(self.slots)):
-            slots = self.load(slots, some, queue)
+            slots = self.load(slots, some, self.next_points(queue, len(some)))
         return slots
 
     def blocks(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
@@ -149,10 +157,28 @@ class _Work:
     def ended(self, slots: Slots) -> np.ndarray:
         return np.flatnonzero(np.asarray(slots.idle) & (np.asarray(slots.point) != EMPTY))
 
-    def load(self, slots: Slots, free: np.ndarray, queue: Iterator[SurveyPoint]) -> Slots:
-        """Put the next points into free slots; those for which there is none are left empty."""
-        points = list(islice(queue, len(free)))
-        self.busy -= len(free) - len(points)
+    def load_empty(self, slots: Slots, queue: Iterator[SurveyPoint | Wait]) -> Slots:
+        """Put points that had to wait into slots that were left empty."""
+        empty = np.array([i for i, point in enumerate(self.held) if point is None], int)
+        for some in self.blocks(empty) if self.waiting else ():
+            points = self.next_points(queue, len(some))
+            if points:
+                slots = self.load(slots, some, points)
+        return slots
+
+    def next_points(self, queue: Iterator[SurveyPoint | Wait], most: int) -> list[SurveyPoint]:
+        """Return the next points that can begin; take note whether others wait for them."""
+        points = []
+        for point in islice(queue, most):
+            if isinstance(point, Wait):
+                self.waiting = True
+                return points
+            points.append(point)
+        self.waiting &= len(points) == most  # else there are no more
+        return points
+
+    def load(self, slots: Slots, free: np.ndarray, points: list[SurveyPoint]) -> Slots:
+        """Put points into free slots; those for which there is none are left empty."""
         self.loaded_at[free] = time.perf_counter()
         for each, point in zip_longest(free, points):
             self.held[each] = point

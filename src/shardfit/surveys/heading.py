@@ -9,7 +9,7 @@ import numpy as np
 
 from shardfit.io.files import from_json, to_json
 
-FORMAT = 2
+FORMAT = 3
 TEXTS = ("name", "dtype", "extent_unit", "picture_unit")
 
 
@@ -90,6 +90,7 @@ class Heading:
             "seconds": "REAL",
             "attempt": "INTEGER",
             "rung": "INTEGER",
+            "parent": "INTEGER",
         }
         ends = {"finished": "REAL", "reason": "TEXT NOT NULL"}
         axes, parts = {axis_column(n): "" for n in self.axes}, {part_column(n): "REAL" for n in self.parts}

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import CheckpointError
+from shardfit.core.status import Status
 from shardfit.surveys.database import connect, explained, is_blank, limited, writing
 from shardfit.surveys.heading import Heading, axis_column, part_column, quoted
 from shardfit.surveys.integrity import checksum, heading_of, require_check, require_file, row_check, tables_of
 from shardfit.surveys.point import (
+    CONVERGED,
     OWN_COLUMNS,
     RUNG_FIELDS,
     SurveyPoint,
@@ -33,6 +35,8 @@ from shardfit.surveys.point import (
 LEDGER = "ledger.sqlite"
 PARTS = "parts"
 PAGE = 2048  # points read at once
+# a point that can be tried again: it failed, or stopped before a tolerance was met
+OPEN = f"failed OR status IN ('{Status.MAX_STEPS.name}', '{Status.STALLED.name}')"
 COMPARED = ("total", "axes", "parts", "params", "dtype", "picture", "shape")  # of headings, besides what was asked
 
 
@@ -109,7 +113,10 @@ class Ledger:
     # ---- writing ------------------------------------------------------------------------------------------------
 
     def write(self, records: Sequence[SurveyPoint]) -> None:
-        """Add points, all or none. A later attempt takes a failed one's place; any other point twice is refused."""
+        """Add points, all or none. A later attempt takes the place of one that failed or did not converge.
+
+        Any other point twice is refused.
+        """
         if not records:
             return
         names = list(self.heading.columns())
@@ -117,7 +124,7 @@ class Ledger:
         rows = [row_of(record, self.heading) for record in records]
         with explained(self.path), writing(self.connection):
             self.connection.executemany(
-                "DELETE FROM points WHERE id = ? AND failed AND attempt < ?", [(r.id, r.attempt) for r in records]
+                f"DELETE FROM points WHERE id = ? AND ({OPEN}) AND attempt < ?", [(r.id, r.attempt) for r in records]
             )
             self.connection.executemany(
                 f"INSERT INTO points ({', '.join(map(quoted, names))}) VALUES ({marks})",
@@ -206,6 +213,15 @@ class Ledger:
         """Return how often each failed point was tried."""
         return dict(self.select("SELECT id, attempt FROM points WHERE failed"))
 
+    def converged(self) -> int:
+        """Return how many points met a tolerance."""
+        marks = ", ".join("?" * len(CONVERGED))
+        return self.select(f"SELECT count(*) FROM points WHERE NOT failed AND status IN ({marks})", CONVERGED)[0][0]
+
+    def unconverged(self) -> dict[int, int]:
+        """Return how often each point was tried that has an answer, but met no tolerance."""
+        return dict(self.select(f"SELECT id, attempt FROM points WHERE NOT failed AND ({OPEN}) ORDER BY id"))
+
     def rows(self, sql: str = "", arguments: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Return points as dicts by column; sql: what follows FROM points, such as 'ORDER BY value LIMIT 10'."""
         names = list(self.heading.columns())
@@ -253,10 +269,10 @@ class Ledger:
             raise CheckpointError(f"{self.path} is damaged (point {point} has no picture). Run its survey anew.")
         return image.reshape(self.heading.shape)
 
-    def records(self) -> Iterator[SurveyPoint]:
-        """Yield all points in the order in which they were finished."""
+    def records(self, sql: str = "ORDER BY finished, id", arguments: Sequence[Any] = ()) -> Iterator[SurveyPoint]:
+        """Yield points; all of them in the order in which they were finished, or what follows FROM points."""
         heading = self.heading
-        for row in self.rows("ORDER BY finished, id"):
+        for row in self.rows(sql, arguments):
             params, picture = self._found(row["id"])
             yield SurveyPoint(
                 axes={n: row[axis_column(n)] for n in heading.axes},
@@ -266,6 +282,12 @@ class Ledger:
                 picture=array_of(picture),
                 **{n: row[n] for n in OWN_COLUMNS},
             )
+
+    def record(self, number: int) -> SurveyPoint:
+        """Return one finished point."""
+        for record in self.records("WHERE id = ?", (number,)):
+            return record
+        raise KeyError(f"point {number} is not finished.")
 
     def _found(self, point: int) -> tuple[bytes, bytes | None]:
         rows = self.select("SELECT length(params), length(picture) FROM found WHERE id = ?", (int(point),))

@@ -17,7 +17,8 @@ from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.ledger import PARTS, Ledger
 from shardfit.surveys.progress import SurveyProgress
 from shardfit.surveys.reading import Survey
-from shardfit.surveys.run import Prepared, run_points
+from shardfit.surveys.run import Prepared, polish_points, run_points
+from shardfit.surveys.sweep import lines_of
 
 GATHER_SECONDS = 5.0
 
@@ -31,6 +32,7 @@ def survey_parts(
     executor: Any = None,
     workers: int | None = None,
     retry: bool = False,
+    more: int | None = None,
     progress: bool | None = None,
 ) -> Survey:
     """Run a survey in parts on an executor's workers, and return the table of all of them.
@@ -50,6 +52,8 @@ def survey_parts(
         anything with concurrent.futures' `submit`; None makes a local pool of so many processes.
     retry
         run failed points again.
+    more
+        see `SurveyControl`; done by the caller's process, as is polishing.
     progress
         whether a line shows how far it is; None shows it on a terminal.
 
@@ -59,7 +63,7 @@ def survey_parts(
     if parts < 1:
         raise ValueError(f"survey_parts: parts={parts} must be at least 1.")
     problem, axes, options = make(*arguments)
-    prepared, _ = _prepared(problem, axes, options)
+    prepared, slots = _prepared(problem, axes, options)
     with only_writer(run_dir), Ledger.create(run_dir, prepared.heading) as ledger:
         ledger.gather()
         ledger.drop_parts()
@@ -68,14 +72,23 @@ def survey_parts(
         # names that were never used before: a worker of a run that was killed may still be writing to its own
         run, local = secrets.token_hex(4), executor is None
         tasks = {}
-        for i in range(min(parts, len(numbers))):
-            dealt = numbers[i::parts]
+        lines = lines_of(numbers, prepared.parents)
+        for i in range(min(parts, len(lines))):
+            dealt = [n for line in lines[i::parts] for n in line]
             again = {n: tried[n] for n in dealt if n in tried}
-            tasks[i] = (make, tuple(arguments), Path(run_dir).resolve(), f"{run}-{i}", dealt, again, local)
+            begun = _starts(prepared, ledger, dealt)
+            tasks[i] = (make, tuple(arguments), Path(run_dir).resolve(), f"{run}-{i}", dealt, again, begun, local)
         outcomes = _run(tasks, ledger, SurveyProgress(problem.name, ledger, progress), executor, workers)
         _require_all(outcomes)
         ledger.drop_parts()
+        polish_points(prepared, ledger, SurveyControl(slots, more=more))
     return Survey(run_dir)
+
+
+def _starts(prepared: Prepared, ledger: Ledger, numbers: Sequence[int]) -> dict[int, Any]:
+    """Return where points begin whose parents have ended before, by parent: workers see their own ledger only."""
+    above = {parent for n in numbers if (parent := prepared.parents[n]) is not None} - set(numbers)
+    return {parent: prepared.start_from(ledger.record(parent)) for parent in sorted(above)}
 
 
 def run_part(
@@ -85,6 +98,7 @@ def run_part(
     name: str,
     numbers: list[int],
     tried: Mapping[int, int],
+    starts: Mapping[int, Any],
     local: bool,
 ) -> None:
     """Run some points of a survey into a ledger of their own; those that it holds already are left out."""
@@ -97,7 +111,8 @@ def run_part(
         Ledger.create(folder, prepared.heading, f"{name}.sqlite", shared=True) as part,
     ):
         there = set(part.ids())
-        run_points(prepared, part, [prepared.point(i, tried) for i in numbers if i not in there], slots)
+        points = [prepared.point(i, tried) for i in numbers if i not in there]
+        run_points(prepared, part, points, slots, starts=starts)
 
 
 def _prepared(problem: Any, axes: Any, options: Mapping[str, Any]) -> tuple[Prepared, Any]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from shardfit.surveys.integrity import checksum, row_check
 
 STOPPED = "STOPPED_EARLY"  # a point that successive halving gave up
 RUNG_FIELDS = ("id", "axes", "status", "value", "parts", "steps", "evaluations", "seconds", "reason", "attempt", "rung")
-OWN_COLUMNS = ("id", "status", "steps", "evaluations", "seconds", "reason", "attempt", "rung", "finished")
+OWN_COLUMNS = ("id", "status", "steps", "evaluations", "seconds", "reason", "attempt", "rung", "parent", "finished")
+CONVERGED = tuple(status.name for status in Status if status.converged)
 FAILURES = (Status.NONFINITE.name, Status.FAILED.name)
 
 
@@ -22,10 +23,10 @@ class SurveyPoint:
     """One point, from the design, where it has a number and a value by axis, to the ledger, where it has an answer.
 
     status, value, parts, steps, evaluations: how it ended; seconds: its share of the time; reason: of a failure.
-    attempt: which one this is; rung: of successive halving. params: bytes of the fitted parameters as the heading lays
-    them out; picture: (ny, nx) where stored by itself. z: coordinates where it begins, None for the problem's own
-    start, or where it ended. payload: arrays that the solver hands over, which a ledger does not keep. finished:
-    seconds since the epoch, None for now.
+    attempt: which one this is; rung: of successive halving; parent: the point whose answer is its start. params: bytes
+    of the fitted parameters as the heading lays them out; picture: (ny, nx) where stored by itself. z: coordinates
+    where it begins, None for the problem's own start, or where it ended. payload: arrays that the solver hands over,
+    which a ledger does not keep. finished: seconds since the epoch, None for now.
     """
 
     id: int
@@ -39,6 +40,7 @@ class SurveyPoint:
     reason: str = ""
     attempt: int = 1
     rung: int = 0
+    parent: int | None = None
     params: bytes = b""
     picture: np.ndarray | None = None
     z: np.ndarray | None = None
@@ -49,6 +51,16 @@ class SurveyPoint:
     def failed(self) -> bool:
         """Whether nothing usable was found; a point at its step limit, or given up early, is not a failure."""
         return self.status in FAILURES or not np.isfinite(self.value)
+
+    @property
+    def converged(self) -> bool:
+        """Whether a tolerance was met."""
+        return self.status in CONVERGED
+
+    def after(self, earlier: "SurveyPoint") -> "SurveyPoint":
+        """Return this point, which went on from where an earlier one ended, with the work of both."""
+        sums = {name: getattr(self, name) + getattr(earlier, name) for name in ("steps", "evaluations", "seconds")}
+        return replace(self, **sums)
 
 
 def bytes_of(picture: np.ndarray | None) -> bytes | None:

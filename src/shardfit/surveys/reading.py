@@ -63,6 +63,11 @@ class Survey:
         except (ValueError, TypeError, RecursionError):
             return {}  # a note, of which nothing depends
 
+    @property
+    def converged(self) -> float:
+        """Share of the points that met a tolerance; NaN if there are none."""
+        return self.ledger.converged() / len(self) if len(self) else float("nan")
+
     def status(self) -> dict[str, int]:
         """Return how many points ended in which way."""
         return dict(self.ledger.select("SELECT status, count(*) FROM points GROUP BY status"))

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from shardfit.surveys.point import STOPPED, SurveyPoint
 from shardfit.surveys.progress import SurveyProgress
 from shardfit.surveys.reading import Survey
 from shardfit.surveys.sizing import choose_slots, measure_slots
+from shardfit.surveys.sweep import Parents, SweepQueue, depths_of, parents_of
 from shardfit.surveys.variants import Variants, variants
 
 
@@ -50,6 +51,8 @@ def survey(
     seed: int = 0,
     picture: Picture | None = None,
     halving: Halving | None = None,
+    sweep: str | None = None,
+    polish: int = 0,
     control: SurveyControl | None = None,
     **options: Any,
 ) -> Survey:
@@ -75,6 +78,11 @@ def survey(
         what of the parameters is an image.
     halving
         give up hopeless points early.
+    sweep
+        an axis along which each point starts where that with the next larger value ended; None: all have their own
+        start. Which starts where is kept in the ledger, column `parent`, and does not depend on timing.
+    polish
+        most steps in float64 that points take which met no tolerance, when all have ended; 0: none.
     control
         slots, limits and callbacks.
 
@@ -85,6 +93,7 @@ def survey(
     control = control or SurveyControl()
     control.check(mesh)
     choices = {"design": design, "solver": solver, "seed": seed, "mesh": mesh, "picture": picture, "halving": halving}
+    choices |= {"sweep": sweep, "polish": polish}
     prepared = Prepared.make(problem, axes, **choices, **options)
     if control.limit is not None and halving is not None:
         raise ValueError(f"survey: limit={control.limit} does not go with halving, which ranks all points.")
@@ -95,6 +104,7 @@ def survey(
         show = SurveyProgress(problem.name, ledger, control.progress)
         points = [prepared.point(i, tried) for i in prepared.missing(ledger, tried)[: control.limit]]
         run_points(prepared, ledger, points, control.slots, [show, control.on_points])
+        polish_points(prepared, ledger, control, [show, control.on_points])
         show.close()
     return Survey(run_dir)
 
@@ -110,6 +120,8 @@ class Prepared:
     mesh: Any
     picture: Picture | None
     halving: Halving | None
+    parents: Parents
+    polish: int
     heading: Heading
 
     @classmethod
@@ -124,6 +136,8 @@ class Prepared:
         mesh: Any = None,
         picture: Picture | None = None,
         halving: Halving | None = None,
+        sweep: str | None = None,
+        polish: int = 0,
         **options: Any,
     ) -> "Prepared":
         """Check everything and return what can run; the arguments are those of `survey`."""
@@ -136,16 +150,32 @@ class Prepared:
         design = grid(axes) if design is None else design
         if set(design.names) != set(axes):
             raise ValueError(f"survey: the design is of {design.names}, the axes are {tuple(axes)}. Make them agree.")
-        heading = _heading(made, design, chosen, seed, picture, halving)
+        parents = parents_of(design, sweep)
+        heading = _heading(made, design, chosen, seed, picture, {"halving": halving, "sweep": sweep, "polish": polish})
         if halving is not None:
             halving.check(heading.parts)
-        return cls(made, design, chosen, seed, mesh, picture, halving, heading)
+            if sweep is not None:
+                raise ValueError(f"survey: sweep={sweep!r} does not go with halving, which starts all points together.")
+        return cls(made, design, chosen, seed, mesh, picture, halving, parents, polish, heading)
 
     def missing(self, ledger: Ledger, tried: Mapping[int, int]) -> list[int]:
         """Return the numbers of the points to run; tried: failed ones to run again, and how often they were tried."""
         failed = ledger.attempts()
         there = {i for i in ledger.ids() if i not in tried or failed.get(i, np.inf) > tried[i]}
-        return [i for i in range(len(self.design)) if i not in there]
+        depths = depths_of(self.parents)
+        return sorted((i for i in range(len(self.design)) if i not in there), key=lambda i: (depths[i], i))
+
+    def start_from(self, record: SurveyPoint, *, lift: bool = True) -> np.ndarray | None:
+        """Return the coordinates where a finished point ended, to begin there; None for one that failed."""
+        if record.failed:
+            return None
+        leaves = list(self.heading.unpack(record.params).values())
+        return self.variants.warm(jax.tree.structure(self.variants.problem.x0).unflatten(leaves), lift=lift)
+
+    def in_double(self) -> "Prepared":
+        """Return the same in float64, of the same numbers."""
+        problem, axes = self.variants.problem.replace(precision="float64"), self.variants.axes
+        return replace(self, variants=variants(problem, axes, self.mesh))
 
     def point(self, number: int, tried: Mapping[int, int]) -> SurveyPoint:
         """Return a point to run; tried: how often some have failed before."""
@@ -158,8 +188,12 @@ def run_points(
     points: list[SurveyPoint],
     slots: int | str | None,
     listeners: Iterable[Callable | None] = (),
+    starts: Mapping[int, np.ndarray | None] | None = None,
 ) -> Tally:
-    """Run these points into a ledger; listeners are called with the points of every write."""
+    """Run these points into a ledger; listeners are called with the points of every write.
+
+    starts: where points begin whose parents this ledger does not have, by parent.
+    """
     if not points:
         return Tally()
     engine = Engine(prepared.variants, prepared.solver, 1, prepared.mesh, prepared.seed, prepared.picture)
@@ -176,13 +210,58 @@ def run_points(
     if prepared.halving is not None:
         _run_rungs(prepared, prepared.halving, engine, ledger, points, write)
     else:
-        with closing(engine.run(points)) as batches:
+        known = starts or {}
+        queue = SweepQueue(
+            points, prepared.parents, lambda i: known[i] if i in known else prepared.start_from(ledger.record(i))
+        )
+        with closing(engine.run(queue)) as batches:
             for ended in batches:
                 write(ended)
+                queue.ended(ended)
     counts = {"began": began, "seconds": engine.tally.seconds, "compile_seconds": engine.tally.compile_seconds}
     counts |= {"useful": engine.tally.useful, "total": engine.tally.total, "slots": engine.slots}
     ledger.note("last run", json.dumps(counts))
     return engine.tally
+
+
+def polish_points(
+    prepared: Prepared, ledger: Ledger, control: SurveyControl, listeners: Iterable[Callable | None] = ()
+) -> None:
+    """Go on in float64 with points that met no tolerance, once all points have ended.
+
+    Not before: a point starts from what its parent found by itself, whenever it starts. Each is polished once; with
+    control.more all that have still not converged go on, for so many steps.
+    """
+    if prepared.missing(ledger, {}):
+        return
+    open_points = ledger.unconverged()
+    steps = control.more or prepared.polish
+    chosen = [i for i, attempt in open_points.items() if control.more or attempt == 1]
+    if not (steps and chosen):
+        return
+    double = prepared.in_double()
+    solver = replace(prepared.solver, maxiter=steps)
+    engine = Engine(double.variants, solver, 1, prepared.mesh, prepared.seed, prepared.picture)
+    engine.slots, _ = _slots(engine, control.slots, [prepared.point(i, {}) for i in chosen])
+    with closing(engine.run(_again(double, ledger, chosen))) as batches:
+        for ended in batches:
+            done = [_kept(point, prepared.heading.dtype).after(ledger.record(point.id)) for point in ended]
+            ledger.write(done)
+            for listener in listeners:
+                if listener is not None:
+                    listener(done)
+
+
+def _again(double: Prepared, ledger: Ledger, numbers: Iterable[int]) -> Iterator[SurveyPoint]:
+    for number in numbers:
+        record = ledger.record(number)
+        z = double.start_from(record, lift=False)
+        yield replace(double.point(number, {number: record.attempt}), z=z, parent=record.parent)
+
+
+def _kept(point: SurveyPoint, dtype: str) -> SurveyPoint:
+    """Return a point with its parameters as the ledger keeps them."""
+    return replace(point, params=np.frombuffer(point.params, "float64").astype(dtype).tobytes())
 
 
 def _run_rungs(prepared: Prepared, halving: Halving, engine: Engine, ledger: Ledger, points: list, write) -> None:
@@ -203,7 +282,7 @@ def _run_rungs(prepared: Prepared, halving: Halving, engine: Engine, ledger: Led
         engine.solver = replace(prepared.solver, maxiter=steps)
         with closing(engine.run(todo)) as batches:
             for batch in batches:
-                batch = [_summed(point, before[point.id]) if level else point for point in batch]
+                batch = [point.after(before[point.id]) if level else point for point in batch]
                 goes_on = [level < len(rungs) - 1 and point.status == Status.MAX_STEPS.name for point in batch]
                 ledger.write_rung(level, [point for point, more in zip(batch, goes_on, strict=True) if more])
                 write([point for point, more in zip(batch, goes_on, strict=True) if not more])
@@ -221,11 +300,6 @@ def _run_rungs(prepared: Prepared, halving: Halving, engine: Engine, ledger: Led
         alive = {i: prepared.point(i, tried) for i in left & survivors}
 
 
-def _summed(point: SurveyPoint, earlier: SurveyPoint) -> SurveyPoint:
-    sums = {name: getattr(point, name) + getattr(earlier, name) for name in ("steps", "evaluations", "seconds")}
-    return replace(point, **sums)
-
-
 def _slots(engine: Engine, slots: int | str | None, points: list[SurveyPoint]) -> tuple[int, str]:
     if slots == "measure":
         return measure_slots(engine, points)
@@ -235,7 +309,7 @@ def _slots(engine: Engine, slots: int | str | None, points: list[SurveyPoint]) -
 
 
 @in_its_precision
-def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, picture, halving) -> Heading:
+def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, picture, more: Mapping) -> Heading:
     problem, made = made.problem, made.unplaced()
     parts = jax.eval_shape(lambda o, p, k: o.parts(p, k), problem.objective, problem.x0, jax.random.key(0))
     labels = [label_of(path) or "x" for path, _ in jax.tree_util.tree_flatten_with_path(problem.x0)[0]]
@@ -249,7 +323,7 @@ def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, pict
         "solver's maxiter": solver.maxiter,  # a point that has ended is not continued
         "design": hashlib.sha256(repr((design.names, design.points)).encode()).hexdigest(),
         **{f"axis {name!r}": _axis_digest(made, name, axis) for name, axis in made.axes.items()},
-        "halving": repr(halving),
+        **{name: repr(value) for name, value in more.items()},
     }
     return Heading(
         name=problem.name,

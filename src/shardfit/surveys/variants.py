@@ -92,6 +92,19 @@ class Variants:
             found.append(leaf if order is None else leaf[order])
         return tuple(found), self._z(start.params)
 
+    @in_its_precision
+    def warm(self, params: Any, *, lift: bool) -> np.ndarray:
+        """Return coordinates z (n,) to begin at for parameters that a fit has found.
+
+        lift: where a transform has places that a fit cannot leave, its `lifted` moves the numbers off them.
+        """
+        leaves, tree = jax.tree.flatten(cast(params, self.precision))
+        moved = [
+            t.lifted(leaf) if lift and hasattr(t, "lifted") else leaf  # pyright: ignore[reportAttributeAccessIssue]
+            for t, leaf in zip(self.problem.space.transforms, leaves, strict=True)
+        ]
+        return self._z(tree.unflatten(moved))
+
     def unplaced(self) -> "Variants":
         """Return these variants with rows in the host's order, which is the same for every mesh."""
         return replace(self, home=(None,) * len(self.varied))

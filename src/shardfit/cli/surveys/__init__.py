@@ -6,6 +6,7 @@ COMMANDS = (
     Command("run", "run a survey as a configuration file says", "shardfit.cli.surveys.run"),
     Command("resume", "go on with a survey that was stopped", "shardfit.cli.surveys.resume"),
     Command("retry", "run the failed points of a survey again", "shardfit.cli.surveys.retry"),
+    Command("continue", "go on with points that met no tolerance", "shardfit.cli.surveys.more"),
     Command("status", "print how far a survey is, and what failed", "shardfit.cli.surveys.status"),
     Command("top", "print the best points, or those below limits", "shardfit.cli.surveys.top"),
     Command("tag", "give points tags and notes, or list them", "shardfit.cli.surveys.tag"),

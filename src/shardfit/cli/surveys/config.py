@@ -77,12 +77,29 @@ def make(text: str, path: str, slots: int | str | None = None) -> tuple[Any, Any
     config = checked(json.loads(text), path)
     axes = {name: Span(**v) if isinstance(v, Mapping) else tuple(v) for name, v in config.axes.items()}
     problem, axes, own = _maker(config)(dict(config.settings), axes)
-    solver = {"name": "lbfgs", "maxiter": 100, **config.solver}
-    options: dict[str, Any] = {**own, "design": _design(axes, config.design), "seed": config.seed}
+    options, solver = _options(own, config)
+    options |= {"design": _design(axes, config.design), "seed": config.seed}
     options |= {"control": SurveyControl(slots), "solver": solver.pop("name"), **solver}
     if config.halving is not None:
         options["halving"] = Halving(**{**config.halving, "score": tuple(config.halving.get("score", ()))})
     return problem, axes, options
+
+
+def _options(own: Mapping[str, Any], config: Config) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a science's own options of `survey`, and the solver's: its own for L-BFGS unless the file has others."""
+    from shardfit.solve.base import options_of
+    from shardfit.solve.lbfgs import LBFGS
+
+    given = dict(config.solver)
+    chosen = {name: value for name, value in own.items() if name in options_of(LBFGS)}
+    options = {name: value for name, value in own.items() if name not in chosen}
+    options |= {name: given.pop(name) or None for name in ("sweep",) if name in given}
+    options |= {name: int(given.pop(name)) for name in ("polish",) if name in given}
+    if config.halving is not None:
+        options["sweep"] = None  # all points start together
+    usual = {"name": "lbfgs", "maxiter": 100}
+    same = given.get("name", "lbfgs") in ("lbfgs", "lbfgs-bt")
+    return options, {**usual, **(chosen if same else {}), **given}
 
 
 def _design(axes: Mapping[str, Any], section: Mapping[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from shardfit.cli.surveys.config import SAVED, read_config
 from shardfit.cli.surveys.run import add_places, run_config
@@ -19,9 +20,9 @@ def run(args: argparse.Namespace) -> int:
     return go_on(args)
 
 
-def go_on(args: argparse.Namespace, retry: bool = False) -> int:
-    """Run what is missing, and with retry what failed."""
+def go_on(args: argparse.Namespace, **how: Any) -> int:
+    """Run what is missing; how: retry or more, see `SurveyControl`."""
     path = Path(args.run_dir) / SAVED
     if not path.is_file():
         raise FileNotFoundError(f"{args.run_dir} holds no survey of the command line: {SAVED} is missing.")
-    return run_config(read_config(path), path.read_text(encoding="utf-8"), Path(args.run_dir), args, retry)
+    return run_config(read_config(path), path.read_text(encoding="utf-8"), Path(args.run_dir), args, **how)

@@ -36,8 +36,11 @@ def run(args: argparse.Namespace) -> int:
     return run_config(config, Path(args.config).read_text(encoding="utf-8"), out, args)
 
 
-def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, retry: bool = False) -> int:
-    """Run, resume or retry what a configuration describes; print a line at the end."""
+def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, **more: Any) -> int:
+    """Run, resume, retry or continue what a configuration describes; print a line at the end.
+
+    more: retry or more, see `SurveyControl`.
+    """
     import tomllib
 
     place = {
@@ -63,12 +66,12 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, r
 
         keep()
         shares = {"workers": workers, "parts": PARTS_EACH * workers}
-        done = survey_parts(make, (content, config.path, slots), run_dir=out, retry=retry, progress=True, **shares)
+        done = survey_parts(make, (content, config.path, slots), run_dir=out, progress=True, **shares, **more)
     else:
         from shardfit.surveys.run import survey
 
         problem, axes, options = make(content, config.path, slots)
-        how = {"limit": place.get("limit"), "retry": retry, "progress": True, "on_points": keep}
+        how = {"limit": place.get("limit"), "progress": True, "on_points": keep, **more}
         options["control"] = replace(options["control"], **how)
         done = survey(problem, axes, run_dir=out, mesh=mesh, **options)
     save(out, text)
@@ -92,8 +95,11 @@ def summary(survey: Any, seconds: float | None = None) -> str:
     lines = [
         f"{survey.heading.name}: {len(survey):,} of {survey.heading.total:,} points"
         + (f", {failed} failed" if failed else "")
+        + (f", {survey.converged:.1%} converged" if len(survey) else "")
     ]
     lines += [f"  {count:>7,}  {name.lower().replace('_', ' ')}" for name, count in sorted(survey.status().items())]
+    if survey.complete and (unconverged := len(survey.ledger.unconverged())):
+        lines.append(f"  {unconverged:,} points met no tolerance: `shardfit survey continue {survey.run_dir}` goes on")
     if slots := survey.ledger.told("slots"):
         lines.append(f"  {slots}")
     last = survey.last_run

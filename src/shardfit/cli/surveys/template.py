@@ -17,10 +17,13 @@ kind = "latin"            # grid: every combination; latin, sobol: `points` of t
 points = 200
 seed = 0
 
-[solver]                  # a name and its options
+[solver]                  # a name and its options; what is left out is the science's choice
 name = "lbfgs"
-maxiter = 100
-ftol = 1e-6
+# maxiter = 2000          # steps of a point
+# patience = 60           # stop when so many evaluations together gain less than
+# ptol = 1e-5             # this share of the value
+# sweep = "simple"        # axis along which points start where their neighbour ended; false: all from their own start
+# polish = 4000           # steps in float64 for points that met no tolerance; 0: none
 
 # [halving]               # give up hopeless points early
 # first = 25              # steps before the first cut

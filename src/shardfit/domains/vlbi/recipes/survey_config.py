@@ -49,7 +49,7 @@ def make(
     if wanted:
         others = {name: seen for name, (seen, _) in training_data(obs, wanted, **_about(given)).items()}
     prepared = imaging_survey(obs, axes, others=others, **given)
-    return prepared.problem, prepared.axes, {"picture": prepared.picture}
+    return prepared.problem, prepared.axes, prepared.options
 
 
 def truths(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> tuple[str, Callable, dict[str, float]]:
