@@ -45,7 +45,7 @@ def run(quick: bool) -> dict[str, dict]:
     cases = {}
     with tempfile.TemporaryDirectory() as folder:
         skies = {case: _simulated(sky, Path(folder) / case) for case, sky in SKIES.items()}
-        skies["m87"] = _m87(Path(folder) / "m87")
+        skies["m87"] = m87(Path(folder) / "m87")
         for case, sky in skies.items():
             for transform in TRANSFORMS:
                 cases[f"{case}-{transform}"] = _duel({"kind": "evaluate", "repeats": 20, **sky, "transform": transform})
@@ -110,7 +110,7 @@ def _simulated(sky: dict, folder: Path) -> dict:
     }
 
 
-def _m87(folder: Path) -> dict:
+def m87(folder: Path) -> dict:
     """Write the prepared M87 data of day 101, low band."""
     from shardfit.domains.vlbi.constants import UAS
     from shardfit.domains.vlbi.images import blank, prior

@@ -40,6 +40,7 @@ def _problem(asked: dict):
         epsilon_tv=EPSILON_TV,
         spectral=("alpha",) if several else (),
         operator=Nufft(asked["nufft_tolerance"]) if asked["operator"] == "nufft" else asked["operator"],
+        transform=asked.get("variables", "log"),  # the peer's
     ), observations[0]
 
 
@@ -86,19 +87,20 @@ def _schedule(asked: dict) -> tuple[Callable, Callable]:
     began = time.perf_counter(), time.process_time()
     import shardfit as sf
     from shardfit.domains.vlbi.images import Image
-    from shardfit.domains.vlbi.problem import image_maps
+    from shardfit.domains.vlbi.problem import image_maps, with_start
 
     last = {}
 
     def call():
         problem, obs = _problem(asked)
         tolerances = {"ftol": asked["stop"], "gtol": asked["stop"]}
-        options = {"maxiter": 100, **tolerances, "memory": 50, "certify": False, "progress": False}
+        memory = 10 if asked.get("variables") == "power" else 50  # as `image` has it
+        options = {"maxiter": 100, **tolerances, "memory": memory, "certify": False, "progress": False}
         result = sf.fit(problem, "lbfgs", **options)
         for _ in range(3):
             sky = Image({"I": image_maps(problem, result.params)["I"]}, asked["pixel_rad"])
-            blurred = sky.blur(obs.nominal_resolution).values["I"].ravel()
-            problem = problem.replace(x0={"I": blurred * (0.6 / blurred.sum())})
+            blurred = sky.blur(obs.nominal_resolution).values["I"]
+            problem = with_start(problem, blurred)
             result = sf.fit(problem, "lbfgs", **options)
         last["J"] = result.value
 

@@ -12,7 +12,7 @@ POINTS = [
     for soft, prior, noise, boot in product((0.3, 1, 3), PRIORS, (1.0, 0.5), range(8))
 ]
 # warm starts, and steps so few that some points have to be polished
-OPTIONS = {"sweep": "soft", "maxiter": 5, "polish": 200}
+OPTIONS = {"sweep": "soft", "maxiter": 7, "polish": 200}
 
 
 def work(folder, tell):

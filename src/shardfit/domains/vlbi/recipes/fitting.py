@@ -29,8 +29,8 @@ def fit_settings(run: RunOptions, options: Any, prefix: str) -> Callable[[int], 
     if isinstance(solver, str) and solver in CLASSES:
         # for first-order methods a small change of the value is no sign of convergence
         settings["ftol"] = options.stop
-        if hasattr(CLASSES[solver], "memory"):
-            # a longer memory than usual pays: an evaluation costs more than the products with the stored pairs
+        if hasattr(CLASSES[solver], "memory") and getattr(options, "transform", "log") == "log":
+            # in the logarithm a longer memory than usual pays; in the power 1.5 it does not
             settings["memory"] = 50
     return lambda number: {**keywords(number), **settings}
 
