@@ -138,14 +138,11 @@ def _other(precision: str) -> str:
     return next(name for name in PRECISIONS if name != precision)
 
 
-@cache
-def _no_trace() -> Any:
-    with jax.ensure_compile_time_eval():
-        return get_opaque_trace_state()
-
-
 def _tracing() -> bool:
-    return get_opaque_trace_state() != _no_trace()
+    # compared anew each time: the state holds more than the trace, and a first call may come from within one
+    with jax.ensure_compile_time_eval():
+        outside = get_opaque_trace_state()
+    return get_opaque_trace_state() != outside
 
 
 @cache
