@@ -284,3 +284,25 @@ def test_errors_are_one_message(capsys, folder, tmp_path, monkeypatch, argv, exp
     assert "Traceback" not in err
     assert not (tmp_path / "vlbi-out").exists()
     assert not (tmp_path / "x").exists()
+
+
+def test_beam_of_the_image(folder):
+    from astropy.io import fits
+
+    header = fits.getheader(folder / "out" / "image.fits")
+    assert 10e-6 / 3600 < header["BMIN"] <= header["BMAJ"] < 60e-6 / 3600
+    assert "main lobe of the array" in (folder / "out" / "report.html").read_text()
+
+
+def test_ring_and_model(capsys, folder):
+    code, text, err = run(capsys, "vlbi", "ring", folder / "truth.fits")
+    assert code == 0, err
+    assert float(text.split()[1]) == pytest.approx(42, abs=2)
+    code, text, _ = run(capsys, "vlbi", "ring", folder / "truth.fits", folder / "out" / "image.fits", "--json")
+    assert 30 < json.loads(text)["diameter"] / 4.848e-12 < 50
+    code, text, err = run(capsys, "vlbi", "model", folder / "ring.uvfits", "--tolerance", 0.1, "--json")
+    assert code == 0, err
+    found = json.loads(text)
+    # of the thin ring whose blur is seen; the peaks of a thick one lie further in
+    assert found["values"]["diameter"] == pytest.approx(43.4, abs=0.5)
+    assert 0 < found["errors"]["diameter"] < 0.5

@@ -5,8 +5,8 @@ import pytest
 
 from shardfit.domains.vlbi.closures import quadrangles, triangles
 from shardfit.domains.vlbi.constants import UAS
-from shardfit.domains.vlbi.geometry import hour_angle, sidereal_time, uv_coordinates
-from shardfit.domains.vlbi.images import blank, ring, visibilities
+from shardfit.domains.vlbi.geometry import hour_angle, parallactic_angle, sidereal_time, uv_coordinates
+from shardfit.domains.vlbi.images import blank, gaussian, ring, visibilities
 from shardfit.domains.vlbi.models import MODELS
 from shardfit.domains.vlbi.observation import Stations
 from shardfit.domains.vlbi.recipes import known_image, observe
@@ -145,3 +145,66 @@ def test_refused(image):
         simulate(image, Stations(("A", "B"), np.full((2, 3), np.nan), np.ones(2)))
     with pytest.raises(TypeError, match="Did you mean 'cadence_s'"):
         observe(image, cadence=1.0)
+
+
+def test_leakage_makes_cross_hands_of_stokes_i():
+    """Of an unpolarised point, RL is d_R1 e^{2iφ1} I + (d_L2 e^{-2iφ2})* I; two stations' terms fit all their rows."""
+    point = blank(8, 40 * UAS, ra_hours=12.5, dec_deg=12.4, freq_hz=230e9, mjd=57854)
+    point = gaussian(point, 1.0, 2 * UAS)
+    night = Night(stop_h=12, cadence_s=1200.0)
+    clean = simulate(point, EHT2017, night, noise=False)
+    obs = simulate(point, EHT2017, night, gains=Gains(leakage=0.05), noise=False)
+    assert set(obs.vis) == set("IQUV")
+    rl = obs.vis["Q"] + 1j * obs.vis["U"]
+    angle = hour_angle(57854, obs.time, 12.5)
+    turn = np.stack([np.exp(2j * parallactic_angle(xyz, angle, 12.4)) for xyz in EHT2017.xyz], 1)
+    rows = np.arange(len(obs))
+    k = len(EHT2017)
+    design = np.zeros((len(obs), 2 * k), complex)  # d_R of the first station, conjugate d_L of the second
+    design[rows, obs.ant1] = turn[rows, obs.ant1] * clean.vis["I"]
+    design[rows, k + obs.ant2] = turn[rows, obs.ant2] * clean.vis["I"]
+    found = np.linalg.lstsq(design, rl, rcond=None)[0]
+    np.testing.assert_allclose(design @ found, rl, atol=1e-12)
+    used = np.unique(obs.ant1)
+    assert 0.02 < np.abs(found[used]).mean() < 0.15
+    assert np.abs(obs.vis["I"] / clean.vis["I"] - 1).max() < 0.05  # of second order
+
+
+def test_leakage_leaves_noise_and_gains_alone():
+    image = gaussian(blank(8, 40 * UAS, ra_hours=12.5, dec_deg=12.4, freq_hz=230e9, mjd=57854), 1.0, 2 * UAS)
+    one, two = (simulate(image, gains=Gains(scatter=0.1, leakage=d), seed=3).vis["I"] for d in (0.0, 1e-9))
+    np.testing.assert_allclose(one, two, atol=1e-8)
+
+
+def test_opacity_makes_noise():
+    image = gaussian(blank(8, 40 * UAS, ra_hours=12.5, dec_deg=12.4, freq_hz=230e9, mjd=57854), 1.0, 2 * UAS)
+    clear, thick = (simulate(image, EHT2017, Night(opacity=tau)) for tau in (0.0, 0.1))
+    ratio = thick.sigma["I"] / clear.sigma["I"]
+    assert ratio.min() > np.exp(0.1)  # the way through the air is longer than at the zenith
+    assert ratio.max() < np.exp(0.1 / np.sin(np.deg2rad(9.9)))
+    with pytest.raises(ValueError, match="opacity"):
+        Night(opacity=-0.1)
+
+
+def test_parallactic_angle_is_zero_on_the_meridian():
+    xyz = EHT2017.xyz[2]
+    transit = -np.arctan2(xyz[1], xyz[0])
+    angles = parallactic_angle(xyz, np.array([transit - 0.3, transit, transit + 0.3]), 12.4)
+    assert angles[1] == pytest.approx(0, abs=1e-12)
+    assert angles[0] == pytest.approx(-angles[2])
+    assert angles[2] > 0  # after transit
+
+
+def test_array_files_of_ehtim(tmp_path):
+    path = tmp_path / "array.txt"
+    path.write_text(
+        "#Site X Y Z SEFDR SEFDL FR_PAR FR_EL FR_OFF DR_RE DR_IM DL_RE DL_IM\n"
+        "PV 5088967.9 -301681.6 3825015.8 1400 5600 1 0 0 0.01 0.0 0.0 0.0\n"
+        "SPT 0.01 0.01 -6359609.7 118 118\n"
+    )
+    found = read_array(path)
+    assert found.names == ("PV", "SPT")
+    assert found.sefd == pytest.approx([2800, 118])
+    path.write_text("PV 1 2 3 4 5 6\nAA 1 2 3 4\n")
+    with pytest.raises(ValueError, match="line 1"):
+        read_array(path)

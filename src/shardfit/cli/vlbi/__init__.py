@@ -7,6 +7,8 @@ COMMANDS = (
     Command("image", "make an image of a uvfits file, with report", "shardfit.cli.vlbi.image"),
     Command("info", "print what a uvfits file holds", "shardfit.cli.vlbi.info"),
     Command("chi2", "print χ² of an image against a uvfits file", "shardfit.cli.vlbi.chi2"),
+    Command("ring", "measure a ring in images", "shardfit.cli.vlbi.ring"),
+    Command("model", "fit a simple shape to a uvfits file", "shardfit.cli.vlbi.model"),
     Command("selfcal", "calibrate the stations of a uvfits file to an image", "shardfit.cli.vlbi.selfcal"),
     Command("simulate", "write data of a known image seen by an array", "shardfit.cli.vlbi.simulate"),
 )

@@ -5,6 +5,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 SUBTITLE = (
     "Image of maximum entropy and small total variation that fits closure quantities and amplitudes or visibilities; "
     "restarted from the image blurred to the nominal resolution."
@@ -27,7 +29,7 @@ def write_run(
     from shardfit.report.run import report_run, save_extra
 
     out.mkdir(parents=True, exist_ok=True)
-    write_image(imaging.image, out / "image.fits", overwrite=True)
+    write_image(imaging.image, out / "image.fits", overwrite=True, beam=beam_of(imaging.data))
     if errors is not None:
         write_image(errors.sd, out / "sd.fits", overwrite=True)
     if imaging.calibrated is not None:
@@ -49,6 +51,16 @@ def write_run(
     doubts = (*imaging.doubts, *(() if polarised is None else polarised.doubts))
     save_extra(out, f"{imaging.data.source or 'Image'} from {file}", SUBTITLE, blocks, doubts=doubts)
     return report_run(out), table
+
+
+def beam_of(data: Any) -> Any:
+    """Return the ellipse of the array's beam, None where its main lobe is none."""
+    from shardfit.domains.vlbi.beams import fit_beam
+
+    try:
+        return fit_beam(data)
+    except ValueError:
+        return None
 
 
 def whole_run(imaging: Any) -> Any:
@@ -99,11 +111,17 @@ def _figures(out: Path, imaging: Any) -> list[dict[str, str]]:
     options, image = imaging.options, imaging.image
     data = imaging.data if imaging.calibrated is None else imaging.calibrated
     what = "prepared" if imaging.calibrated is None else "self-calibrated"
-    beam = data.nominal_resolution
+    nominal, beam = data.nominal_resolution / UAS, beam_of(data)
+    ellipse = (
+        f"The circle is the nominal resolution, {nominal:.1f} µas."
+        if beam is None
+        else f"The ellipse is the main lobe of the array's beam (natural weights), {beam.major / UAS:.1f} × "
+        f"{beam.minor / UAS:.1f} µas at {np.rad2deg(beam.pa_rad):.0f}°; the nominal resolution is {nominal:.1f} µas."
+    )
     made = {
         "image": (
-            f"The image. The circle is the nominal resolution, {beam / UAS:.1f} µas.",
-            lambda: plots.sky(image, beam_rad=beam),
+            f"The image. {ellipse}",
+            lambda: plots.sky(image, beam_rad=beam or data.nominal_resolution),
         ),
         "amplitudes": (
             f"Amplitudes of the {what} data and of the image; residuals are in units of the errors without the "

@@ -20,6 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--start", metavar="H", type=float, default=0.0, help="first time, h UTC (0)")
     parser.add_argument("--stop", metavar="H", type=float, default=12.0, help="last time, h UTC (12)")
     parser.add_argument("--gains", metavar="F", type=float, default=0.05, help="size of amplitude gain errors (0.05)")
+    parser.add_argument("--leakage", metavar="F", type=float, default=0.0, help="size of polarisation leakage (0)")
+    parser.add_argument("--opacity", metavar="T", type=float, default=0.0, help="zenith opacity: noise grows (0)")
     parser.add_argument("--no-phases", action="store_true", help="leave phases free of the troposphere")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of noise and gains (0)")
 
@@ -27,8 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the data, and the image behind them if asked."""
     require_seed(args.seed)
-    if not args.gains >= 0:
-        raise ValueError(f"--gains {args.gains}: a size of errors is zero or positive.")
+    for name in ("gains", "leakage"):
+        if not getattr(args, name) >= 0:
+            raise ValueError(f"--{name} {getattr(args, name)}: a size of errors is zero or positive.")
 
     from shardfit.domains.vlbi.fits_image import write_image
     from shardfit.domains.vlbi.recipes import observe
@@ -38,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     truth = _truth(args.image, args.flux)
     array = EHT2017 if args.array is None else read_array(args.array)
     errors = {"gains": args.gains, "random_phase": not args.no_phases, "seed": args.seed}
+    errors |= {"leakage": args.leakage, "opacity": args.opacity}
     obs = observe(truth, array, **errors, start_h=args.start, stop_h=args.stop)
     write_uvfits(obs, args.out, overwrite=True)
     print(f"{args.out}: {len(obs)} visibilities of {args.image}, {truth.flux:g} Jy, seed {args.seed}")

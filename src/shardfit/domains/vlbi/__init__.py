@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from shardfit.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from shardfit.domains.vlbi.beams import Beam, dirty_beam, dirty_image, fit_beam
     from shardfit.domains.vlbi.closures import quadrangles, triangles
     from shardfit.domains.vlbi.constants import UAS
     from shardfit.domains.vlbi.fits_image import read_image, write_image
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
         prepare,
         spectral_image,
     )
+    from shardfit.domains.vlbi.recipes.geometric import ShapeFit, fit_shape
+    from shardfit.domains.vlbi.rings import Ring, extract_ring, mean_ring
     from shardfit.domains.vlbi.selfcal import Calibrated, GainTable, apply_gains, self_calibrate, solve_gains
     from shardfit.domains.vlbi.simulation import EHT2017, Gains, Night, read_array, simulate
     from shardfit.domains.vlbi.tables import DataSet, data_set
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EHT2017",
     "UAS",
+    "Beam",
     "Calibrated",
     "DataSet",
     "ErrorMap",
@@ -62,8 +66,10 @@ __all__ = [
     "Observation",
     "PolarisedResult",
     "PreCal",
+    "Ring",
     "Round",
     "SelfCal",
+    "ShapeFit",
     "SpectralResult",
     "Stations",
     "add_fractional_noise",
@@ -75,7 +81,12 @@ __all__ = [
     "compact_flux",
     "cross_correlation",
     "data_set",
+    "dirty_beam",
+    "dirty_image",
     "error_map",
+    "extract_ring",
+    "fit_beam",
+    "fit_shape",
     "flag",
     "gaussian",
     "image",
@@ -84,6 +95,7 @@ __all__ = [
     "join",
     "known_image",
     "make_observation",
+    "mean_ring",
     "model_image",
     "observe",
     "polarimetric_image",
@@ -109,6 +121,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "beams": "Beam dirty_beam dirty_image fit_beam",
         "closures": "quadrangles triangles",
         "constants": "UAS",
         "fits_image": "read_image write_image",
@@ -122,6 +135,8 @@ __getattr__, __dir__ = lazy_names(
         "problem": "image_maps imaging_problem with_data_weights",
         "recipes": "ErrorMap ImagingResult PolarisedResult PreCal Round SelfCal SpectralResult chi2 compact_flux "
         "cross_correlation error_map image known_image observe polarimetric_image prepare spectral_image",
+        "recipes.geometric": "ShapeFit fit_shape",
+        "rings": "Ring extract_ring mean_ring",
         "selfcal": "Calibrated GainTable apply_gains self_calibrate solve_gains",
         "simulation": "EHT2017 Gains Night read_array simulate",
         "tables": "DataSet data_set",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.domains.vlbi.beams import Beam
 from shardfit.domains.vlbi.constants import STOKES
 from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.uvfits_tables import number, open_fits
@@ -56,12 +57,18 @@ def _read(path: Path, pulse: str) -> Image:
 
 
 def write_image(
-    image: Image, path: Any, *, overwrite: bool = False, unit: str = "JY/PIXEL", shown: np.ndarray | None = None
+    image: Image,
+    path: Any,
+    *,
+    overwrite: bool = False,
+    unit: str = "JY/PIXEL",
+    shown: np.ndarray | None = None,
+    beam: Beam | None = None,
 ) -> None:
     """Write an image as FITS, 64-bit; with polarised planes as a cube with frequency and Stokes axes.
 
     unit: of the values; empty for a map of numbers, which `read_image` refuses. shown: (ny, nx), false where a map says
-    nothing: these pixels are NaN.
+    nothing: these pixels are NaN. beam: of the array, written as BMAJ, BMIN, BPA; the image is not convolved with it.
     """
     from astropy.io import fits
 
@@ -95,6 +102,9 @@ def write_image(
         "STOKES": "I",
     }
     hdu.header.update(about)
+    if beam is not None:
+        angles = {"BMAJ": beam.major, "BMIN": beam.minor, "BPA": beam.pa_rad}
+        hdu.header.update({key: float(np.rad2deg(value)) for key, value in angles.items()})
     hdu.writeto(path, overwrite=overwrite)
 
 

@@ -88,11 +88,14 @@ def block_size(kind: str | Nufft, grid: Grid, stokes: int) -> int | None:
 def rows_for(grid: Grid, u: Points, v: Points, kind: str | Nufft) -> dict[str, Float[np.ndarray, "n ..."]]:
     """Per-visibility arrays of an operator. u, v: (n,) wavelengths → dict of (n, ...) arrays, float64.
 
-    kind: 'separable', 'dense', 'nufft' or Nufft(...). Slices of these arrays along the first axis are operators too.
+    kind: 'separable', 'dense', 'nufft' or Nufft(...); 'points' gives u and v themselves, for models without pixels.
+    Slices of these arrays along the first axis are operators too.
     """
     u, v = np.asarray(u, float), np.asarray(v, float)
     if u.shape != v.shape or u.ndim != 1:
         raise ValueError(f"u has shape {u.shape}, v {v.shape}. Give two vectors of equal length, in wavelengths.")
+    if kind == "points":
+        return {"u": u, "v": v}
     kind = as_operator(kind)
     if isinstance(kind, Nufft):
         return nufft.rows_for(grid, u, v, kind)

@@ -34,6 +34,14 @@ def uv_coordinates(xyz1: np.ndarray, xyz2: np.ndarray, angle: np.ndarray, dec_de
     return u, v
 
 
+def parallactic_angle(xyz: np.ndarray, angle: np.ndarray, dec_deg: float) -> np.ndarray:
+    """Angle of the zenith from north at the source, (n,) rad, positive in the west. xyz: (3,) m; angle: (n,) rad."""
+    latitude, longitude = np.arctan2(xyz[2], np.hypot(xyz[0], xyz[1])), np.arctan2(xyz[1], xyz[0])
+    hour, dec = angle + longitude, np.deg2rad(dec_deg)
+    across = np.cos(latitude) * np.sin(hour)
+    return np.arctan2(across, np.sin(latitude) * np.cos(dec) - np.cos(latitude) * np.sin(dec) * np.cos(hour))
+
+
 def elevation(xyz: np.ndarray, angle: np.ndarray, dec_deg: float) -> np.ndarray:
     """Elevation of a source above the horizon, (n,) rad. xyz: (n, 3) m; angle: (n,) rad at Greenwich."""
     up = np.asarray(xyz, float) / _WGS84**2

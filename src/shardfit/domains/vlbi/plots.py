@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.domains.vlbi.beams import Beam
 from shardfit.domains.vlbi.closures import triangles
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, visibilities
@@ -13,9 +14,9 @@ from shardfit.domains.vlbi.selfcal import GainTable
 from shardfit.report import style
 
 
-def sky(image: Image, *, beam_rad: float | None = None, title: str = "") -> Any:
-    """Draw an image with a scale bar and, where beam_rad is given, a circle of the nominal resolution."""
-    from matplotlib.patches import Circle
+def sky(image: Image, *, beam_rad: float | Beam | None = None, title: str = "") -> Any:
+    """Draw an image with a scale bar and, where beam_rad is given, a circle so wide, or the ellipse of a Beam."""
+    from matplotlib.patches import Ellipse
 
     extent = _extent(image)
     surface = 1e3 * image.values["I"] / (image.pixel_rad / UAS) ** 2
@@ -28,8 +29,11 @@ def sky(image: Image, *, beam_rad: float | None = None, title: str = "") -> Any:
     length = _round_length(width / 3)
     left, low = extent[0] - 0.06 * width, extent[2] + 0.06 * height
     if beam_rad is not None:
-        radius = 0.5 * beam_rad / UAS
-        axes.add_patch(Circle((left - radius, low + radius), radius, fill=False, color="white", linewidth=1.3))
+        beam = beam_rad if isinstance(beam_rad, Beam) else Beam(beam_rad, beam_rad, 0.0)
+        major, minor = beam.major / UAS, beam.minor / UAS
+        # angles are drawn from the axis to the east towards north, position angles run from north to east
+        shape = {"width": major, "height": minor, "angle": 90 - np.rad2deg(beam.pa_rad)}
+        axes.add_patch(Ellipse((left - major / 2, low + major / 2), **shape, fill=False, color="white", linewidth=1.3))
     right = extent[1] + 0.06 * width
     axes.plot([right + length, right], [low, low], color="white", linewidth=2.2, solid_capstyle="butt")
     label = {"color": "white", "ha": "center", "va": "bottom", "fontsize": style.TICK}
@@ -42,7 +46,7 @@ def sky(image: Image, *, beam_rad: float | None = None, title: str = "") -> Any:
     return figure
 
 
-def polarisation(image: Image, *, beam_rad: float | None = None, across: int = 20) -> Any:
+def polarisation(image: Image, *, beam_rad: float | Beam | None = None, across: int = 20) -> Any:
     """Draw an image with ticks along the electric vector, at most `across` in a row.
 
     Their length is |P|, their colour the linear fraction; none where I is below 5 % or |P| below 10 % of its peak.

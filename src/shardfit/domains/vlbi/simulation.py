@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.domains.vlbi.geometry import elevation, hour_angle, uv_coordinates
+from shardfit.domains.vlbi.geometry import elevation, hour_angle, parallactic_angle, uv_coordinates
 from shardfit.domains.vlbi.images import Image, visibilities
 from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
 
@@ -30,7 +30,8 @@ EHT2017 = Stations(tuple(_EHT2017), _table[:, :3], _table[:, 3])
 def read_array(path: Any) -> Stations:
     """Read stations from text: name, x, y, z in m (geocentric) and SEFD in Jy on each line; # starts a comment.
 
-    Raises ValueError, naming file and line, for anything else.
+    Array files of eht-imaging are read too: the SEFDs of both hands, of which the geometric mean is taken, and further
+    columns, which are not used. Raises ValueError, naming file and line, for anything else.
     """
     names, numbers = [], []
     for i, line in enumerate(Path(path).read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
@@ -38,7 +39,8 @@ def read_array(path: Any) -> Stations:
         if not words:
             continue
         try:
-            x, y, z, sefd = (float(word) for word in words[1:])
+            numbers_here = [float(word) for word in words[1:]]
+            x, y, z, sefd = (*numbers_here[:3], numbers_here[3] if len(numbers_here) == 4 else _mean_sefd(numbers_here))
         except ValueError:
             raise ValueError(f"{path}, line {i}: not a name and four numbers (x, y, z in m, SEFD in Jy).") from None
         if not (np.isfinite([x, y, z]).all() and 0 < sefd < np.inf):
@@ -54,6 +56,13 @@ def read_array(path: Any) -> Stations:
         raise ValueError(f"{path}: {error}") from error
 
 
+def _mean_sefd(numbers: list[float]) -> float:
+    """Return the geometric mean of both hands' SEFD, of a line of an eht-imaging array file."""
+    if len(numbers) not in (5, 12) or min(numbers[3:5]) < 0:
+        raise ValueError("neither four numbers, nor five or twelve")
+    return float(np.sqrt(numbers[3] * numbers[4]))
+
+
 @dataclass(frozen=True)
 class Gains:
     """Station gain errors: ln|g| has a constant part and one per time, both Gaussian; phases may be random per time."""
@@ -61,6 +70,7 @@ class Gains:
     offset: float = 0.0  # standard deviation of the constant part of ln|g|
     scatter: float = 0.0  # standard deviation of the part that changes from time to time
     random_phase: bool = False  # uniform phase per station and time, as the troposphere gives
+    leakage: float = 0.0  # standard deviation of real and imaginary part of every station's two leakage terms
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,7 @@ class Night:
     cadence_s: from one integration to the next; tint_s: length of each.
     bandwidth_hz: of the receivers.
     elevation_deg: a station sees the source between these two.
+    opacity: of the air at the zenith; amplitudes are corrected for it, and noise grows with it.
     """
 
     start_h: float = 0.0
@@ -79,9 +90,12 @@ class Night:
     tint_s: float = 60.0
     bandwidth_hz: float = 2e9
     elevation_deg: tuple[float, float] = (10.0, 85.0)
+    opacity: float = 0.0
 
     def __post_init__(self):
         positive = self.cadence_s > 0 and self.tint_s > 0 and self.bandwidth_hz > 0
+        if not (np.isfinite(self.opacity) and self.opacity >= 0):
+            raise ValueError(f"Night: opacity={self.opacity} must not be negative.")
         if not (self.stop_h > self.start_h and positive):
             raise ValueError(
                 f"Night: start_h={self.start_h} < stop_h={self.stop_h}, and positive cadence_s={self.cadence_s}, "
@@ -101,8 +115,9 @@ def simulate(
     """Observe an image: u, v of every baseline with both stations up, thermal noise, gain errors.
 
     night: when and how, `Night()` unless given. σ of a Stokes parameter is √(SEFD1 SEFD2/(2 Δν t))/(0.88 √2) Jy, of the
-    real and of the imaginary part. Data are g1 g2* V + noise. seed fixes noise and gains; noise=False leaves the errors
-    but adds nothing.
+    real and of the imaginary part. Data are g1 g2* V + noise; with leakage all Stokes parameters of the image are mixed
+    station by station, turning with the parallactic angle of an azimuth mount. seed fixes noise and gains; noise=False
+    leaves the errors but adds nothing.
 
     Example: `simulate(ring(...), EHT2017, Night(stop_h=24, cadence_s=1800), seed=1)`.
     """
@@ -118,9 +133,12 @@ def simulate(
     rng = np.random.default_rng(seed)
     g = draw_gains(rng, gains or Gains(), len(times), len(array))
     hand = np.sqrt(array.sefd[ant1] * array.sefd[ant2] / (2 * night.bandwidth_hz * night.tint_s)) / QUANTIZATION
-    sigma = hand / np.sqrt(2)
+    sigma = hand / np.sqrt(2) * _absorbed(array, t, ant1, ant2, angle, image.dec_deg, night.opacity)
+    models = visibilities(image, u, v)
+    if gains is not None and gains.leakage > 0:
+        models = _leaked(models, array, (t, ant1, ant2), angle, image.dec_deg, gains.leakage, seed)
     vis = {}
-    for name, model in visibilities(image, u, v).items():
+    for name, model in models.items():
         draws = rng.normal(size=(2, t.size))
         vis[name] = g[t, ant1] * g[t, ant2].conj() * model + (sigma * (draws[0] + 1j * draws[1]) if noise else 0.0)
     return make_observation(
@@ -141,6 +159,43 @@ def simulate(
         dec_deg=image.dec_deg,
         polrep="circ",
     )
+
+
+def _absorbed(array: Stations, t, ant1, ant2, angle: np.ndarray, dec_deg: float, opacity: float) -> Any:
+    """Return the factor by which noise grows when amplitudes are corrected for the air's absorption, (rows,)."""
+    if opacity == 0:
+        return 1.0
+    path = opacity / np.sin(np.stack([elevation(xyz, angle, dec_deg) for xyz in array.xyz], axis=1).clip(0.01))
+    return np.exp(0.5 * (path[t, ant1] + path[t, ant2]))
+
+
+def _leaked(models, array: Stations, rows, angle: np.ndarray, dec_deg: float, size: float, seed: int) -> dict:
+    """Return Stokes visibilities after leakage: correlations (R, L) times (1, d_R; d_L, 1) on either side.
+
+    The terms are those of the feeds; in data turned back by the parallactic angle φ they appear as d_R e^{2iφ} and
+    d_L e^{-2iφ}.
+    """
+    t, ant1, ant2 = rows
+    draw = np.random.default_rng([seed, 1]).normal(size=(2, 2, len(array)))  # a stream of its own: noise stays as it is
+    right, left = size * (draw[0] + 1j * draw[1])
+    turn = np.exp(2j * np.stack([parallactic_angle(xyz, angle, dec_deg) for xyz in array.xyz], axis=1))
+    full = {name: models.get(name, np.zeros_like(models["I"])) for name in "IQUV"}
+    i, q, u, v = (full[name] for name in "IQUV")
+    rr, ll, rl, lr = i + v, i - v, q + 1j * u, q - 1j * u
+    r1, l1 = right[ant1] * turn[t, ant1], left[ant1] * turn[t, ant1].conj()
+    r2, l2 = (right[ant2] * turn[t, ant2]).conj(), (left[ant2] * turn[t, ant2].conj()).conj()
+    mixed = {
+        "RR": rr + r1 * lr + r2 * rl + r1 * r2 * ll,
+        "LL": ll + l1 * rl + l2 * lr + l1 * l2 * rr,
+        "RL": rl + r1 * ll + l2 * rr + r1 * l2 * lr,
+        "LR": lr + l1 * rr + r2 * ll + l1 * r2 * rl,
+    }
+    return {
+        "I": (mixed["RR"] + mixed["LL"]) / 2,
+        "Q": (mixed["RL"] + mixed["LR"]) / 2,
+        "U": 1j * (mixed["LR"] - mixed["RL"]) / 2,
+        "V": (mixed["RR"] - mixed["LL"]) / 2,
+    }
 
 
 def _baselines_up(

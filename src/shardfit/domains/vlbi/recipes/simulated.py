@@ -23,16 +23,18 @@ def observe(
     *,
     gains: float = 0.05,
     random_phase: bool = True,
+    leakage: float = 0.0,
     seed: int = 0,
     noise: bool = True,
     **night: Any,
 ) -> Observation:
     """Observe an image for one minute every ten from 0 to 12 h UTC with 2 GHz bandwidth.
 
-    gains: standard deviation of ln|g|, most of it changing from time to time; random_phase: as the troposphere gives.
+    gains: standard deviation of ln|g|, most of it changing from time to time; random_phase: as the troposphere gives;
+    leakage: size of polarisation leakage.
     seed, noise: of `simulate`; night: fields of `Night` that differ, such as stop_h, cadence_s.
     """
-    errors = Gains(offset=0.6 * gains, scatter=0.8 * gains, random_phase=random_phase)
+    errors = Gains(offset=0.6 * gains, scatter=0.8 * gains, random_phase=random_phase, leakage=leakage)
     return simulate(truth, array, options_of(Night, "observe", night), seed=seed, gains=errors, noise=noise)
 
 

@@ -1,0 +1,33 @@
+"""`shardfit vlbi ring`: diameter, width, asymmetry and position angle of a ring in one image or several."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the images."""
+    parser.add_argument("image", metavar="IMAGE", nargs="+", help="FITS image in Jy/pixel; several: mean and spread")
+    parser.add_argument("--json", action="store_true", help="print JSON, angles in rad")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the ring."""
+    import numpy as np
+
+    from shardfit.domains.vlbi.constants import UAS
+    from shardfit.domains.vlbi.fits_image import read_image
+    from shardfit.domains.vlbi.rings import extract_ring, mean_ring
+
+    rings = [extract_ring(read_image(file)) for file in args.image]
+    ring = rings[0] if len(rings) == 1 else mean_ring(rings)
+    if args.json:
+        print(json.dumps(asdict(ring)))
+        return 0
+    spread = "directions" if len(rings) == 1 else f"{len(rings)} images"
+    print(f"diameter   {ring.diameter / UAS:.2f} ± {ring.diameter_sd / UAS:.2f} µas (spread over {spread})")
+    print(f"width      {ring.width / UAS:.2f} ± {ring.width_sd / UAS:.2f} µas (FWHM)")
+    print(f"asymmetry  {ring.asymmetry:.3f}, brightest at {np.rad2deg(ring.pa_rad):.1f}° east of north")
+    print(f"contrast   {ring.contrast:.3f} of the ring's brightness inside")
+    return 0
