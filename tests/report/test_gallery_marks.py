@@ -2,7 +2,10 @@
 
 import io
 import json
+import socket
 import sqlite3
+import threading
+import time
 import tomllib
 from dataclasses import replace
 
@@ -230,3 +233,45 @@ def test_exports_of_a_selection(folder):
     aligned = client.get("/api/stack.npy", params={**asked, "kind": "sd", "align": "true"}).content
     assert np.load(io.BytesIO(aligned)).max() < 1e-9
     points.close()
+
+
+def test_links_to_other_folders_are_not_gathered(folder, tmp_path_factory):
+    elsewhere = write(tmp_path_factory.mktemp("elsewhere"))
+    (folder / "parts").symlink_to(elsewhere)
+    with Ledger.open(folder) as ledger, pytest.raises(CheckpointError, match="is a link"):
+        ledger.gather()
+
+
+def test_half_a_request_is_not_waited_for(folder, monkeypatch):
+    """A connection that never sends a whole head is closed."""
+    pytest.importorskip("uvicorn", reason="the gallery's server needs shardfit[serve]")
+    from shardfit.report import server as module
+
+    monkeypatch.setattr(module, "HEADER_SECONDS", 0.3)
+    points = Points.open(folder)
+    port = []
+    app = threading.Thread(target=serve_until, args=(module, points, port), daemon=True)
+    app.start()
+    while not port:
+        time.sleep(0.01)
+    with socket.create_connection(("127.0.0.1", port[0]), timeout=20) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: x")
+        assert slow.recv(10) == b""  # closed, without an answer
+    module_server[0].should_exit = True
+    app.join()
+    points.close()
+
+
+module_server = []
+
+
+def serve_until(module, points, port):
+    """Serve in this thread; the port is told, and the server, so that it can be ended."""
+    import uvicorn
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(module.create_app(points, "t"), log_level="error", ws="none", http=module.Impatient)
+    module_server.append(uvicorn.Server(config))
+    port.append(listener.getsockname()[1])
+    module_server[0].run(sockets=[listener])
+    listener.close()

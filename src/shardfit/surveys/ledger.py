@@ -165,7 +165,10 @@ class Ledger:
 
     def gather(self) -> int:
         """Take over the points of all parts that are not here yet, or are a later attempt; return how many."""
-        return sum(self._gather(path) for path in sorted((self.path.parent / PARTS).glob("*.sqlite")))
+        folder = self.path.parent / PARTS
+        if folder.is_symlink():
+            raise CheckpointError(f"{folder} is a link; what it points to is not part of this survey. Remove it.")
+        return sum(self._gather(path) for path in sorted(folder.glob("*.sqlite")))
 
     def _gather(self, path: Path) -> int:
         with explained(path):

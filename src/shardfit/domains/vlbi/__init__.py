@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.grid import Grid
     from shardfit.domains.vlbi.images import Image, blank, gaussian, prior, ring
     from shardfit.domains.vlbi.joining import join
+    from shardfit.domains.vlbi.leakage import Leakage, apply_leakage, solve_leakage
     from shardfit.domains.vlbi.models import model_image
     from shardfit.domains.vlbi.nufft import Nufft
     from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
@@ -61,6 +62,7 @@ __all__ = [
     "Grid",
     "Image",
     "ImagingResult",
+    "Leakage",
     "Night",
     "Nufft",
     "Observation",
@@ -74,6 +76,7 @@ __all__ = [
     "Stations",
     "add_fractional_noise",
     "apply_gains",
+    "apply_leakage",
     "average_scans",
     "average_time",
     "blank",
@@ -110,6 +113,7 @@ __all__ = [
     "self_calibrate",
     "simulate",
     "solve_gains",
+    "solve_leakage",
     "spectral_image",
     "triangles",
     "with_data_weights",
@@ -128,6 +132,7 @@ __getattr__, __dir__ = lazy_names(
         "grid": "Grid",
         "images": "Image blank gaussian prior ring",
         "joining": "join",
+        "leakage": "Leakage apply_leakage solve_leakage",
         "models": "model_image",
         "nufft": "Nufft",
         "observation": "Observation Stations make_observation",
