@@ -48,6 +48,25 @@ def main(asked: dict) -> None:
     print(json.dumps({name: way(asked["epochs"][name], options) for name, options in asked["solvers"].items()}))
 
 
+def draw(ways: dict[str, list], path: str) -> None:
+    """Draw misfit and model error over CPU seconds. ways: as printed, by the name of the solver."""
+    from shardfit.report import style
+
+    figure = style.new_figure(8.4, 3.4)
+    axes = figure.subplots(1, 2)
+    looks = {"lbfgs": (style.BLUE, "L-BFGS, all shots"), "adam": (style.VERMILLION, "Adam, mini-batches")}
+    for name, way in ways.items():
+        cpu, misfit, error = np.array(way).T
+        colour, label = looks[name]
+        for ax, values in zip(axes, (misfit, error), strict=True):
+            ax.plot(cpu, values, "o-", color=colour, markersize=3, linewidth=1.5, label=label)
+    axes[0].set_yscale("log")
+    style.finish(axes[0], "CPU time  (s)", "misfit of all shots")
+    style.finish(axes[1], "CPU time  (s)", "model error  (m/s)")
+    style.legend(axes[0])
+    figure.savefig(path, dpi=150)
+
+
 def options_of(plain: dict) -> dict:
     """Return options of an inversion from plain ones."""
     from shardfit.domains.seismic import Conditioning

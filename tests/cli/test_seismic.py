@@ -298,3 +298,23 @@ def test_marmousi_of_a_folder(capsys, tmp_path, config, marmousi_data):
     assert build(read_config(config), str(marmousi_data), None, True).truth.shape == (101, 401)
     code, _, err = run(capsys, "seismic", "model", config, "--data", tmp_path, "--out", tmp_path / "out")
     assert code == 2 and "holds no Marmousi model" in err
+
+
+def test_bounds_are_numbers_or_files(tmp_path, config):
+    from shardfit.cli.seismic.config import read_config
+    from shardfit.cli.seismic.invert import inversion_options
+
+    highest = np.full((24, 40), 4000.0, np.float32)
+    np.save(tmp_path / "highest.npy", highest)
+    config.write_text(SMALL.replace("epochs = 5", 'epochs = 5\nbounds = [1450.0, "highest.npy"]'))
+    low, high = inversion_options(read_config(config)).bounds
+    assert low == 1450.0
+    assert np.array_equal(high, highest)
+
+
+def test_fewer_devices_than_processes(monkeypatch):
+    from shardfit.cli.seismic.setup import split
+
+    monkeypatch.setattr("jax.process_count", lambda: 2)
+    with pytest.raises(ValueError, match="--devices 1: 2 processes share the shots.*leave --devices out"):
+        split(1)

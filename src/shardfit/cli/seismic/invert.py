@@ -12,7 +12,7 @@ import numpy as np
 from shardfit.cli.commands import add_resume
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.seismic.config import Config, checked_table, read_config
-from shardfit.cli.seismic.setup import Setup, add_common, build, model_data, positive
+from shardfit.cli.seismic.setup import Setup, add_common, build, model_data, positive, split
 
 STOPPED = 130  # exit code of an interrupted command
 FADED = 8.0  # cells around sources and receivers in which pictures fade the gradient out
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     devices = request_devices(args.devices)
 
-    from shardfit import RunOptions, mesh
+    from shardfit import RunOptions
     from shardfit.cli.seismic.report import write_run
     from shardfit.domains.seismic import Recording
     from shardfit.domains.seismic.recipes import Display, invert
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         setup.start,
         Recording(setup.shots, setup.wavelet, setup.observed, setup.weights),
         options,
-        RunOptions(mesh=mesh(rows=devices) if devices > 1 else None, seed=config.seed, run_dir=out, resume=args.resume),
+        RunOptions(mesh=split(devices), seed=config.seed, run_dir=out, resume=args.resume),
         truth=setup.truth,
         display=Display(_pictures(out, setup, options), config.show_every) if writes_files() else None,
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.seismic.config import checked_table, read_config
-from shardfit.cli.seismic.setup import add_common, build, model_data, positive
+from shardfit.cli.seismic.setup import add_common, build, model_data, positive, split
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -26,7 +26,6 @@ def run(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     devices = request_devices(args.devices)
 
-    from shardfit import mesh
     from shardfit.cli.seismic.pictures import save, save_survey
     from shardfit.domains.seismic import Recording, WaveOptions, plots
     from shardfit.domains.seismic.models import WATER, water_cells
@@ -49,9 +48,8 @@ def run(args: argparse.Namespace) -> int:
     observed = setup.observed
     if observed is None:
         observed = model_data(setup, config, lambda text: print(text, flush=True))
-    split = mesh(rows=devices) if devices > 1 else None
     recording = Recording(setup.shots, setup.wavelet, observed, setup.weights)
-    image = rtm(setup.sim, setup.start, recording, options, waves=waves, mesh=split)
+    image = rtm(setup.sim, setup.start, recording, options, waves=waves, mesh=split(devices))
     if not writes_files():
         return 0
     out, buffer = Path(args.out), io.BytesIO()

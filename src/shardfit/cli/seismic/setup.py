@@ -63,6 +63,21 @@ def add_common(parser: argparse.ArgumentParser, out: str) -> None:
     parser.add_argument("--data", metavar="DIR", help="folder of public models, e.g. Marmousi (SHARDFIT_DATA)")
 
 
+def split(devices: int) -> Any:
+    """Return the mesh over which devices share the shots, None for one; raise where processes outnumber devices."""
+    import jax
+
+    from shardfit import mesh
+
+    processes = jax.process_count()
+    if devices < processes:
+        raise ValueError(
+            f"--devices {devices}: {processes} processes share the shots, each with devices of its own. Ask for "
+            f"{processes} or more in all, or leave --devices out."
+        )
+    return mesh(rows=devices) if devices > 1 else None
+
+
 def build(config: Config, folder: str | None, most: int | None, need_start: bool) -> Setup:
     """Return the setup of a configuration. folder: of public models; most: shots, or None for all."""
     from shardfit.domains.seismic import Simulation, acquisition, check_velocity, ricker

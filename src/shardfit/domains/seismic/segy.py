@@ -90,9 +90,8 @@ def _streamed(file: Any, index: np.ndarray, live: np.ndarray) -> np.ndarray:
     shape = (*index.shape, len(file.samples))
     large = math.prod(shape) * 4 > IN_MEMORY
     traces = unnamed_map(shape, np.float32) if large else np.zeros(shape, np.float32)
-    for gather, numbers, good in zip(traces, index, live, strict=True):
-        for k in np.flatnonzero(good):
-            gather[k] = file.trace[int(numbers[k])]
+    for shot, receiver in np.argwhere(live):
+        traces[shot, receiver] = file.trace[int(index[shot, receiver])]
     return traces
 
 

@@ -100,9 +100,8 @@ class Adjoint : public Wave<T> {
       else if (side < 0) sweep<true, false>(block, end, 0, i, scratch);
       else sweep<true, true>(block, end, side, i, scratch);
     });
-    receivers.each(z0, z1, [&](int64_t receiver, int64_t row, int64_t x, T weight) {
-      this->u[1 - i][row][x] += this->set.kappa[row][x] * weight * traces[receiver * this->set.nt + n];
-    });
+    const auto value = [&](int64_t receiver) { return traces[receiver * this->set.nt + n]; };
+    receivers.add(z0, z1, value, this->set.kappa, this->u[1 - i]);
     if (z0 == 0) this->reflect(1 - i);
   }
 

@@ -33,6 +33,28 @@ class Taps {
     for (int lane = 0; lane < LONG; ++lane) alone += sum[lane];
     return alone;
   }
+  // adds weight times factor times value(point) to the cells of u in rows z0 to z1
+  template <typename Value>
+  void add(int64_t z0, int64_t z1, const Value& value, const Rows<T>& factor, Rows<T>& u) const {
+    for (int64_t point = 0; point < count(); ++point) {
+      const T given = value(point);
+      for (int64_t i = starts[point]; i < starts[point + 1]; ++i) {
+        const Run& run = runs[i];
+        if (run.row < z0 || run.row >= z1) continue;
+        T* cell = u[run.row] + run.x;
+        const T* times = factor[run.row] + run.x;
+        if (run.only >= 0) {
+          cell[run.only] += times[run.only] * run.weights[run.only] * given;
+          continue;
+        }
+        Wide values, weights, factors;
+        std::memcpy(&values, cell, sizeof values), std::memcpy(&weights, run.weights, sizeof weights);
+        std::memcpy(&factors, times, sizeof factors);
+        values += factors * weights * given;
+        std::memcpy(cell, &values, sizeof values);
+      }
+    }
+  }
   // calls act(point, row, x, weight) for every cell in rows z0 to z1
   template <typename Act>
   void each(int64_t z0, int64_t z1, const Act& act) const {

@@ -189,9 +189,10 @@ def _solver(
     if not options.first_order and how.idle:
         return as_solver(options.solver, **ends)
     if how.illumination:
-        size = options.batchsize or 8
+        # an inverse Hessian to begin with needs no detail
+        sampling = {"batchsize": options.batchsize or 8, "every": 2 if options.first_order else 4}
         energy = illumination(
-            sim, velocity, recording.wavelet, recording.shots, batchsize=size, mesh=mesh, waves=options.waves
+            sim, velocity, recording.wavelet, recording.shots, **sampling, mesh=mesh, waves=options.waves
         )
     mask = conditioning.mask(sim, recording.shots, how)
     if energy is not None and not options.first_order:
