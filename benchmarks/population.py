@@ -2,9 +2,7 @@
 
 lossgrad-*: loss and gradient of the stellar mass function (variant B) for n halos. adam-1e4: 100 steps of Adam, the
 loss after the last. kde-*: loss and gradient of a comparison at 20 kernels and 20 Fourier positions in 2-D, the same
-places on both sides. swarm: 100 particles, 100 steps on the 4-D Ackley function, whole calls. form-*: loss and gradient
-of the same mass function in the ways users write it, nothing said about chunks, against diffopt's example rewritten
-with shared edges and compiled whole, and (`cpu_plain`) against the same lines in plain jitted JAX.
+places on both sides. swarm: 100 particles, 100 steps on the 4-D Ackley function, whole calls.
 """
 
 from benchmarks.duel import duel
@@ -12,7 +10,6 @@ from benchmarks.duel import duel
 PEERS = ("diffopt",)
 SETTINGS = {"precision": "float32", "threads": "one each"}
 SIDES = ("benchmarks.population_ours", "benchmarks.population_diffopt")
-FORMS = ("broadcast", "diff", "stack", "leaves", "above")
 # repeats of one round: long enough to time, short enough to alternate
 CASES = {
     "lossgrad-1e4": (10_000, 50),
@@ -23,8 +20,6 @@ CASES = {
     "kde-1e5": (100_000, 5),
     "kde-1e6": (1_000_000, 1),
     "swarm": (100, 1),
-    **{f"form-{form}-1e6": (1_000_000, 2) for form in FORMS},
-    **{f"form-{form}-1e7": (10_000_000, 1) for form in ("broadcast", "diff")},
 }
 
 
@@ -36,9 +31,13 @@ def run(quick: bool) -> dict[str, dict]:
 
 def _case(case: str) -> dict:
     n, repeats = CASES[case]
-    kind, *form = case.split("-")
-    arguments = {"kind": kind, "form": form[0] if form else "", "n": n, "repeats": repeats}
-    figures = duel("diffopt", SIDES, arguments, 2 if case == "swarm" else 5)
+    arguments = {"kind": case.partition("-")[0], "n": n, "repeats": repeats}
+    return measured(arguments, 2 if case == "swarm" else 5)
+
+
+def measured(arguments: dict, rounds: int) -> dict:
+    """Return the figures of one case: seconds of one repeat, losses and peak memory of both sides."""
+    figures, repeats = duel("diffopt", SIDES, arguments, rounds), arguments["repeats"]
     ours, peer = figures.pop("said_ours"), figures.pop("said_peer")
     for name in ("ours", "peer", "cpu_ours", "cpu_peer"):
         figures[name] /= repeats

@@ -44,7 +44,7 @@ def _form(asked):
     import jax
 
     import shardfit as sf
-    from benchmarks.population_forms import FORMS, misfit
+    from benchmarks.population_statistics import FORMS, misfit
     from benchmarks.timing import warm
     from shardfit.domains.population.halos import log_masses
 

@@ -18,6 +18,7 @@ ORDER = (
     "core",
     "vlbi",
     "population",
+    "population_forms",
     "seismic",
     "xpcs",
     "survey",

@@ -32,7 +32,8 @@ def population(swarm: Any, space: Space, lower: np.ndarray, upper: np.ndarray, r
     """Return positions and velocities (particles, n) drawn from rng."""
     width = upper - lower
     n = swarm.particles
-    position = lower + width * latin_hypercube(n, len(lower), rng).astype(lower.dtype)
+    # not spread out further: that takes as long as a hundred steps and finds no more minima
+    position = lower + width * latin_hypercube(n, len(lower), rng, even=False).astype(lower.dtype)
     speed = rng.uniform(-1 if swarm.symmetric else 0, 1, (n, len(lower))).astype(lower.dtype)
     if swarm.constraint is not None:
         position = np.stack([_feasible(swarm.constraint, space, z, lower, width, rng) for z in position])

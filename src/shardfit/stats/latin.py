@@ -6,17 +6,17 @@ ROUNDS, TRIALS = 40, 48
 LARGEST = 2048  # beyond, slices are so thin that swapping them gains little, and all pairs cost much
 
 
-def latin_hypercube(n: int, dims: int, rng: np.random.Generator) -> np.ndarray:
+def latin_hypercube(n: int, dims: int, rng: np.random.Generator, *, even: bool = True) -> np.ndarray:
     """Return n points (n, dims) in the unit cube.
 
-    Up to 2048 points are then spread out: coordinates of two points are exchanged, which keeps the slices, whenever it
-    lowers the centred L2 discrepancy.
+    even: up to 2048 points are then spread out: coordinates of two points are exchanged, which keeps the slices,
+    whenever it lowers the centred L2 discrepancy.
 
     Example: `lower + (upper - lower) * latin_hypercube(100, 4, np.random.default_rng(0))`.
     """
     slices = np.argsort(rng.random((n, dims)), axis=0)
     points = (slices + rng.random((n, dims))) / n
-    return _spread_out(points, rng) if dims > 1 and 2 < n <= LARGEST else points
+    return _spread_out(points, rng) if even and dims > 1 and 2 < n <= LARGEST else points
 
 
 def _spread_out(points, rng):
