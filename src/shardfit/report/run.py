@@ -6,6 +6,7 @@ Rebuilding the report reads it again. Files may come from a stranger: names are 
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from shardfit.io.results import load_result
 from shardfit.report import figures
 from shardfit.report.blocks import Block, PngBlock, Section, Table, Text
 from shardfit.report.html import Badge, write_report
-from shardfit.report.sections import badge_of, report_of
+from shardfit.report.sections import PARAMETERS, badge_of, report_of
 from shardfit.report.style import png_bytes
 from shardfit.sciences import get_science
 
@@ -27,6 +28,8 @@ def report_run(run_dir: str | Path) -> Path:
     folder = Path(run_dir)
     result = load_result(folder)
     extra, sections = read_extra(folder)
+    if any(section.title == PARAMETERS for section in sections):  # a study's own table says what its errors mean
+        result = replace(result, stderr=None, note="")
     sections = [*_science_section(extra, folder, result), *sections]
     own = {
         caption: save_figure(figure, folder, name)
@@ -109,9 +112,9 @@ def save_extra(
     """Keep a title and further sections for the report of this run directory.
 
     A section is {"title": ..., "blocks": [...]} with blocks {"text": ...}, {"header": [...], "rows": [[...]],
-    "caption": ...} or {"picture": "name of figures/<name>.png", "caption": ...}. science: the installed one whose
-    `report` module draws figures of the run; settings: plain values that it needs for that. doubts: reasons not to
-    believe the answer, which the badge tells.
+    "caption": ...} or {"picture": "name of figures/<name>.png", "caption": ...}; one with the title Parameters takes
+    the place of the result's own. science: the installed one whose `report` module draws figures of the run; settings:
+    plain values that it needs for that. doubts: reasons not to believe the answer, which the badge tells.
     """
     content = {"title": title, "subtitle": subtitle, "sections": list(sections)}
     if doubts:

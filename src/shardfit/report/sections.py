@@ -23,6 +23,7 @@ BADGES = {
     Status.FAILED: Badge("failed", "bad"),
     Status.COMPLETED: Badge("completed", "plain"),
 }
+PARAMETERS = "Parameters"  # title of the section; a study may bring its own
 COMPARISONS = {
     "blocks": "rows whole against rows in blocks",
     "sharded": "split over devices against unsplit",
@@ -45,7 +46,8 @@ def report_of(
     pictures = [
         PngBlock(f if isinstance(f, bytes) else png_bytes(f), caption) for caption, f in (figures or {}).items()
     ]
-    sections = [summary(result), *extra, parameters(result), Section("Figures", pictures)]
+    told = any(section.title == PARAMETERS for section in extra)
+    sections = [summary(result), *extra, *([] if told else [parameters(result)]), Section("Figures", pictures)]
     sections += [parts(result), parity(result), timings(result.timings, result.solver), about(environment or {})]
     return [section for section in sections if section.blocks]
 
@@ -81,7 +83,7 @@ def parameters(result: Result) -> Section:
     blocks: list[Block] = [Table(header, rows, caption)]
     if result.derived:
         blocks.append(Table(("derived quantity", "value"), _flat(result.derived)))
-    return Section("Parameters", blocks)
+    return Section(PARAMETERS, blocks)
 
 
 def parts(result: Result) -> Section:

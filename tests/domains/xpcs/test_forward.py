@@ -128,12 +128,12 @@ def test_factored_sums_equal_derivatives_column_by_column(kind, several_q, per_a
     values, rng = model.values(params), np.random.default_rng(0)
     y = jnp.asarray(rng.normal(size=(3, 50)))
     weight = jnp.asarray(rng.random((3, 50) if per_angle else 50))
-    frames = jnp.arange(5)
+    pairs = Ahead(jnp.arange(5))
 
     @jax.jit
     def both(values, where):
-        own = model.grams(model.sums(values, where, frames, y, weight), values, where)
-        return own, Model.sums(model, values, where, frames, y, weight)
+        own = model.grams(model.sums(values, where, pairs, y, weight), values, where)
+        return own, Model.sums(model, values, where, pairs, y, weight)
 
     own, generic = map(np.asarray, both(values, where))
     size = np.sqrt(np.einsum("kaa->ka", generic))
@@ -153,9 +153,19 @@ RATES = [
 
 @pytest.mark.parametrize(("rate", "values"), RATES)
 def test_every_rate_has_right_derivatives_in_a_model(rate, values):
-    model, where = Homodyne(rate), small_geometry()
-    values = jnp.array(values)
     assert len(rate.table) == len(values)
+    check_derivatives(Homodyne(rate), values)
+
+
+@pytest.mark.parametrize("kind", ["flow", "theory", "two_component"])
+def test_every_model_has_right_derivatives(kind):
+    model, params = MODELS[kind]
+    check_derivatives(model, [params[name] for name in model.names])
+
+
+def check_derivatives(model, values):
+    """Compare derivatives with central differences, to 1e-5 of each."""
+    where, values, ranges = small_geometry(), jnp.array(values), list(model.table.values())
 
     @jax.jit
     def mean(v):
@@ -163,7 +173,8 @@ def test_every_rate_has_right_derivatives_in_a_model(rate, values):
 
     gradient = jax.grad(mean)(values)
     for i, unit in enumerate(np.eye(len(values))):
-        step = 1e-5 * max(1e-2, abs(float(values[i])))
+        size = ranges[i].upper - ranges[i].lower
+        step = 1e-5 * max(1e-2, abs(float(values[i])), 1e-4 * size * (size > 1e4))
         slope = (mean(values + step * unit) - mean(values - step * unit)) / (2 * step)
         assert np.isclose(gradient[i], slope, rtol=1e-5, atol=1e-10)
 

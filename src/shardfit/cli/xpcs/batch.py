@@ -58,8 +58,9 @@ def _write_page(out: Path, rows: Sequence[dict[str, Any]], folders: Sequence[Pat
     sections = [Section("", blocks)]
     if fitted:
         sections.append(Section("Answers", [Table(header, table, "Value ± standard error.")]))
-    if len(fitted) > 1 and names:
-        picture = png_bytes(_trends([row for row, _ in fitted], names))
+    free = [name for name in names if any(float(row.get(f"{name}{ERROR}", 0)) != 0 for row, _ in fitted)]
+    if len(fitted) > 1 and free:
+        picture = png_bytes(_trends([row for row, _ in fitted], free))
         sections.append(Section("From file to file", [PngBlock(picture, "Parameters in the order of the files.")]))
     if failed:
         lines = [[Path(row["file"]).name, row["status"].removeprefix("failed: ")] for row in failed]
@@ -89,7 +90,12 @@ def _words(status: str) -> str:
 
 
 def _value(row: dict[str, Any], name: str) -> str:
-    return f"{float(row[name]):.5g} ± {float(row[f'{name}{ERROR}']):.2g}" if name in row else "–"
+    from shardfit.report.values import number, pair
+
+    if name not in row:
+        return "–"
+    value, error = float(row[name]), float(row[f"{name}{ERROR}"])
+    return f"{number(value, 6)} held" if error == 0 else " ± ".join(pair(value, error))
 
 
 def _trends(rows: list[dict[str, Any]], names: list[str]) -> Any:
@@ -99,7 +105,7 @@ def _trends(rows: list[dict[str, Any]], names: list[str]) -> Any:
     from shardfit.report import style
 
     across, down = min(PER_ROW, len(names)), -(-len(names) // PER_ROW)
-    figure = style.new_figure(3.6 * across, 2.5 * down)
+    figure = style.new_figure(4.0 * across, 2.5 * down)
     panels = np.ravel(figure.subplots(down, across, squeeze=False))
     for axes, name in zip(panels, names, strict=False):
         number = [i for i, row in enumerate(rows, 1) if name in row]

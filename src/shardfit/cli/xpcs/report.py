@@ -10,7 +10,7 @@ from shardfit.report.run import report_run, save_extra
 def write_report(out: Path, fit: Any, config: Config) -> Path:
     """Write report.html of a run directory and return its path."""
     sections = [
-        {"title": "Answer", "blocks": [_parameters(fit), *({"text": text} for text in fit.warnings)]},
+        {"title": "Parameters", "blocks": [_parameters(fit), *({"text": text} for text in fit.warnings)]},
         {"title": "Angles", "blocks": [_angles(fit)]},
         {"title": "Settings", "blocks": [{"header": ["setting", "value"], "rows": _settings(config)}]},
     ]

@@ -18,6 +18,7 @@ from shardfit.domains.xpcs.forward import Geometry, averaged
 from shardfit.domains.xpcs.problem import TERM, Setup, converted, straight
 from shardfit.domains.xpcs.scaling import CONTRAST, HELD, OFFSET, best_scales
 from shardfit.domains.xpcs.terms import ANSWER_SUMS, SCALES, normal_equations, weighted_grams
+from shardfit.report.values import number, pair
 from shardfit.solve.covariance import covariance
 
 RIDGE = 0.99  # correlation of an amplitude with its offset beyond which they are one number to the data
@@ -117,7 +118,9 @@ class CorrelationFit:
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, standard error, unit) of every parameter, as text."""
         units = {name: p.unit for name, p in self.setup.model.table.items()}
-        return [(n, f"{v:.6g}", _error(n, self), units[n]) for n, v in self.params.items()]
+        held = self.setup.options.fixed
+        pairs = {n: (number(v), "held") if n in held else pair(v, self.stderr[n]) for n, v in self.params.items()}
+        return [(name, *texts, units[name]) for name, texts in pairs.items()]
 
     def __str__(self):
         noise = " (σ assumed, not calibrated)" if self.setup.data.sigma is None else ""
@@ -128,10 +131,6 @@ class CorrelationFit:
         lines.append(f"  standard errors: {meaning}")
         scales = f"  contrast {_range(self.contrast)}, offset {_range(self.offset)} ({self.setup.options.scaling})"
         return "\n".join([head, *lines, scales, *(f"  note: {text}" for text in self.warnings)])
-
-
-def _error(name: str, fit: CorrelationFit) -> str:
-    return "held" if name in fit.setup.options.fixed else f"{fit.stderr[name]:.2g}"
 
 
 def _range(values: np.ndarray) -> str:
