@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_data_weights
     from shardfit.domains.vlbi.recipes import (
         ErrorMap,
+        ImagePosterior,
         ImagingResult,
         PolarisedResult,
         PreCal,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         known_image,
         observe,
         polarimetric_image,
+        posterior,
         prepare,
         spectral_image,
     )
@@ -61,6 +63,7 @@ __all__ = [
     "Gains",
     "Grid",
     "Image",
+    "ImagePosterior",
     "ImagingResult",
     "Leakage",
     "Night",
@@ -102,6 +105,7 @@ __all__ = [
     "model_image",
     "observe",
     "polarimetric_image",
+    "posterior",
     "prepare",
     "prior",
     "quadrangles",
@@ -138,8 +142,9 @@ __getattr__, __dir__ = lazy_names(
         "observation": "Observation Stations make_observation",
         "operations": "add_fractional_noise average_scans average_time flag",
         "problem": "image_maps imaging_problem with_data_weights",
-        "recipes": "ErrorMap ImagingResult PolarisedResult PreCal Round SelfCal SpectralResult chi2 compact_flux "
-        "cross_correlation error_map image known_image observe polarimetric_image prepare spectral_image",
+        "recipes": "ErrorMap ImagePosterior ImagingResult PolarisedResult PreCal Round SelfCal SpectralResult chi2 "
+        "compact_flux cross_correlation error_map image known_image observe polarimetric_image posterior prepare "
+        "spectral_image",
         "recipes.geometric": "ShapeFit fit_shape",
         "rings": "Ring extract_ring mean_ring",
         "selfcal": "Calibrated GainTable apply_gains self_calibrate solve_gains",

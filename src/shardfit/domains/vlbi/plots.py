@@ -1,6 +1,6 @@
 """Figures of interferometry. Each function returns a matplotlib Figure; angles are in µas, east is left."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,25 @@ def errors(image: Image, sd: Image) -> Any:
         style.finish(axes, "relative right ascension  (µas)", "relative declination  (µas)")
         axes.grid(False)
         _bar(figure, drawn, axes, label)
+    return figure
+
+
+def draws(images: Sequence[Image], mean: Image, sd: Image) -> Any:
+    """Draw the mean of a posterior, its standard deviation, and images drawn from it, all in one scale."""
+    figure = style.new_figure(9.6, 5.4)
+    shown = [(mean, "mean"), (sd, "standard deviation"), *((one, f"draw {i}") for i, one in enumerate(images, 1))]
+    area, most = (mean.pixel_rad / UAS) ** 2, max(one.values["I"].max() for one in (mean, *images))
+    panels = figure.subplots(2, -(-len(shown) // 2), sharex=True, sharey=True).ravel()
+    for axes, (one, title) in zip(panels, shown, strict=False):
+        surface = {"cmap": "afmhot", "extent": _extent(one), "vmin": 0, "vmax": 1e3 * most / area, "origin": "upper"}
+        drawn = axes.imshow(1e3 * one.values["I"] / area, interpolation="bicubic", **surface)
+        axes.set_title(title, fontsize=style.LABEL, color=style.INK, loc="left")
+        axes.tick_params(labelsize=style.TICK)
+    for axes in panels[len(shown) :]:
+        axes.set_axis_off()
+    figure.supxlabel("relative right ascension  (µas)", fontsize=style.LABEL, color=style.INK)
+    figure.supylabel("relative declination  (µas)", fontsize=style.LABEL, color=style.INK)
+    _bar(figure, drawn, panels, "brightness  (mJy/µas²)")
     return figure
 
 

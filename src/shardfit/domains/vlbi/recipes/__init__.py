@@ -2,6 +2,7 @@
 
 from shardfit.domains.vlbi.recipes.eht import EHT2017_TOLERANCE, ZERO_BASELINE
 from shardfit.domains.vlbi.recipes.errors import ErrorMap, error_map, posterior_scale
+from shardfit.domains.vlbi.recipes.image_posterior import ImagePosterior, posterior
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, Fit, ImagingResult, image, measurements
 from shardfit.domains.vlbi.recipes.measure import chi2, cross_correlation
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, PreCal, Round, SelfCal
@@ -16,6 +17,7 @@ __all__ = [
     "ZERO_BASELINE",
     "ErrorMap",
     "Fit",
+    "ImagePosterior",
     "ImagingResult",
     "ImagingOptions",
     "PolarisedOptions",
@@ -34,6 +36,7 @@ __all__ = [
     "measurements",
     "observe",
     "polarimetric_image",
+    "posterior",
     "posterior_scale",
     "prepare",
     "simulated_ring",

@@ -1,0 +1,120 @@
+"""`shardfit vlbi posterior`: from a uvfits file to images drawn from what it leaves open, and their report."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shardfit.cli.vlbi.files import read_observation, require_seed
+
+SHOWN = 4  # draws in the figure
+SUBTITLE = (
+    "Images drawn from the posterior under a log-normal field in an envelope, whose hyper-parameters the data choose. "
+    "Features that all draws share are what the data say."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the file, what of it is used, and the pixels."""
+    parser.add_argument("file", metavar="FILE", help="uvfits file")
+    parser.add_argument(
+        "--out", metavar="DIR", default="vlbi-posterior", help="run directory to write (vlbi-posterior)"
+    )
+    parser.add_argument(
+        "--products",
+        metavar="NAME",
+        default="gains",
+        help="gains: amplitudes with unknown gains, and closure phases; vis: calibrated visibilities (gains)",
+    )
+    parser.add_argument(
+        "--gain-error", metavar="F", type=float, default=0.1, help="size of the stations' amplitude errors (0.1)"
+    )
+    parser.add_argument("--npix", metavar="N", type=int, default=32, help="pixels a side (32)")
+    parser.add_argument("--fov", metavar="UAS", type=float, default=128.0, help="field of view in µas (128)")
+    parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated)")
+    parser.add_argument(
+        "--systematic", metavar="F", type=float, default=0.01, help="fraction of |V| added to all errors (0.01)"
+    )
+    parser.add_argument("--no-average", action="store_true", help="leave the data as they are, not averaged over scans")
+    parser.add_argument("--draws", metavar="N", type=int, default=100, help="images to draw (100)")
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of everything random (0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw the images; write them and their report."""
+    require_seed(args.seed)
+    out = Path(args.out)
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out}: a file of this name exists. Name a directory.")
+
+    from shardfit.domains.vlbi.operations import flag
+    from shardfit.domains.vlbi.recipes import co_located, compact_flux, posterior, prepare
+
+    obs = read_observation(args.file)
+    # baselines within a site see flux that no image of the compact source has
+    obs = flag(prepare(obs, systematic=args.systematic, average=not args.no_average), uv_below=co_located(obs))
+    flux = compact_flux(obs) if args.flux is None else args.flux
+    print(
+        f"{Path(args.file).name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities, {flux:.3f} Jy",
+        flush=True,
+    )
+    found = posterior(
+        obs,
+        npix=args.npix,
+        fov_uas=args.fov,
+        flux=flux,
+        products=args.products,
+        gain_error=args.gain_error,
+        draws=args.draws,
+        seed=args.seed,
+        on_progress=lambda text: print(f"  {text}", flush=True),
+    )
+    numbers = found.numbers
+    print(f"  χ² of the draws {found.chi2.mean():.3f} per measurement")
+    print(f"  flux {numbers.flat('flux').mean():.4f} ± {numbers.flat('flux').std(ddof=1):.4f} Jy")
+    if numbers.note:
+        print(f"  {numbers.note}")
+    report = write_draws(out, found, obs, args)
+    print(f"images: {out / 'images.npz'}, mean.fits, sd.fits\nreport: {report}")
+    return 0
+
+
+def write_draws(out: Path, found: Any, obs: Any, args: argparse.Namespace) -> Path:
+    """Write images, their mean and standard deviation, figures and report; return the path of the report."""
+    from shardfit.domains.vlbi import plots
+    from shardfit.domains.vlbi.fits_image import write_image
+    from shardfit.io.files import write_arrays
+    from shardfit.io.run_dir import write_environment
+    from shardfit.report.posterior import report_posterior
+    from shardfit.report.run import save_extra, save_figure
+    from shardfit.sampling.store import save_posterior
+
+    out.mkdir(parents=True, exist_ok=True)
+    mean, sd = found.mean(), found.sd()
+    write_arrays(out / "images.npz", {"images": found.images, "chi2": found.chi2})
+    write_image(mean, out / "mean.fits", overwrite=True)
+    write_image(sd, out / "sd.fits", overwrite=True)
+    save_posterior(found.numbers, out)
+    write_environment(out)
+    chosen = [found.about.replace(values={"I": one}) for one in found.images[:SHOWN]]
+    drawn = {
+        "draws": (
+            "Mean, standard deviation and some of the images drawn, in one scale.",
+            plots.draws(chosen, mean, sd),
+        ),
+        "errors": ("Standard deviation of every pixel, and the mean in units of it.", plots.errors(mean, sd)),
+        "amplitudes": ("Amplitudes of the data and of the mean image, gains as they are.", plots.amplitudes(obs, mean)),
+        "closure_phases": ("Closure phases of the data and of the mean image.", plots.closure_phases(obs, mean)),
+    }
+    for name, (_, figure) in drawn.items():
+        save_figure(figure, out, name)
+    blocks: list[dict[str, Any]] = [{"picture": name, "caption": caption} for name, (caption, _) in drawn.items()]
+    rows = [(name.replace("_", " "), str(value)) for name, value in sorted(vars(args).items()) if _plain(value)]
+    options = {"header": ["option", "value"], "rows": rows}
+    sections = [{"title": "Images", "blocks": blocks}, {"title": "Options", "blocks": [options]}]
+    save_extra(out, f"{obs.source or 'Images'} from {Path(args.file).name}", SUBTITLE, sections)
+    return report_posterior(out)
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, str | int | float)

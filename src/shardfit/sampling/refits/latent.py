@@ -1,0 +1,147 @@
+"""Fields of many unit Gaussians seen through few data: modes, evidence and perturbed refits, solved in data space.
+
+A model is r = residual(signal(y, θ)): y (n,) are unit Gaussians, n large; the signal (m,), m small, is all that data
+see of them; residuals have unit errors. With K = ∂signal/∂y and G = RᵀR, R = ∂residual/∂signal, the curvature of
+½|r|² + ½|y|² is 1 + KᵀGK. Its steps and determinant need matrices of m by m only: P = KKᵀ, (1 + KᵀGK)⁻¹Kᵀ =
+Kᵀ(1 + GP)⁻¹, det(1 + KᵀGK) = det(1 + GP).
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import register_dataclass
+
+# Levenberg–Marquardt steps that are tried at once: 1 is that of Gauss and Newton, more is shorter and steeper
+STIFF = (1.0, 2.0, 8.0, 40.0, 200.0, 1e3, 1e4)
+NEAR = 1e-3  # squared distance to the minimum, in standard deviations, at which a mode is reached
+SLOW = 0.005  # gain of a step, in units of the log density, below which the rest of the way does not matter
+MAXITER = 100
+TOGETHER, STRIDE = 8, 4  # problems in a batch, and steps until those that have ended are replaced
+
+
+@register_dataclass
+@dataclass(frozen=True, eq=False)
+class LatentModel:
+    """Data of a signal made of unit Gaussians, whose hyper-parameters are unit Gaussians too.
+
+    signal: (y (n,), h (d,), args) → (m,); residual: (signal (m,), args) → (k,) with unit errors; n, d: how many unit
+    Gaussians and hyper-parameters there are; args: arrays that both get.
+    """
+
+    args: Any
+    signal: Callable[..., jax.Array] = field(metadata={"static": True})
+    residual: Callable[..., jax.Array] = field(metadata={"static": True})
+    n: int = field(metadata={"static": True})
+    d: int = field(metadata={"static": True})
+
+    @property
+    def n_residuals(self) -> int:
+        """Number of residuals."""
+        y, h = jnp.zeros(self.n), jnp.zeros(self.d)
+        return jax.eval_shape(lambda: self.residual(self.signal(y, h, self.args), self.args)).shape[0]
+
+
+class Mode(NamedTuple):
+    """Minimum of a perturbed problem: y (n,), the value and log det(1 + KᵀGK) there; reached: whether it was found."""
+
+    y: Any
+    value: Any
+    log_det: Any
+    steps: Any
+    reached: Any
+
+    @property
+    def log_evidence(self) -> np.ndarray:
+        """Laplace's approximation of the probability of the data, errors' constant left out; -inf without a mode."""
+        return np.where(self.reached, -self.value - 0.5 * self.log_det, -np.inf)
+
+
+def modes(model: LatentModel, h: np.ndarray, y0: np.ndarray, shift: np.ndarray, centre: np.ndarray) -> Mode:
+    """Minimise ½|r(y, h) + shift|² + ½|y - centre|² for many h (k, d) at once.
+
+    y0, centre: (k, n); shift: (k, residuals). Unit Gaussians as shift and centre make a draw of the posterior, zeros
+    its mode. A few problems share a batch; one that has ended makes room for the next.
+    """
+    k = len(h)
+    found = Mode(np.array(y0, float), np.zeros(k), np.zeros(k), np.zeros(k, np.int32), np.zeros(k, bool))
+    waiting = list(range(k))
+    active: list[int] = []
+    while waiting or active:
+        active, waiting = active + waiting[: TOGETHER - len(active)], waiting[TOGETHER - len(active) :]
+        at = np.resize(active, TOGETHER)  # copies fill the batch: its shape is part of the program
+        state = jax.device_get(_advance(model, h[at], shift[at], centre[at], Mode(*(leaf[at] for leaf in found))))
+        for leaf, new in zip(found, state, strict=True):
+            leaf[active] = new[: len(active)]
+        active = [i for i in active if not found.reached[i] and found.steps[i] < MAXITER]
+    return found
+
+
+@jax.jit
+def _advance(model: LatentModel, h: jax.Array, shift: jax.Array, centre: jax.Array, states: Mode) -> Mode:
+    """Take a few steps in each of several problems."""
+
+    def one(h, shift, centre, state):
+        step = _stepper(model, h, shift, centre)
+        return jax.lax.fori_loop(0, STRIDE, lambda _, s: jax.lax.cond(_ended(s), lambda s: s, step, s), state)
+
+    return jax.lax.map(lambda given: one(*given), (h, shift, centre, states))
+
+
+def _ended(state: Mode) -> jax.Array:
+    return state.reached | (state.steps >= MAXITER)
+
+
+def _stepper(model: LatentModel, h: jax.Array, shift: jax.Array, centre: jax.Array) -> Callable[[Mode], Mode]:
+    def signal(y):
+        return model.signal(y, h, model.args)
+
+    def residual(seen):
+        return model.residual(seen, model.args)
+
+    def energy(y):
+        return 0.5 * jnp.sum((residual(signal(y)) + shift) ** 2) + 0.5 * jnp.sum((y - centre) ** 2)
+
+    def step(state: Mode) -> Mode:
+        away = state.y - centre
+        seen, slope = signal(state.y), jax.jacrev(signal)(state.y)
+        bent = jax.jacfwd(residual)(seen)
+        pull, curvature = bent.T @ (residual(seen) + shift), bent.T @ bent
+        gradient, matrix = away + slope.T @ pull, curvature @ (slope @ slope.T)
+        turned = curvature @ (slope @ gradient)
+
+        def way(stiff):  # -(stiff + KᵀGK)⁻¹ gradient
+            return (slope.T @ jnp.linalg.solve(stiff * jnp.eye(len(seen)) + matrix, turned) - gradient) / stiff
+
+        ways = jax.vmap(way)(jnp.array(STIFF))
+        left = -jnp.dot(gradient, ways[0])  # of a quadratic: twice what the step gains
+        tried = jnp.concatenate([state.y[None], state.y + ways])
+        values = jax.vmap(energy)(tried)
+        best = jnp.argmin(jnp.where(jnp.isfinite(values), values, jnp.inf))
+        log_det = jnp.linalg.slogdet(jnp.eye(len(seen)) + matrix)[1]
+        # no step helps: the minimum is reached to rounding, or never will be
+        steps = jnp.where(best > 0, state.steps + 1, MAXITER).astype(jnp.int32)
+        # where data leave a direction nearly free (the position, for closure phases) steps go on without a gain
+        slow = (best > 0) & (values[0] - values[best] <= SLOW)
+        return Mode(tried[best], values[best], log_det, steps, (left <= NEAR) | slow)
+
+    return step
+
+
+def one_thread() -> AbstractContextManager:
+    """Hold the linear algebra library to one thread: its matrices are small here, and waiting threads burn a core."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")
+
+
+def draw_refits(model: LatentModel, h: np.ndarray, y0: np.ndarray, seed: int) -> Mode:
+    """Return one draw of the posterior for every row of h (k, d): a refit of perturbed data and prior, from y0."""
+    rng = np.random.default_rng(seed)
+    shift = rng.standard_normal((len(h), model.n_residuals))
+    centre = rng.standard_normal((len(h), model.n))
+    return modes(model, h, y0, shift, centre)
