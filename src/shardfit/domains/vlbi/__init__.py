@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.beams import Beam, dirty_beam, dirty_image, fit_beam
     from shardfit.domains.vlbi.closures import quadrangles, triangles
     from shardfit.domains.vlbi.constants import UAS
+    from shardfit.domains.vlbi.ehtim_text import read_ehtim_text
     from shardfit.domains.vlbi.fits_image import read_image, write_image
     from shardfit.domains.vlbi.grid import Grid
     from shardfit.domains.vlbi.images import Image, blank, gaussian, prior, ring
@@ -110,6 +111,7 @@ __all__ = [
     "prior",
     "quadrangles",
     "read_array",
+    "read_ehtim_text",
     "read_image",
     "read_text",
     "read_uvfits",
@@ -132,6 +134,7 @@ __getattr__, __dir__ = lazy_names(
         "beams": "Beam dirty_beam dirty_image fit_beam",
         "closures": "quadrangles triangles",
         "constants": "UAS",
+        "ehtim_text": "read_ehtim_text",
         "fits_image": "read_image write_image",
         "grid": "Grid",
         "images": "Image blank gaussian prior ring",
