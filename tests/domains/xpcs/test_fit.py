@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shardfit
-from shardfit import RunOptions, fit
+from shardfit import LM, RunOptions, fit
 from shardfit.domains.xpcs import (
     Correlation,
     FitOptions,
@@ -132,6 +132,21 @@ def test_an_answer_outside_the_bounds_is_searched_within_them(tmp_path):
         small(model, truth, n_frames=30, dt=0.004), model, FitOptions(), RunOptions(run_dir=tmp_path, progress=False)
     )
     assert fast.params["D0"] <= usual.upper and (tmp_path / "bounded01" / "result.json").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_stopped_goes_on_to_the_same_answer(tmp_path):
+    data, options = small(n_frames=30), FitOptions(start={name: 1.3 * value for name, value in STATIC.items()})
+
+    def run(steps, folder):
+        how = RunOptions(LM(maxiter=steps, ftol=1e-18), run_dir=tmp_path / folder, progress=False)
+        return fit_correlation(data, static(), options, how)
+
+    stopped = run(2, "cut")
+    assert not stopped.success
+    on, whole = run(100, "cut"), run(100, "whole")
+    assert on.success and on.params == whole.params and on.result.evaluations == whole.result.evaluations
+    assert run(100, "cut").params == whole.params  # read, not fitted again
 
 
 def test_wrong_options_are_refused():

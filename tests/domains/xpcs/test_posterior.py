@@ -12,7 +12,17 @@ from shardfit import RunOptions, fit
 from shardfit.cli.xpcs.posterior_files import judged, write_posterior
 from shardfit.cli.xpcs.shard_sizes import shard_size
 from shardfit.core.precision import arithmetic
-from shardfit.domains.xpcs import Correlation, FitOptions, curved, fit_correlation, sample_correlation, setup, static
+from shardfit.domains.xpcs import (
+    Correlation,
+    FitOptions,
+    compare_fits,
+    curved,
+    fit_correlation,
+    laminar_flow,
+    sample_correlation,
+    setup,
+    static,
+)
 from shardfit.domains.xpcs.problem import converted
 from shardfit.domains.xpcs.recipes.answer import read_answer
 from shardfit.domains.xpcs.recipes.posterior import posterior_problem
@@ -20,6 +30,7 @@ from shardfit.sampling.posterior import Posterior
 from tests.domains.xpcs.cases import FLOW, FOLDER, STATIC, model_of, reference, small
 
 QUIET = RunOptions(progress=False)
+FLOWING = laminar_flow()
 
 
 @pytest.fixture(scope="module")
@@ -209,3 +220,17 @@ def test_the_posterior_agrees_with_the_fit():
         draws = np.asarray(posterior.draws[name])
         assert abs(draws.mean() - value) < 0.2 * fitted.stderr[name]
         assert abs(draws.std() / fitted.stderr[name] - 1) < 0.15
+
+
+@pytest.mark.slow
+def test_the_simpler_model_wins_unless_the_data_want_more():
+    phi = (-60.0, 0.0, 30.0)
+    for truth, best in ((STATIC, "still"), (FLOW, "flow")):
+        data = small(model_of(truth), truth, n_frames=40, phi=phi)
+        fits = {
+            name: fit_correlation(data, model, None, QUIET) for name, model in (("still", static()), ("flow", FLOWING))
+        }
+        found = compare_fits(fits)
+        assert found.names[0] == best and found.difference[1] > 5 and best in str(found)
+    with pytest.raises(ValueError, match="two or more"):
+        compare_fits({"still": fits["still"]})

@@ -9,7 +9,14 @@ from shardfit.domains.xpcs.groups import Grouped, together
 from shardfit.domains.xpcs.models import Homodyne, Model, TwoComponent, laminar_flow, static
 from shardfit.domains.xpcs.problem import FitOptions, Setup, curved, setup
 from shardfit.domains.xpcs.rates import Ageing, CurvedPower, Knots, Parameter, PowerLaw, Rate, Stretched
-from shardfit.domains.xpcs.recipes import CorrelationFit, fit_correlation, power_law, sample_correlation
+from shardfit.domains.xpcs.recipes import (
+    CorrelationFit,
+    FitComparison,
+    compare_fits,
+    fit_correlation,
+    power_law,
+    sample_correlation,
+)
 from shardfit.domains.xpcs.scaling import fourier_basis, quantile_scales
 from shardfit.domains.xpcs.simulation import Experiment, simulate
 
@@ -22,6 +29,7 @@ __all__ = [
     "CorrelationFit",
     "CurvedPower",
     "Experiment",
+    "FitComparison",
     "FitOptions",
     "Geometry",
     "Grid",
@@ -37,6 +45,7 @@ __all__ = [
     "Setup",
     "Stretched",
     "TwoComponent",
+    "compare_fits",
     "corrected_diagonal",
     "curved",
     "delay_bins",

@@ -1,0 +1,53 @@
+"""Which model the data want: fits of the same points compared by the Bayesian information criterion."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from shardfit.domains.xpcs.recipes.answer import CorrelationFit
+
+CLEAR = 10.0  # difference of BIC that decides; below 2 it says nothing
+
+
+@dataclass(frozen=True)
+class FitComparison:
+    """Models by name, best first. parameters, chi2 and bic: (n,); difference: of BIC from the best."""
+
+    names: tuple[str, ...]
+    parameters: np.ndarray
+    chi2: np.ndarray
+    bic: np.ndarray
+
+    @property
+    def difference(self) -> np.ndarray:
+        """BIC less that of the best model."""
+        return self.bic - self.bic[0]
+
+    def __str__(self):
+        rows = zip(self.names, self.parameters, self.chi2, self.difference, strict=True)
+        lines = [f"  {name}: {k} parameters, χ² {c:.6g}, ΔBIC {d:.1f}" for name, k, c, d in rows]
+        gap = self.difference[1]
+        strength = "clearly" if gap > CLEAR else "weakly" if gap > 2 else "hardly"
+        return "\n".join([f"the data {strength} prefer {self.names[0]}", *lines])
+
+
+def compare_fits(fits: Mapping[str, CorrelationFit]) -> FitComparison:
+    """Compare fits of different models to the same points: χ² in units of the noise plus parameters · ln points.
+
+    The noise is that which the best of them leaves, so that a guessed σ decides nothing. Points count as independent;
+    where speckle ties them together, differences are too large.
+
+    Example: `print(compare_fits({"still": fit_correlation(data, static()), "flow": fit_correlation(data, flow)}))`.
+    """
+    if len(fits) < 2:
+        raise ValueError(f"compare_fits: {len(fits)} fits. Give two or more, by name of the model.")
+    counts = {name: fit.setup.n_points for name, fit in fits.items()}
+    if len({*counts.values()}) > 1 or any(fit.setup.options.loss != "linear" for fit in fits.values()):
+        raise ValueError(f"compare_fits: fits must be of the same points ({counts}) with the loss 'linear'.")
+    n = next(iter(counts.values()))
+    chi2 = np.array([fit.chi2 for fit in fits.values()])
+    k = np.array([n - fit.dof for fit in fits.values()])
+    bic = chi2 / np.min(chi2 / (n - k)) + k * np.log(n)
+    order = np.argsort(bic, kind="stable")
+    return FitComparison(tuple(np.array(list(fits))[order].tolist()), k[order], chi2[order], bic[order])
