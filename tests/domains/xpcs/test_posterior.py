@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -220,6 +221,21 @@ def test_the_posterior_agrees_with_the_fit():
         draws = np.asarray(posterior.draws[name])
         assert abs(draws.mean() - value) < 0.2 * fitted.stderr[name]
         assert abs(draws.std() / fitted.stderr[name] - 1) < 0.15
+
+
+def test_more_parameters_must_earn_their_place():
+    def fitted(chi2, parameters, n=1000):
+        ready = SimpleNamespace(n_points=n, options=FitOptions())
+        return SimpleNamespace(chi2=chi2, dof=n - parameters, setup=ready)
+
+    found = compare_fits({"flow": fitted(1008.0, 9), "still": fitted(1010.0, 5)})
+    assert found.names == ("still", "flow") and np.isclose(found.difference[1], 4 * np.log(1000) - 2, atol=0.1)
+    assert compare_fits({"still": fitted(2000.0, 5), "flow": fitted(1000.0, 9)}).names[0] == "flow"
+    # the same in other units of the noise
+    scaled = compare_fits({"flow": fitted(10080.0, 9), "still": fitted(10100.0, 5)})
+    assert np.allclose(scaled.bic, found.bic)
+    with pytest.raises(ValueError, match="same points"):
+        compare_fits({"one": fitted(1.0, 2), "other": fitted(1.0, 2, 900)})
 
 
 @pytest.mark.slow

@@ -50,4 +50,5 @@ def compare_fits(fits: Mapping[str, CorrelationFit]) -> FitComparison:
     k = np.array([n - fit.dof for fit in fits.values()])
     bic = chi2 / np.min(chi2 / (n - k)) + k * np.log(n)
     order = np.argsort(bic, kind="stable")
-    return FitComparison(tuple(np.array(list(fits))[order].tolist()), k[order], chi2[order], bic[order])
+    names = list(fits)
+    return FitComparison(tuple(names[i] for i in order), k[order], chi2[order], bic[order])
