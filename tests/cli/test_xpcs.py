@@ -73,6 +73,25 @@ def test_simulate_fit_report_plot(tmp_path, monkeypatch, capsys):
     assert len(list((tmp_path / "pictures").glob("*.png"))) == 3
 
 
+@pytest.mark.slow
+def test_delays_and_ages_are_fitted_and_drawn(tmp_path):
+    from tests.domains.xpcs.cases import small
+    from tests.domains.xpcs.test_files import esrf
+
+    data, step = small(n_frames=61, phi=(0.0,), dt=0.1), 2
+    lag, age = 0.1 * step * np.arange(1, 12), 0.1 * np.arange(12, 48, 4)
+    i, j = ((age[:, None] + side * lag) / 0.1 for side in (-0.5, 0.5))
+    ttcf = data.c2[:, i.round().astype(int), j.round().astype(int)]
+    content = {"twotime/lag": lag, "twotime/age": age, "twotime/ttcf": ttcf, "parameters/q": [0.054]}
+    options = ["--dt", "0.1", "--hold", "D_offset=800", "--out", str(tmp_path / "out")]
+    assert main(["xpcs", "fit", str(esrf(tmp_path / "a.h5", **content)), *options]) == 0
+    answer = json.loads((tmp_path / "out/nlsq/analysis_results_nlsq.json").read_text())
+    assert answer["errors"] == "points" and answer["n_points"] == 99 and answer["sigma_is_default"]
+    d0 = answer["parameters"]["D0"]
+    assert abs(d0["value"] - 15000) < 5 * d0["uncertainty"]
+    assert (tmp_path / "out/figures/c2_heatmaps_phi_0_0.png").is_file()
+
+
 def test_homodyne_yaml_is_understood(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["xpcs", "simulate", "s.npz", "--frames", "1:24"]) == 0

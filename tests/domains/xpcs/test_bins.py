@@ -14,6 +14,7 @@ from shardfit.domains.xpcs import (
     Bins,
     FitOptions,
     delay_bins,
+    estimate_noise,
     fit_correlation,
     laminar_flow,
     multi_tau,
@@ -105,6 +106,8 @@ def test_bins_cannot_be_cut_by_frame_but_by_angle():
         binned.frames(1, 8)
     with pytest.raises(ValueError, match="per frame or point"):
         multi_tau(replace(small(n_frames=16), sigma=np.full((3, 16), 0.01)))
+    with pytest.raises(ValueError, match="means over bins"):
+        estimate_noise(binned)
     ends = Bins(jnp.array([[0.5]]), jnp.array([[3.0]])).ends(jnp.arange(4.0) ** 2)
     assert [float(end[0, 0]) for end in ends] == [0.5, 9.0]
 

@@ -69,6 +69,7 @@ def estimate_noise(data: Correlation) -> np.ndarray:
     The signal hardly changes from one frame to the next, so these differences are noise; their median absolute
     deviation is not moved by outliers. Neighbours at lag 1 share a frame and are left out.
     """
+    _need_maps(data, "noise cannot be estimated from")
     found = []
     for matrix in data.c2:
         difference = (matrix[1:, 1:] - matrix[:-1, :-1])[np.triu_indices(data.n_frames - 1, 2)]
@@ -87,6 +88,7 @@ def without_outliers(data: Correlation, threshold: float = 6.0) -> Correlation:
 
     threshold: in robust standard deviations of the points of the same bin and lag.
     """
+    _need_maps(data, "outliers cannot be found in")
     c2, nt = data.c2.copy(), data.n_frames
     i = np.arange(nt)
     for lag in range(1, nt):
@@ -102,3 +104,10 @@ def without_outliers(data: Correlation, threshold: float = 6.0) -> Correlation:
     return replace(
         data, c2=c2, notes=(*data.notes, f"{count} outliers beyond {threshold:g} σ of their lag are left out.")
     )
+
+
+def _need_maps(data: Correlation, what: str) -> None:
+    if data.c2.ndim != 3:
+        raise ValueError(
+            f"{what} means over bins: neighbouring frames are needed. Do it before averaging, or give sigma."
+        )
