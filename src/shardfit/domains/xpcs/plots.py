@@ -67,6 +67,8 @@ def delay_curve(c2: np.ndarray, fitted: np.ndarray, lag: np.ndarray, age: np.nda
     dots = axes.scatter(lag, c2, c=age, s=14, cmap="viridis", linewidths=0)
     axes.plot(lag, fitted, "x", color=style.VERMILLION, markersize=4, alpha=0.7, label="fit")
     axes.set_xscale("log")
+    axes.xaxis.set_minor_formatter("")  # of less than a decade its labels would lie on each other
+    axes.xaxis.set_major_formatter("{x:g}")
     figure.colorbar(dots, ax=axes, shrink=0.85).set_label("age (s)", fontsize=style.TICK, color=style.INK)
     style.legend(axes)
     style.finish(axes, "delay (s)", "g₂")
