@@ -5,7 +5,7 @@ point, the lower of what two algorithms find from the same start in float64 to t
 L-BFGS-B. Then, in float32: former, the logarithm and 100 steps; cold, the power 1.5 and a stop by progress, each point
 from its own start; warm, the defaults of imaging surveys, from the neighbour's image and with stubborn points finished
 in float64. The peers stop at the very step at which the last point of a batch is there, which they cannot know:
-optax-power and optax-log, `vmap` of optax's L-BFGS in either variable; ehtim, eht-imaging on some of the points.
+optax-power and optax-log, `vmap` of optax's L-BFGS in either variable; ehtim, eht-imaging where there is no entropy.
 """
 
 import itertools
@@ -55,7 +55,7 @@ def run(quick: bool) -> dict[str, dict]:
         _keep(cases, case, _ours(study, points, slots, options), lowest)
     for case, study in (("optax-power", single), ("optax-log", log)):
         _keep(cases, case, _optax(study, points, lowest, MOST[case]), lowest)
-    chosen = list(range(0, len(points), EHTIM_EVERY))
+    chosen = list(range(0, len(points), EHTIM_EVERY))  # the first of every sweep: no entropy
     _keep(cases, "ehtim", _ehtim(log, [points[i] for i in chosen], lowest[chosen]), lowest[chosen])
     for peer, ours in itertools.product(("optax-power", "optax-log", "ehtim"), ("cold", "warm")):
         cases[peer][f"ratio_{ours}"] = cases[peer]["cpu"] / cases[ours]["cpu"]
