@@ -93,7 +93,7 @@ def machine(start, chances, step, max_depth):
         value = 0.5 * (z[0] ** 2 + 2 * bend**2 + z[2] ** 2)
         grown, done = trees.tell(tree, z, value, trees.against(root, gradient), chance, max_depth)
         begins = done.ends | (grown.started & ~tree.started)
-        return trees.choose(begins, trees.with_length(grown, step), grown), (done, grown.draw[trees.Z])
+        return trees.with_length(grown, step, begins), (done, grown.draw)
 
     return jax.lax.scan(tick, trees.plant(start, 10), chances)[1]
 
@@ -102,14 +102,23 @@ def machine(start, chances, step, max_depth):
 def test_same_as_plain_sampler(step, max_depth):
     """Draws, depths and gradients of many transitions agree, whatever the length of the trees."""
     rng, ticks = np.random.default_rng(3), 600
-    chances = trees.Chance(*rng.uniform(size=(3, ticks)), rng.standard_normal((ticks, 3)))
-    each = [trees.Chance(*(leaf[i] for leaf in chances)) for i in range(ticks)]
-    start = np.array([0.3, -0.2, 0.1])
+    chances = trees.Chance(*rng.uniform(size=(3, ticks, 2)), rng.standard_normal((ticks, 3, 2)))
+    start = np.array([[0.3, 1.3], [-0.2, 0.5], [0.1, -0.4]])
     with arithmetic("float64"):
-        done, draws = machine(start, chances, step, max_depth)
+        done, draws = jax.device_get(machine(start, chances, step, max_depth))
+    for chain in range(2):
+        own, mine, drawn = (
+            jax.tree.map(lambda leaf, c=chain: leaf[..., c], part) for part in (done, chances, draws)
+        )
+        require_same(own, mine, drawn, start[:, chain], PlainNUTS([], step, max_depth))
+
+
+def require_same(done, chances, draws, z, plain):
+    """Assert that one chain has drawn what the plain sampler draws from the same numbers."""
+    each = [trees.Chance(*(leaf[i] for leaf in chances)) for i in range(len(draws))]
     ended = np.flatnonzero(done.ends)
     assert len(ended) > 5
-    plain, chance, z = PlainNUTS(each[1:], step, max_depth), each[0], start
+    plain.chances, chance = iter(each[1:]), each[0]
     for i in ended:
         side = 1 if chance.side < 0.5 else -1
         z, chance, depth, leaps = plain.transition(z, chance.momentum, side)
@@ -123,25 +132,24 @@ def test_density_is_kept(step):
     """Chains that begin with the density (logistic, which no step follows exactly) have it after three transitions."""
     chains, ticks, transitions, depth = 4000, 60, 3, 4
     rng = np.random.default_rng(5)
-    chances = trees.Chance(*rng.uniform(size=(3, ticks, chains)), rng.standard_normal((ticks, chains, 1)))
+    chances = trees.Chance(*rng.uniform(size=(3, ticks, chains)), rng.standard_normal((ticks, 1, chains)))
 
-    def chain(start, chances):
-        def tick(carry, chance):
-            tree, made, kept = carry
-            z = trees.ask(tree, jnp.ones(1))
-            value = jnp.sum(z + 2 * jax.nn.softplus(-z))
-            grown, done = trees.tell(tree, z, value, jnp.tanh(z / 2), chance, depth)
-            begins = done.ends | (grown.started & ~tree.started)
-            grown = trees.choose(begins, trees.with_length(grown, jnp.asarray(step)), grown)
-            made = made + done.ends
-            kept = jnp.where(done.ends & (made == transitions), grown.draw[trees.Z, 0], kept)
-            return (grown, made, kept), None
+    def tick(carry, chance):
+        tree, made, kept = carry
+        z = trees.ask(tree, jnp.ones(1))
+        value = jnp.sum(z + 2 * jax.nn.softplus(-z), 0)
+        grown, done = trees.tell(tree, z, value, jnp.tanh(z / 2), chance, depth)
+        begins = done.ends | (grown.started & ~tree.started)
+        made = made + done.ends
+        kept = jnp.where(done.ends & (made == transitions), grown.draw[0], kept)
+        return (trees.with_length(grown, jnp.asarray(step), begins), made, kept), None
 
-        begin = (trees.plant(start, depth), 0, jnp.nan)
+    def draw(start, chances):
+        begin = (trees.plant(start, depth), jnp.zeros(chains, int), jnp.full(chains, jnp.nan))
         return jax.lax.scan(tick, begin, chances)[0][2]
 
     with arithmetic("float64"):
-        z = np.asarray(jax.jit(jax.vmap(chain, (0, 1)))(rng.logistic(size=(chains, 1)), chances))
+        z = np.asarray(jax.jit(draw)(rng.logistic(size=(1, chains)), chances))
     assert np.isfinite(z).all()
     assert stats.kstest(z, "logistic").pvalue > 0.01
     assert stats.kstest(np.abs(z), lambda size: 2 / (1 + np.exp(-size)) - 1).pvalue > 0.01

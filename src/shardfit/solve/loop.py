@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shardfit.solve.step import StepSolver
 
 SEGMENT = 512  # ticks a segment can record
+LONGEST = 1 << 20  # ticks of a segment that records none
 SEGMENT_SECONDS = 0.25  # how long the host leaves the device alone: progress, Ctrl-C and callbacks wait this long
 
 
@@ -53,6 +54,8 @@ def start(solver: "StepSolver", z0: jax.Array, lower: Any, upper: Any, key: jax.
 def tick_once(solver: "StepSolver", space: Any, objective: Any, run: Run, key: Any) -> Run:
     """Return the run after one evaluation."""
     state = solver.step(lambda z: solver.evaluate(space, objective, z, key), run.state)
+    if not solver.seeks:
+        return run._replace(state=state, ticks=run.ticks + 1)
     better = jnp.isfinite(state.value) & (state.value < run.best_value)
     best_z = jnp.where(better, state.x, run.best_z)
     return Run(state, best_z, jnp.where(better, state.value, run.best_value), run.ticks + 1)
@@ -98,10 +101,11 @@ _answer = jax.jit(answer, static_argnums=1)
 @partial(jax.jit, static_argnums=0)
 def advance(
     solver: "StepSolver", space: Any, objective: Any, run: Run, key: Any, max_ticks: Any, stop_step: Any
-) -> tuple[Run, Record]:
+) -> tuple[Run, Record | None]:
     """Run until the solver stops, max_ticks evaluations were made, or stop_step steps were taken."""
     key_of = partial(jax.random.fold_in, key) if objective.stochastic else lambda step: None
-    limit = jnp.minimum(max_ticks, SEGMENT)
+    limit = jnp.minimum(max_ticks, segment(solver))
+    rare = jax.eval_shape(solver.due, run.state) is not None
 
     def go_on(carry):
         i, run, _ = carry
@@ -109,17 +113,35 @@ def advance(
 
     def tick(carry):
         i, run, record = carry
-        run = tended(solver, tick_once(solver, space, objective, run, key_of(run.ticks)))
-        state = run.state
-        entry = Record(state.value, _largest(state.gradient), state.steps, solver.record(state))
-        record = jax.tree.map(lambda column, new: column.at[i].set(new), record, entry)
+        run = tick_once(solver, space, objective, run, key_of(run.ticks))
+        if record is not None:
+            state = run.state
+            entry = Record(state.value, _largest(state.gradient), state.steps, solver.record(state))
+            record = jax.tree.map(lambda column, new: column.at[i].set(new), record, entry)
         return i + 1, run, record
 
+    def until_due(carry):
+        # rare work lies outside of the loop over ticks: within, every tick would copy what the work may change
+        began = carry[0]
+        i, run, record = jax.lax.while_loop(
+            lambda now: go_on(now) & ((now[0] == began) | ~solver.due(now[1].state)), tick, carry
+        )
+        return i, tended(solver, run), record
+
+    first = (jnp.zeros((), jnp.int32), run, _empty(solver, run) if solver.seeks else None)
+    _, run, record = jax.lax.while_loop(go_on, until_due if rare else tick, first)
+    return everywhere((run, record), objective.mesh)
+
+
+def _empty(solver: "StepSolver", run: Run) -> Record:
     dtype = run.best_value.dtype
     more = jax.tree.map(lambda leaf: jnp.zeros((SEGMENT, *leaf.shape), leaf.dtype), solver.record(run.state))
-    empty = Record(jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, jnp.int32), more)
-    _, run, record = jax.lax.while_loop(go_on, tick, (jnp.zeros((), jnp.int32), run, empty))
-    return everywhere((run, record), objective.mesh)
+    return Record(jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, jnp.int32), more)
+
+
+def segment(solver: "StepSolver") -> int:
+    """Return how many ticks the device may be left alone."""
+    return SEGMENT if solver.seeks else LONGEST
 
 
 def run_steps(solver: "StepSolver", task: Task) -> Finish:
@@ -148,15 +170,16 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
             steps = int(run.state.steps)
             if solver.batch:
                 objective, ticks = mini_batch(task, solver.batch, int(run.ticks)), 1
-            began = time.perf_counter()
+            began, before = time.perf_counter(), int(run.ticks)
             stop = min(solver.maxiter, monitor.next_stop(steps))
             run, record = advance(program, space, objective, run, key, ticks, stop)
-            done = int(run.ticks) - len(monitor.trace)
-            record = jax.tree.map(lambda column, done=done: np.asarray(column)[:done], record)
-            monitor.trace.extend(record.value, record.gradient, record.step, _thinned(record, solver))
+            done = int(run.ticks) - before
+            if record is not None:
+                record = jax.tree.map(lambda column, done=done: np.asarray(column)[:done], record)
+                monitor.trace.extend(record.value, record.gradient, record.step, _thinned(record, solver))
             seconds = time.perf_counter() - began
             monitor.check_start(run.state)
-            ticks = int(np.clip(SEGMENT_SECONDS * max(1, len(record.value)) / seconds, 1, SEGMENT))
+            ticks = int(np.clip(SEGMENT_SECONDS * max(1, done) / seconds, 1, segment(solver)))
             leave = monitor.look(partial(_snapshot, solver, space, run, noisy, monitor.trace), run)
             if spans_processes(objective.mesh):  # clocks and callbacks may differ, what is done must not
                 ticks, leave = (int(x) for x in first_says(np.array([ticks, leave])))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from shardfit.sampling.chains.trees import against
@@ -26,32 +27,36 @@ LEAST_RATIO = 2.0  # of variances, to the metric's, that a direction must have b
 SHRINKAGE = 0.1  # of covariances from few draws, in variances of the present metric
 
 
-class Steps(NamedTuple):
-    """Dual averaging of the logarithm of the step's length."""
-
-    log_step: jax.Array
-    log_mean: jax.Array
-    aim: jax.Array
-    shortfall: jax.Array  # running mean of target - acceptance
-    rounds: jax.Array
-    accept: jax.Array  # sum and number of acceptances of the round that is being collected
-    count: jax.Array
+STEPS = ("log_step", "log_mean", "aim", "shortfall", "rounds", "accept", "count")
 
 
 class Pool(NamedTuple):
-    """root: factor of the metric, (n, n) or (n,). recent: ring (size, 2, n) of draws and slopes of warm-up.
+    """steps: (7,) dual averaging of the logarithm of the step's length, named by STEPS. shortfall: running mean of
+    target - acceptance; accept, count: of the round that is being collected.
 
-    collected: draws that were ever put in; next_at: number of them at which the metric is renewed; closed: whether it
-    is final. informed: whether the metric is better than a guess.
+    root: factor of the metric, (n, n) or (n,). recent: ring (size, 2, n) of draws and slopes of warm-up. collected:
+    draws that were ever put in; next_at: number of them at which the metric is renewed; closed: whether it is final.
+    informed: whether the metric is better than a guess. exploring: whether it is made from all points.
     """
 
-    steps: Steps
+    steps: jax.Array
     root: jax.Array
     recent: jax.Array
     collected: jax.Array
     next_at: jax.Array
     informed: jax.Array
     closed: jax.Array
+    exploring: jax.Array
+
+    @property
+    def log_step(self) -> jax.Array:
+        """Logarithm of the length to try next."""
+        return self.steps[0]
+
+    @property
+    def log_mean(self) -> jax.Array:
+        """Logarithm of the length to stay with."""
+        return self.steps[1]
 
 
 def usual_log_step(n: int) -> float:
@@ -59,53 +64,46 @@ def usual_log_step(n: int) -> float:
     return math.log(1.5) - 0.25 * math.log(n)
 
 
-def begin_steps(log_step: jax.Array) -> Steps:
+def begin_steps(log_step: jax.Array) -> jax.Array:
     """Return the averaging before its first round."""
     zero = jnp.zeros_like(log_step)
-    return Steps(log_step, log_step, log_step, zero, zero, zero, zero)
+    return jnp.stack([log_step] * 3 + [zero] * 4)
 
 
-def follow(steps: Steps, accept: jax.Array, counts: jax.Array, target: float) -> Steps:
+def follow(steps: jax.Array, accept: jax.Array, counts: jax.Array, target: float) -> jax.Array:
     """Add acceptances (chains,) where counts; end the round when there are as many as chains."""
-    total = steps.accept + jnp.sum(jnp.where(counts, accept, 0))
-    count = steps.count + jnp.sum(counts.astype(accept.dtype))
-    ends = count >= accept.shape[0]
-    rounds = steps.rounds + 1
+    _, log_mean, aim, shortfall, rounds, *collected = steps
+    new = jnp.sum(jnp.where(counts, jnp.stack([accept, jnp.ones_like(accept)]), 0), 1)
+    total, count = jnp.stack(collected) + new
+    ends, rounds = count >= accept.shape[0], rounds + 1
     rate = 1 / (rounds + SETTLING)
-    shortfall = (1 - rate) * steps.shortfall + rate * (target - total / jnp.maximum(count, 1))
-    log_step = steps.aim - jnp.sqrt(rounds) / GAIN * shortfall
+    shortfall = (1 - rate) * shortfall + rate * (target - total / jnp.maximum(count, 1))
+    log_step = aim - jnp.sqrt(rounds) / GAIN * shortfall
     share = rounds**-FORGETTING
-    renewed = Steps(
-        log_step,
-        share * log_step + (1 - share) * steps.log_mean,
-        steps.aim,
-        shortfall,
-        rounds,
-        jnp.zeros_like(total),
-        jnp.zeros_like(count),
-    )
-    same = steps._replace(accept=total, count=count)
-    return jax.tree.map(lambda a, b: jnp.where(ends, a, b), renewed, same)
+    renewed = [log_step, share * log_step + (1 - share) * log_mean, aim, shortfall, rounds]
+    none = jnp.zeros_like(total)
+    return jnp.where(ends, jnp.stack([*renewed, none, none]), jnp.stack([*steps[:5], total, count]))
 
 
-def emptied(pool: Pool, chains: int) -> Pool:
+def emptied(pool: Pool, chains: int, when: jax.Array | bool = True) -> Pool:
     """Return the pool without draws."""
-    none = jnp.zeros_like(pool.collected)
-    return pool._replace(collected=none, next_at=none + FIRST * chains)
+    collected, next_at = jnp.where(when, 0, pool.collected), jnp.where(when, FIRST * chains, pool.next_at)
+    return pool._replace(collected=collected.astype(jnp.int32), next_at=next_at.astype(jnp.int32))
 
 
 def collect(pool: Pool, newest: jax.Array, counts: jax.Array) -> Pool:
     """Put draws and slopes (chains, 2, n) into the ring where counts (chains,)."""
-    size = pool.recent.shape[0]
-    number = pool.collected + jnp.cumsum(counts, dtype=jnp.int32)
+    size, chains = pool.recent.shape[0], len(counts)
+    # sums of those before, as one product with a triangle: a running sum takes several kernels
+    number = pool.collected + jnp.sum(jnp.where(np.tri(chains, dtype=bool), counts, False), 1, dtype=jnp.int32)
     at = jnp.where(counts, (number - 1) % size, size)
     recent = pool.recent.at[at].set(newest, mode="drop")
     return pool._replace(recent=recent, collected=number[-1])
 
 
 def guess_root(root: jax.Array, slope: jax.Array, spread: float) -> jax.Array:
-    """Return what makes root fit slopes (chains, n) at starts that lie `spread` around the centre."""
-    typical = jnp.sqrt(jnp.mean(slope**2, 0)) + jnp.finfo(slope.dtype).tiny ** 0.5
+    """Return what makes root fit slopes (n, chains) at starts that lie `spread` around the centre."""
+    typical = jnp.sqrt(jnp.mean(slope**2, 1)) + jnp.finfo(slope.dtype).tiny ** 0.5
     return _diagonal(root, jnp.sqrt(spread / typical))
 
 
@@ -158,5 +156,5 @@ def changed(pool: Pool, change: jax.Array) -> Pool:
     one = jnp.ones_like(change) if change.ndim == 1 else jnp.eye(change.shape[0], dtype=change.dtype)
     change = jnp.where(sound, change, one)
     root = pool.root * change if change.ndim == 1 else pool.root @ change
-    recent = pool.recent.at[:, 1].set(against(change, pool.recent[:, 1]))
+    recent = pool.recent.at[:, 1].set(against(change, pool.recent[:, 1].T).T)
     return pool._replace(root=root, recent=recent)

@@ -30,7 +30,7 @@ from shardfit.sampling.chains.adapt import (
     renew_root,
     usual_log_step,
 )
-from shardfit.sampling.chains.trees import SLOPE, Transition, Tree, Z, against, choose
+from shardfit.sampling.chains.trees import Transition, Tree, against, choose
 from shardfit.solve.base import ValueAndGrad, value_and_grad_parts
 from shardfit.solve.points import placed
 from shardfit.solve.step import StepSolver
@@ -44,10 +44,10 @@ STATS = ("value", "energy", "accept", "step_size", "diverging", "depth", "gradie
 
 
 class State(NamedTuple):
-    """x, value: the newest draw of the first chain. steps: transitions that every chain has made.
+    """x, value: the newest draw of the first chain. steps, most: transitions that the slowest and the fastest have made.
 
-    trees: (chains, ...) one each. made: (chains,) transitions. kept: (chains, draws, n + stats). warm_gradients,
-    warm_diverging: (chains,) counts of warm-up. centre: (n,) where starts lie around.
+    trees: (..., chains). made: (chains,) transitions. kept: (chains, draws, n + stats). warm: (2, chains) gradients and
+    divergences of warm-up. centre: (n,) where starts lie around.
     """
 
     x: jax.Array
@@ -55,12 +55,12 @@ class State(NamedTuple):
     gradient: None
     status: jax.Array
     steps: jax.Array
+    most: jax.Array
     trees: Tree
     pool: Pool
     made: jax.Array
     kept: jax.Array
-    warm_gradients: jax.Array
-    warm_diverging: jax.Array
+    warm: jax.Array
     centre: jax.Array
     spread: jax.Array
     tick: jax.Array
@@ -89,6 +89,7 @@ class NUTS(StepSolver):
     gtol: float = field(default=0.0, init=False, repr=False)
     xtol: float = field(default=0.0, init=False, repr=False)
     name: ClassVar[str] = "nuts"
+    seeks: ClassVar[bool] = False
 
     def __post_init__(self):
         for option, least in {"chains": 1, "warmup": 20, "draws": 1, "max_depth": 1}.items():
@@ -125,6 +126,7 @@ class NUTS(StepSolver):
             next_at=count,
             informed=jnp.zeros((), bool),
             closed=jnp.zeros((), bool),
+            exploring=jnp.ones((), bool),
         )
         pool, none = emptied(pool, self.chains), jnp.zeros(self.chains, jnp.int32)
         return State(
@@ -133,36 +135,33 @@ class NUTS(StepSolver):
             gradient=None,
             status=count,
             steps=count,
-            trees=self._planted(jnp.broadcast_to(z0, (self.chains, n))),
+            most=count,
+            trees=trees.plant(jnp.broadcast_to(z0[:, None], (n, self.chains)), self.max_depth),
             pool=pool,
             made=none,
             kept=jnp.zeros((self.chains, self.draws, n + len(STATS)), dtype),
-            warm_gradients=none,
-            warm_diverging=none,
+            warm=jnp.stack([none, none]),
             centre=z0,
             spread=jnp.ones((), dtype),
             tick=count,
             key=jnp.zeros(2, jnp.uint32),
         )
 
-    def _planted(self, z):
-        return jax.vmap(lambda start: trees.plant(start, self.max_depth))(z)
-
     def begin(self, state, key, given):
         """Draw the starts, around z0 by the given root of the covariance, or else uniformly."""
-        given, shape, dtype = given or {}, (self.chains, state.x.shape[0]), state.x.dtype
+        given, n, dtype = given or {}, state.x.shape[0], state.x.dtype
         if "earlier" in given:
             return self._continued(state, given["earlier"])
         spread = jnp.asarray(given.get("spread", 1.0), dtype)
-        draw_key, start_key = jax.random.split(key)
-        state = state._replace(key=jax.random.key_data(draw_key), spread=spread)
+        state = state._replace(key=jax.random.key_data(key), spread=spread)
+        # ticks count from zero: none will have these numbers
+        ways = trees.draw_chance(state.key, jnp.uint32(2**32 - 1), self.chains, n, dtype).momentum
         if "root" not in given:
-            z = state.x + spread * jax.random.uniform(start_key, shape, dtype, -1, 1)
-            return state._replace(trees=self._planted(z))
-        root = _root_of(jnp.asarray(given["root"], dtype), shape[1])
-        ways = jax.random.normal(start_key, shape, dtype)
-        z = state.x + spread * jax.vmap(lambda way: trees.along(root, way))(ways)
-        return state._replace(trees=self._planted(z), pool=state.pool._replace(root=root, informed=jnp.ones((), bool)))
+            within = jax.lax.erf(ways / np.sqrt(2))  # uniform from -1 to 1
+            return state._replace(trees=trees.plant(state.x[:, None] + spread * within, self.max_depth))
+        root = _root_of(jnp.asarray(given["root"], dtype), n)
+        planted = trees.plant(state.x[:, None] + spread * trees.along(root, ways), self.max_depth)
+        return state._replace(trees=planted, pool=state.pool._replace(root=root, informed=jnp.ones((), bool)))
 
     def evaluate(self, space, objective, z, key):
         """Return -log density and its gradient at z (chains, n), split over the mesh's axis `runs`."""
@@ -186,60 +185,57 @@ class NUTS(StepSolver):
     def step(self, evaluate, state):
         """Move every chain by one gradient, and hand in what has ended."""
         pool, old = state.pool, state.trees
-        z = jax.vmap(trees.ask, (0, None))(old, pool.root)
-        value, gradient = evaluate(z)
-        slope = jax.vmap(against, (None, 0))(pool.root, gradient)
-        chance = trees.draw_chance(state.key, state.tick, self.chains, z.shape[1], z.dtype)
+        z = trees.ask(old, pool.root)
+        value, gradient = evaluate(z.T)
+        slope = against(pool.root, gradient.T)
+        chance = trees.draw_chance(state.key, state.tick, self.chains, z.shape[0], z.dtype)
         depth = jnp.where(pool.closed, self.max_depth, min(self.max_depth, EARLY_DEPTH))
-        grown, done = jax.vmap(trees.tell, (0, 0, 0, 0, 0, None))(old, z, value, slope, chance, depth)
+        grown, done = trees.tell(old, z, value, slope, chance, depth)
 
         warming = state.made < self.warmup
         ends = done.ends & (state.made < self.maxiter)
         warm = ends & warming
         # the first chain to end its warm-up settles the length for all: chains of other lengths would end far apart
-        learns = warm & jnp.all(warming)
+        learns = warm & (state.most < self.warmup)
         steps = follow(pool.steps, done.accept, learns, self.target_accept)
         made = state.made + ends
         # at first every point counts: where gradients are linear, any few of them give the metric
-        exploring = self._exploring(state.made)
-        newest = jnp.where(exploring, jnp.stack([z, slope], 1), grown.draw[:, [Z, SLOPE]])
-        pool = collect(pool._replace(steps=steps), newest, jnp.where(exploring, done.error < SOUND, warm))
-        pool = choose(exploring & ~self._exploring(made), emptied(pool, self.chains), pool)
+        newest = jnp.where(pool.exploring, jnp.stack([z, slope]), grown.vectors[trees.DRAW])
+        counts = jnp.where(pool.exploring, done.error < SOUND, warm)
+        exploring = jnp.sum(made) < EXPLORING * self.chains
+        pool = collect(pool._replace(steps=steps, exploring=exploring), newest.transpose(2, 0, 1), counts)
+        pool = emptied(pool, self.chains, state.pool.exploring & ~exploring)
         begins = done.ends | (grown.started & ~old.started)
         grown = self._with_lengths(grown, begins & (made <= self.warmup), made < self.warmup, pool)
-        least = jnp.min(made)
+        least, most = jnp.min(jnp.stack([made, -made]), 1) * np.array([1, -1], np.int32)
         failed = jnp.any(~grown.started) & (state.tick >= MOST_TRIES)
         code = jnp.where(failed, Status.NONFINITE.code, Status.RUNNING.code)
         return state._replace(
-            x=grown.draw[0, Z],
+            x=grown.draw[:, 0],
             value=jnp.where(grown.started[0], grown.value[0], jnp.inf),
             status=jnp.where(least >= self.maxiter, Status.COMPLETED.code, code).astype(jnp.int32),
             steps=least,
+            most=most,
             trees=grown,
             pool=pool,
             made=made,
             kept=self._kept(state, grown, done, ends & ~warming),
-            warm_gradients=state.warm_gradients + jnp.where(warm, done.gradients, 0),
-            warm_diverging=state.warm_diverging + (warm & done.diverging),
+            warm=state.warm + jnp.where(warm, jnp.stack([done.gradients, done.diverging.astype(jnp.int32)]), 0),
             tick=state.tick + 1,
         )
 
     def _with_lengths(self, grown, chosen, warming, pool):
         """Give transitions that begin the length of the moment, or its mean from the first that is kept."""
-        length = jnp.exp(jnp.where(warming, pool.steps.log_step, pool.steps.log_mean))
-        return grown._replace(step=jnp.where(chosen, jnp.copysign(length, grown.step), grown.step))
+        return trees.with_length(grown, jnp.exp(jnp.where(warming, pool.log_step, pool.log_mean)), chosen)
 
     def _kept(self, state, grown: Tree, done: Transition, keeps):
         row = [grown.value, done.energy, done.accept, done.step, done.diverging, done.depth, done.gradients]
-        row = jnp.concatenate([grown.draw[:, Z], jnp.stack([column.astype(state.x.dtype) for column in row], 1)], 1)
+        row = jnp.concatenate([grown.draw, jnp.stack([column.astype(state.x.dtype) for column in row])]).T
         at = jnp.where(keeps, state.made - self.warmup, self.draws)
         return state.kept.at[jnp.arange(self.chains), at].set(row, mode="drop")
 
-    def _exploring(self, made):
-        return jnp.sum(made) < EXPLORING * self.chains
-
     def _metric_due(self, state):
-        pool, closes = state.pool, jnp.max(state.made) >= self.closing
+        pool, closes = state.pool, state.most >= self.closing
         wanted = ~pool.informed | (pool.collected >= pool.next_at) | closes
         return jnp.all(state.trees.started) & ~pool.closed & wanted
 
@@ -250,28 +246,25 @@ class NUTS(StepSolver):
     def tend(self, state):
         """Renew the metric and begin all trees anew in it; move starts without a density halfway to the centre."""
         pool, old = state.pool, state.trees
-        guess = guess_root(pool.root, old.draw[:, SLOPE], state.spread)
+        guess = guess_root(pool.root, old.slope, state.spread)
         change = jnp.where(pool.informed, renew_root(pool), guess)
-        closes = jnp.max(state.made) >= self.closing
         renewed = changed(pool, change)
         usual = usual_log_step(state.x.shape[0])
-        log_mean = pool.steps.log_mean
         # too long a step ends trees at once, too short a one is found out after thousands of gradients
-        log_step = jnp.where(self._exploring(state.made), jnp.maximum(log_mean, usual), log_mean)
+        log_step = jnp.where(pool.exploring, jnp.maximum(pool.log_mean, usual), pool.log_mean)
         renewed = renewed._replace(
             steps=begin_steps(log_step),
             next_at=(GROWTH * pool.collected).astype(jnp.int32) + FIRST * self.chains,
             informed=jnp.ones((), bool),
-            closed=closes,
+            closed=state.most >= self.closing,
         )
-        planted = jax.vmap(trees.restart, (0, None))(old, change)
+        planted = trees.restart(old, change)
         planted = self._with_lengths(planted, state.made <= self.warmup, state.made < self.warmup, renewed)
         # every chain is evaluated at once: those that have a density wait for those that have none
-        halfway = self._planted(0.5 * (old.near[:, Z] + state.centre))
+        halfway = trees.plant(0.5 * (old.vectors[0] + state.centre[:, None]), self.max_depth)
         due = self._metric_due(state)
-        moved = jax.tree.map(lambda new, same: jnp.where(_like(old.started, new), same, new), halfway, old)
         return state._replace(
-            trees=choose(due, planted, moved),
+            trees=choose(due, planted, choose(old.started, old, halfway)),
             pool=choose(due, renewed, pool),
         )
 
@@ -293,7 +286,7 @@ class NUTS(StepSolver):
         going = tree.unflatten([jnp.asarray(earlier[name]) for name in sorted(earlier)])
         made = jnp.full_like(going.made, self.warmup)
         status = jnp.full_like(going.status, Status.RUNNING.code)
-        return going._replace(kept=state.kept, made=made, steps=jnp.min(made), status=status)
+        return going._replace(kept=state.kept, made=made, steps=made[0], most=made[0], status=status)
 
     def payload(self, state):
         """Return draws z (chains, draws, n), a column (chains, draws) for each of STATS, and counts of warm-up."""
@@ -305,8 +298,8 @@ class NUTS(StepSolver):
         return {
             "z": state.kept[..., :n],
             **columns,
-            "warmup_gradients": state.warm_gradients,
-            "warmup_diverging": state.warm_diverging,
+            "warmup_gradients": state.warm[0],
+            "warmup_diverging": state.warm[1],
             "ticks": state.tick,
             "root": state.pool.root,
         }
@@ -332,7 +325,3 @@ def _root_of(root: jax.Array, n: int) -> jax.Array:
             f"nuts: root {root.shape} must be ({n},) standard deviations{f' or ({n}, {n})' if n <= DENSE else ''}."
         )
     return jnp.diag(root) if n <= DENSE and root.ndim == 1 else root
-
-
-def _like(mask: jax.Array, array: jax.Array) -> jax.Array:
-    return mask.reshape(mask.shape + (1,) * (array.ndim - 1))

@@ -1,11 +1,13 @@
-"""One chain of the no-U-turn sampler as a state machine: one gradient per tick, whatever the tree needs.
+"""Chains of the no-U-turn sampler as state machines: one gradient per tick, whatever their trees need.
 
 Hoffman & Gelman (2014) with multinomial choice (Betancourt 2017), in the iterative form of Phan et al. (2019): of the
-subtree that is being built only the momenta at the starts of its open branches are kept. All functions are for one
-chain and are mapped over many: each is at its own place in its own tree, and none waits for another.
+subtree that is being built only the momenta at the starts of its open branches are kept. Each chain is at its own place
+in its own tree, and none waits for another.
 
-Positions are coordinates z; momenta and slopes are whitened by a root of the covariance L: z moves by L·momentum, and
-slope is Lᵀ·gradient. The mass is one, so nothing but slopes changes when L does.
+Chains are the last axis of every array, so that processors work on several at once, and what belongs together is one
+array: on small densities a tick costs as much as the number of kernels that it takes. Positions are coordinates z;
+momenta and slopes are whitened by a root of the covariance L: z moves by L·momentum, and slope is Lᵀ·gradient. The mass
+is one, so nothing but slopes changes when L does.
 """
 
 from typing import Any, NamedTuple
@@ -17,58 +19,69 @@ import numpy as np
 from shardfit.solve.draws import threefry
 
 LARGEST_ERROR = 1000.0  # of the energy; beyond it the trajectory has left the level set for good
+SMALL = 24  # coordinates up to which a product with the root is cheaper as a sum than as a call of a library
 
-
-Z, MOMENTUM, SLOPE = range(3)  # rows of a point of a trajectory, an array (3, n)
+# rows of Tree.vectors: the two ends with z, momentum and slope, what was drawn and picked with z and slope, and totals
+NEAR, FAR, DRAW, PICK, TOTAL, SUB_TOTAL = slice(0, 3), slice(3, 6), slice(6, 8), slice(8, 10), 10, 11
+NUMBERS = ("value", "pick_value", "step", "energy", "weight", "sub_weight", "accept")
+COUNTS = ("depth", "leaf", "gradients")
 
 
 class Starts(NamedTuple):
     """Where the open branches of a subtree begin.
 
-    rows: (3, levels, n), for each level the momentum at a branch's first leaf, that at the leaf before, and the total
-    of the subtree's momenta up to there. own, cross: (levels,) total·momentum, and before·(total - before).
+    rows: (3, levels, n, chains), for each level the momentum at a branch's first leaf, that at the leaf before, and the
+    total of the subtree's momenta up to there. products: (2, levels, chains) total·momentum, and
+    before·(total - before).
     """
 
     rows: jax.Array
-    own: jax.Array
-    cross: jax.Array
+    products: jax.Array
 
 
 class Tree(NamedTuple):
-    """A trajectory that grows by doubling.
+    """Trajectories that grow by doubling.
 
-    near, far: (3, n) its two ends; a subtree grows from near, in the direction of the sign of step. draw: (3, n) chosen
-    from the tree, pick: from the subtree; value, pick_value: -log density there. weight: log of the sum of
-    exp(-energy error); total: sum of momenta; sub_: those of the subtree. energy: at the start of the transition,
-    infinite until the first point has been evaluated.
+    vectors: (12, n, chains). near, far: the two ends; a subtree grows from near, in the direction of the sign of step.
+    draw: chosen from the tree, pick: from the subtree, each z and slope. total: sum of momenta. numbers: (7, chains).
+    value, pick_value: -log density at draw and pick; weight: log of the sum of exp(-energy error); accept: sum of
+    acceptance probabilities; energy: at the start of the transition, infinite until the first point has been evaluated.
+    sub_: of the subtree. counts: (3, chains), leaf: of the subtree.
     """
 
-    near: jax.Array
-    far: jax.Array
-    draw: jax.Array
-    pick: jax.Array
-    value: jax.Array
-    pick_value: jax.Array
-    step: jax.Array
-    energy: jax.Array
-    weight: jax.Array
-    sub_weight: jax.Array
-    total: jax.Array
-    sub_total: jax.Array
+    vectors: jax.Array
+    numbers: jax.Array
+    counts: jax.Array
     starts: Starts
-    depth: jax.Array
-    leaf: jax.Array  # of the subtree
-    accept: jax.Array  # sum of acceptance probabilities
-    gradients: jax.Array
+
+    @property
+    def draw(self) -> jax.Array:
+        """Coordinates (n, chains) that are drawn so far."""
+        return self.vectors[DRAW][0]
+
+    @property
+    def slope(self) -> jax.Array:
+        """Slope (n, chains) there."""
+        return self.vectors[DRAW][1]
+
+    @property
+    def value(self) -> jax.Array:
+        """-log density (chains,) there."""
+        return self.numbers[0]
+
+    @property
+    def step(self) -> jax.Array:
+        """Length (chains,) of steps, with the sign of their direction."""
+        return self.numbers[NUMBERS.index("step")]
 
     @property
     def started(self) -> jax.Array:
         """Whether the first point has been evaluated, and has a density."""
-        return jnp.isfinite(self.energy)
+        return jnp.isfinite(self.numbers[NUMBERS.index("energy")])
 
 
 class Chance(NamedTuple):
-    """Random numbers of one tick: three uniform ones, and a momentum (n,) for the case that a transition begins."""
+    """Random numbers of one tick: three uniform ones, and a momentum (n, chains) for transitions that begin."""
 
     leaf: jax.Array
     branch: jax.Array
@@ -90,156 +103,149 @@ class Transition(NamedTuple):
 
 
 def plant(z: jax.Array, max_depth: int) -> Tree:
-    """Return a chain at z (n,) before its first evaluation: a step of length zero evaluates z itself."""
-    none, levels = jnp.zeros_like(z), max(1, max_depth - 1)
-    zero, count, rows = jnp.zeros((), z.dtype), jnp.zeros((), jnp.int32), jnp.zeros((levels, z.size), z.dtype)
-    point = jnp.stack([z, none, none])
+    """Return chains at z (n, chains) before their first evaluation: a step of length zero evaluates z itself."""
+    levels, (n, chains) = max(1, max_depth - 1), z.shape
+    none = jnp.zeros_like(z)
+    zero, count = none[0], jnp.zeros(chains, jnp.int32)
     return Tree(
-        near=point,
-        far=point,
-        draw=point,
-        pick=point,
-        value=zero,
-        pick_value=zero,
-        step=zero,
-        energy=zero + jnp.inf,
-        weight=zero,
-        sub_weight=zero - jnp.inf,
-        total=none,
-        sub_total=none,
-        starts=Starts(jnp.stack([rows] * 3), rows[:, 0], rows[:, 0]),
-        depth=count,
-        leaf=count,
-        accept=zero,
-        gradients=count,
+        vectors=jnp.stack([z, none, none, z, none, none, z, none, z, none, none, none]),
+        numbers=jnp.stack([zero, zero, zero, zero + jnp.inf, zero, zero - jnp.inf, zero]),
+        counts=jnp.stack([count] * 3),
+        starts=Starts(jnp.zeros((3, levels, n, chains), z.dtype), jnp.zeros((2, levels, chains), z.dtype)),
     )
 
 
 def draw_chance(key: jax.Array, tick: jax.Array, chains: int, n: int, dtype: Any) -> Chance:
-    """Return the random numbers of one tick, for every chain.
+    """Return the random numbers of one tick, for every chain: functions of key, chain and tick.
 
     Momenta are normal numbers of single precision: no statistic of a chain can tell, and they are drawn at every tick.
     """
     width = 2 + (n + 1) // 2
-    place = jnp.arange(chains * width, dtype=jnp.uint32).reshape(chains, width)
+    place = jnp.arange(chains * width, dtype=jnp.uint32).reshape(chains, width).T
     words = threefry(key, place, jnp.broadcast_to(tick.astype(jnp.uint32), place.shape))
-    uniform = [(word[:, :2].astype(dtype) + 0.5) / 2.0**32 for word in words]
-    bits = jnp.concatenate([word[:, 2:] for word in words], 1)[:, :n]
+    words = jax.lax.optimization_barrier(jnp.stack(words))
+    uniform = [(word[:2].astype(dtype) + 0.5) / 2.0**32 for word in words]
+    bits = jnp.concatenate([word[2:] for word in words])[:n]
     # an odd number of half-steps from -1 to 1: never the ends
     centred = ((bits >> 9).astype(jnp.float32) + 0.5) * np.float32(2.0**-22) - 1
     normal = np.float32(np.sqrt(2)) * jax.lax.erf_inv(centred)
-    return Chance(uniform[0][:, 0], uniform[1][:, 0], uniform[0][:, 1], normal.astype(dtype))
+    return Chance(uniform[0][0], uniform[1][0], uniform[0][1], normal.astype(dtype))
 
 
 def ask(tree: Tree, root: jax.Array) -> jax.Array:
-    """Return the next position: a half step of the momentum, a whole step of z along root, (n, n) or (n,)."""
-    return tree.near[Z] + tree.step * along(root, _half_kicked(tree))
+    """Return the next positions (n, chains): a half step of the momentum, a whole step of z along root."""
+    return tree.vectors[0] + tree.step * along(root, _half_kicked(tree))
 
 
 def tell(
     tree: Tree, z: jax.Array, value: jax.Array, slope: jax.Array, chance: Chance, max_depth: jax.Array
 ) -> tuple[Tree, Transition]:
-    """Take in the evaluation of the asked position z; if a transition ends, the next begins in the same tick.
+    """Take in the evaluation of the asked positions z; if a transition ends, the next begins in the same tick.
 
     slope: rootᵀ·gradient.
     """
-    finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope))
+    known, picked_value, step, energy, weight, sub_weight, accept = tree.numbers
+    depth, leaf, gradients = tree.counts
+    started = jnp.isfinite(energy)
+    finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(slope), 0)
     slope = jnp.where(finite, slope, 0)
-    momentum = _half_kicked(tree) - 0.5 * tree.step * slope
-    energy = jnp.where(tree.started, tree.energy, 0)
-    error = jnp.where(finite, value + 0.5 * jnp.vdot(momentum, momentum) - energy, jnp.inf)
+    momentum = _half_kicked(tree) - 0.5 * step * slope
+    error = value + 0.5 * _dot(momentum, momentum) - jnp.where(started, energy, 0)
+    error = jnp.where(finite, error, jnp.inf)
     diverging = error > LARGEST_ERROR
-    here = jnp.stack([z, momentum, slope])
 
-    sub_weight = jnp.logaddexp(tree.sub_weight, -error)
+    sub_weight = jnp.logaddexp(sub_weight, -error)
     picked = jnp.log(chance.leaf) < -error - sub_weight
-    pick, pick_value = choose(picked, (here, value), (tree.pick, tree.pick_value))
-    sub_total = tree.sub_total + momentum
+    sub_total = tree.vectors[SUB_TOTAL] + momentum
     starts, turning, top_turning = _turns(tree, momentum, sub_total)
 
-    full = tree.leaf + 1 == 1 << tree.depth
+    full = leaf + 1 == 1 << depth
     complete = full | turning | diverging
     valid = complete & ~turning & ~diverging
-    taken = valid & (jnp.log(chance.branch) < sub_weight - tree.weight)
-    draw, drawn = choose(taken | ~tree.started, (pick, pick_value), (tree.draw, tree.value))
-    ends = complete & (~valid | top_turning | (tree.depth + 1 >= max_depth))
-    ends = jnp.where(tree.started, ends, finite)
-    gradients = tree.gradients + 1
-    accept = tree.accept + jnp.exp(jnp.minimum(-error, 0))
-    length = jnp.abs(tree.step)
-    done = Transition(
-        ends & tree.started, error, tree.energy, accept / gradients, diverging, tree.depth + valid, gradients, length
-    )
-
+    taken = (valid & (jnp.log(chance.branch) < sub_weight - weight)) | ~started
+    ends = complete & (~valid | top_turning | (depth + 1 >= max_depth))
+    ends = jnp.where(started, ends, finite)
     forward = chance.side < 0.5
-    turned = complete & (forward != (tree.step > 0))  # the next subtree grows from the other end
-    fresh = draw.at[MOMENTUM].set(chance.momentum)
-    begun = drawn + 0.5 * jnp.vdot(chance.momentum, chance.momentum)
-    grown = Tree(
-        near=choose(ends, fresh, choose(turned, tree.far, here)),
-        far=choose(ends, fresh, choose(turned, here, tree.far)),
-        draw=draw,
-        pick=pick,
-        value=drawn,
-        pick_value=pick_value,
-        step=jnp.where(complete | ends, jnp.where(forward, length, -length), tree.step),
-        energy=jnp.where(ends, begun, tree.energy),
-        weight=jnp.where(ends, 0, jnp.where(valid, jnp.logaddexp(tree.weight, sub_weight), tree.weight)),
-        sub_weight=jnp.where(complete | ends, -jnp.inf, sub_weight),
-        total=jnp.where(ends, chance.momentum, jnp.where(valid, tree.total + sub_total, tree.total)),
-        sub_total=jnp.where(complete | ends, 0, sub_total),
-        starts=starts,
-        depth=jnp.where(ends, 0, tree.depth + complete),
-        leaf=jnp.where(complete | ends, 0, tree.leaf + 1),
-        accept=jnp.where(ends, 0, accept),
-        gradients=jnp.where(ends, 0, gradients),
-    )
-    return grown, done
+    turned = complete & (forward != (step > 0))  # the next subtree grows from the other end
+    # decided once: without the barrier every number of every vector would decide anew
+    decided = jax.lax.optimization_barrier(jnp.stack([picked, taken, ends, valid, complete, turned, forward]))
+    picked, taken, ends, valid, complete, turned, forward = decided
+    closes = complete | ends
+
+    pick = jnp.where(picked, jnp.stack([z, slope]), tree.vectors[PICK])
+    picked_value = jnp.where(picked, value, picked_value)
+    draw = jnp.where(taken, pick, tree.vectors[DRAW])
+    drawn = jnp.where(taken, picked_value, known)
+    gradients = gradients + 1
+    accept = accept + jnp.exp(jnp.minimum(-error, 0))
+    length = jnp.abs(step)
+    done = Transition(ends & started, error, energy, accept / gradients, diverging, depth + valid, gradients, length)
+
+    here = jnp.stack([z, momentum, slope])
+    fresh = jnp.stack([draw[0], chance.momentum, draw[1]])
+    far, total = tree.vectors[FAR], tree.vectors[TOTAL]
+    vectors = [
+        jnp.where(ends, fresh, jnp.where(turned, far, here)),
+        jnp.where(ends, fresh, jnp.where(turned, here, far)),
+        draw,
+        pick,
+        jnp.where(ends, chance.momentum, jnp.where(valid, total + sub_total, total))[None],
+        jnp.where(closes, 0, sub_total)[None],
+    ]
+    numbers = [
+        drawn,
+        picked_value,
+        jnp.where(closes, jnp.where(forward, length, -length), step),
+        jnp.where(ends, drawn + 0.5 * _dot(chance.momentum, chance.momentum), energy),
+        jnp.where(ends, 0, jnp.where(valid, jnp.logaddexp(weight, sub_weight), weight)),
+        jnp.where(closes, -jnp.inf, sub_weight),
+        jnp.where(ends, 0, accept),
+    ]
+    counts = [jnp.where(ends, 0, depth + complete), jnp.where(closes, 0, leaf + 1), jnp.where(ends, 0, gradients)]
+    return Tree(jnp.concatenate(vectors), jnp.stack(numbers), jnp.stack(counts), starts), done
 
 
-def with_length(tree: Tree, length: jax.Array) -> Tree:
-    """Return a tree that has just begun with steps of another length."""
-    return tree._replace(step=jnp.copysign(length, tree.step))
+def with_length(tree: Tree, length: jax.Array, where: jax.Array) -> Tree:
+    """Return trees that have just begun with steps of another length."""
+    at = NUMBERS.index("step")
+    step = jnp.where(where, jnp.copysign(length, tree.step), tree.step)
+    return tree._replace(numbers=jnp.concatenate([tree.numbers[:at], step[None], tree.numbers[at + 1 :]]))
 
 
 def restart(tree: Tree, change: jax.Array) -> Tree:
-    """Return a tree that begins anew at what it has drawn so far, in a metric whose root was multiplied by change.
+    """Return trees that begin anew at what they have drawn so far, in a metric whose root was multiplied by change.
 
     The momentum stays what it is: it is as good as a new one while the density is still being explored.
     """
-    momentum = tree.near[MOMENTUM]
-    point = jnp.stack([tree.draw[Z], momentum, against(change, tree.draw[SLOPE])])
-    none, zero = jnp.zeros_like(tree.leaf), jnp.zeros_like(tree.weight)
+    z, momentum, slope, value = tree.draw, tree.vectors[1], against(change, tree.slope), tree.value
+    zero, none = jnp.zeros_like(value), jnp.zeros_like(z)
+    energy = value + 0.5 * _dot(momentum, momentum)
     return tree._replace(
-        near=point,
-        far=point,
-        draw=point,
-        pick=point,
-        pick_value=tree.value,
-        energy=tree.value + 0.5 * jnp.vdot(momentum, momentum),
-        weight=zero,
-        sub_weight=zero - jnp.inf,
-        total=momentum,
-        sub_total=jnp.zeros_like(momentum),
-        depth=none,
-        leaf=none,
-        accept=zero,
-        gradients=none,
+        vectors=jnp.stack([z, momentum, slope, z, momentum, slope, z, slope, z, slope, momentum, none]),
+        numbers=jnp.stack([value, value, tree.step, energy, zero, zero - jnp.inf, zero]),
+        counts=jnp.zeros_like(tree.counts),
     )
 
 
 def _half_kicked(tree: Tree) -> jax.Array:
-    return tree.near[MOMENTUM] - 0.5 * tree.step * tree.near[SLOPE]
+    return tree.vectors[1] - 0.5 * tree.step * tree.vectors[2]
+
+
+def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return inner products over n of (..., n, chains)."""
+    return jnp.sum(a * b, -2)
 
 
 def along(root: jax.Array, momentum: jax.Array) -> jax.Array:
-    """Return root·momentum, for a root (n, n) or its diagonal (n,)."""
-    return root * momentum if root.ndim == 1 else root @ momentum
+    """Return root·momentum (n, chains), for a root (n, n) or its diagonal (n,)."""
+    if root.ndim == 1:
+        return root[:, None] * momentum
+    return jnp.sum(root[..., None] * momentum, 1) if len(root) <= SMALL else root @ momentum
 
 
 def against(root: jax.Array, gradient: jax.Array) -> jax.Array:
     """Return rootᵀ·gradient."""
-    return root * gradient if root.ndim == 1 else gradient @ root
+    return along(root.T, gradient)
 
 
 def choose(condition: jax.Array, one, other):
@@ -254,36 +260,33 @@ def _turns(tree: Tree, momentum: jax.Array, sub_total: jax.Array) -> tuple[Start
     branch is also tested from its first leaf to the first of its second half, and from the last leaf of its first half
     to its last, as in Stan: a trajectory that has just closed a circle passes the test of its ends alone.
     """
-    leaf, starts = tree.leaf, tree.starts
-    levels = starts.own.shape[0]
-    level = jnp.arange(levels)
+    leaf, starts = tree.counts[1], tree.starts
+    level = jnp.arange(starts.rows.shape[1])[:, None]
     innermost = jax.lax.population_count(leaf >> 1)  # level of the innermost branch that is open
     closed = jax.lax.population_count(leaf & ~(leaf + 1))  # how many branches end with this leaf: trailing ones
 
-    # all inner products at once: one small matrix product is cheaper than a dozen sums
-    vectors = jnp.stack([sub_total, momentum, tree.total, tree.far[MOMENTUM], starts.rows[0, 0]])
-    with_starts = starts.rows.reshape(3 * levels, -1) @ vectors[:2].T
-    (of_first, first_here), (of_before, before_here), (_, total_here) = with_starts.reshape(3, levels, 2).swapaxes(1, 2)
-    products = vectors @ vectors.T
-    length, here_total = products[0, 1], products[1, 2]
-    whole = (of_first - starts.own <= 0) | (length - total_here <= 0)
-    late = (of_before - starts.cross <= 0) | (length - total_here + before_here <= 0)
+    of_first, of_before = _dot(starts.rows[:2], sub_total)
+    before_here, total_here = _dot(starts.rows[1:], momentum)
+    own, cross = starts.products
+    length = _dot(sub_total, momentum)
+    whole = (of_first - own <= 0) | (length - total_here <= 0)
+    late = (of_before - cross <= 0) | (length - total_here + before_here <= 0)
     ending = (closed > 0) & (level <= innermost) & (level > innermost - closed)
     halfway = (closed == 0) & (level == innermost - 1)  # this leaf is the first of a second half
-    turning = jnp.any((ending | halfway) & whole) | jnp.any(ending & (level > innermost - closed + 1) & late)
+    turning = ((ending | halfway) & whole) | (ending & (level > innermost - closed + 1) & late)
 
-    top = (products[3, 2] + products[3, 0] <= 0) | (here_total + length <= 0)
-    halves = (products[3, 2] + products[3, 4] <= 0) | (products[4, 2] + products[4, 4] <= 0)
-    halves = halves | (of_before[0] - starts.cross[0] <= 0) | (length + before_here[0] <= 0)
-    return _opened(tree, momentum, (closed == 0) & (level == innermost)), turning, top | ((tree.depth > 0) & halves)
+    first, total, far = starts.rows[0, 0], tree.vectors[TOTAL], tree.vectors[FAR][1]
+    joined = total + sub_total
+    top = (_dot(far, joined) <= 0) | (_dot(momentum, joined) <= 0)
+    halves = (_dot(far, total + first) <= 0) | (_dot(first, total + first) <= 0)
+    halves = halves | (of_before[0] - cross[0] <= 0) | (length + before_here[0] <= 0)
+    opened = _opened(tree, momentum, (closed == 0) & (level == innermost))
+    return opened, jnp.any(turning, 0), top | ((tree.counts[0] > 0) & halves)
 
 
 def _opened(tree: Tree, momentum: jax.Array, put: jax.Array) -> Starts:
-    """Return the starts with a branch that begins at this leaf, at the level where put."""
-    before, total, starts = tree.near[MOMENTUM], tree.sub_total, tree.starts
+    """Return the starts with a branch that begins at this leaf, at the level where put (levels, chains)."""
+    before, total, starts = tree.vectors[1], tree.vectors[SUB_TOTAL], tree.starts
     rows = jnp.stack([momentum, before, total])[:, None]
-    return Starts(
-        jnp.where(put[:, None], rows, starts.rows),
-        jnp.where(put, jnp.vdot(total, momentum), starts.own),
-        jnp.where(put, jnp.vdot(before, total - before), starts.cross),
-    )
+    products = jnp.stack([_dot(total, momentum), _dot(before, total - before)])[:, None]
+    return Starts(jnp.where(put[:, None], rows, starts.rows), jnp.where(put, products, starts.products))
