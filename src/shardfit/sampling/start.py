@@ -65,7 +65,8 @@ def find_start(problem: Problem, mesh: Any = None, seed: int = 0, how: str = "fi
     if how == "x0":
         _require_proper(problem, density.objective.place(mesh), replicate(jnp.asarray(z0), mesh))
         return Start(z0, None)
-    result = fit(density, "lbfgs", maxiter=STEPS, mesh=mesh, seed=seed, progress=False)
+    # on the host: a loop on the device would be a program of its own, which takes longer to compile than to run
+    result = fit(density, "lbfgsb", maxiter=STEPS, mesh=mesh, seed=seed, progress=False)
     z = np.asarray(problem.space.pack(result.params))
     if result.status is Status.NONFINITE or not np.isfinite(z).all():
         return Start(z0, None, "The density has no mode that a fit could reach: chains began at x0.")

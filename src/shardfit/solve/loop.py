@@ -236,7 +236,7 @@ def _finish(run, solver, stopped, noisy, compile_seconds):
     status = Status.of(run.state.status)
     if status is Status.RUNNING:
         status = stopped or Status.MAX_STEPS
-    z, value = _answer(run, noisy)
+    z, value = _answer(run, noisy) if solver.seeks else (run.state.x, run.state.value)
     steps, evaluations = int(run.state.steps), int(run.ticks) * solver.points
     z = np.asarray(z)
     there = np.isfinite(value) and np.array_equal(z, run.state.x)
