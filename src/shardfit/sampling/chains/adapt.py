@@ -34,13 +34,15 @@ class Pool(NamedTuple):
     """steps: (7,) dual averaging of the logarithm of the step's length, named by STEPS. shortfall: running mean of
     target - acceptance; accept, count: of the round that is being collected.
 
-    root: factor of the metric, (n, n) or (n,). recent: ring (size, 2, n) of draws and slopes of warm-up. collected:
+    root: factor of the metric, (n, n) or (n,); transposed: the same, kept because products with a transposed matrix are
+    slow. recent: ring (size, 2, n) of draws and slopes of warm-up. collected:
     draws that were ever put in; next_at: number of them at which the metric is renewed; closed: whether it is final.
     informed: whether the metric is better than a guess. exploring: whether it is made from all points.
     """
 
     steps: jax.Array
     root: jax.Array
+    transposed: jax.Array
     recent: jax.Array
     collected: jax.Array
     next_at: jax.Array
@@ -57,6 +59,11 @@ class Pool(NamedTuple):
     def log_mean(self) -> jax.Array:
         """Logarithm of the length to stay with."""
         return self.steps[1]
+
+
+def with_root(pool: Pool, root: jax.Array) -> Pool:
+    """Return the pool with another metric."""
+    return pool._replace(root=root, transposed=root.T)
 
 
 def usual_log_step(n: int) -> float:
@@ -157,4 +164,4 @@ def changed(pool: Pool, change: jax.Array) -> Pool:
     change = jnp.where(sound, change, one)
     root = pool.root * change if change.ndim == 1 else pool.root @ change
     recent = pool.recent.at[:, 1].set(against(change, pool.recent[:, 1].T).T)
-    return pool._replace(root=root, recent=recent)
+    return with_root(pool, root)._replace(recent=recent)

@@ -29,8 +29,9 @@ from shardfit.sampling.chains.adapt import (
     guess_root,
     renew_root,
     usual_log_step,
+    with_root,
 )
-from shardfit.sampling.chains.trees import Transition, Tree, against, choose
+from shardfit.sampling.chains.trees import Transition, Tree, choose
 from shardfit.solve.base import ValueAndGrad, value_and_grad_parts
 from shardfit.solve.points import placed
 from shardfit.solve.step import StepSolver
@@ -118,9 +119,11 @@ class NUTS(StepSolver):
         n, dtype, count = z0.shape[0], z0.dtype, jnp.zeros((), jnp.int32)
         log_step = jnp.asarray(usual_log_step(n), dtype)
         size = max(8 * min(n, DENSE), 400, 4 * self.chains)
+        root = jnp.eye(n, dtype=dtype) if n <= DENSE else jnp.ones(n, dtype)
         pool = Pool(
             steps=begin_steps(log_step),
-            root=jnp.eye(n, dtype=dtype) if n <= DENSE else jnp.ones(n, dtype),
+            root=root,
+            transposed=root,
             recent=jnp.zeros((size, 2, n), dtype),
             collected=count,
             next_at=count,
@@ -161,7 +164,7 @@ class NUTS(StepSolver):
             return state._replace(trees=trees.plant(state.x[:, None] + spread * within, self.max_depth))
         root = _root_of(jnp.asarray(given["root"], dtype), n)
         planted = trees.plant(state.x[:, None] + spread * trees.along(root, ways), self.max_depth)
-        return state._replace(trees=planted, pool=state.pool._replace(root=root, informed=jnp.ones((), bool)))
+        return state._replace(trees=planted, pool=with_root(state.pool, root)._replace(informed=jnp.ones((), bool)))
 
     def evaluate(self, space, objective, z, key):
         """Return -log density and its gradient at z (chains, n), split over the mesh's axis `runs`."""
@@ -186,8 +189,9 @@ class NUTS(StepSolver):
         """Move every chain by one gradient, and hand in what has ended."""
         pool, old = state.pool, state.trees
         z = trees.ask(old, pool.root)
-        value, gradient = evaluate(z.T)
-        slope = against(pool.root, gradient.T)
+        # the barrier keeps the model's program its own: a transposition that moves into its products makes them slow
+        value, gradient = jax.lax.optimization_barrier(evaluate(jax.lax.optimization_barrier(z.T)))
+        slope = trees.along(pool.transposed, gradient.T)
         chance = trees.draw_chance(state.key, state.tick, self.chains, z.shape[0], z.dtype)
         depth = jnp.where(pool.closed, self.max_depth, min(self.max_depth, EARLY_DEPTH))
         grown, done = trees.tell(old, z, value, slope, chance, depth)
