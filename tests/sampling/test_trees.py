@@ -107,9 +107,7 @@ def test_same_as_plain_sampler(step, max_depth):
     with arithmetic("float64"):
         done, draws = jax.device_get(machine(start, chances, step, max_depth))
     for chain in range(2):
-        own, mine, drawn = (
-            jax.tree.map(lambda leaf, c=chain: leaf[..., c], part) for part in (done, chances, draws)
-        )
+        own, mine, drawn = (jax.tree.map(lambda leaf, c=chain: leaf[..., c], part) for part in (done, chances, draws))
         require_same(own, mine, drawn, start[:, chain], PlainNUTS([], step, max_depth))
 
 

@@ -45,7 +45,7 @@ STATS = ("value", "energy", "accept", "step_size", "diverging", "depth", "gradie
 
 
 class State(NamedTuple):
-    """x, value: the newest draw of the first chain. steps, most: transitions that the slowest and the fastest have made.
+    """x, value: the newest draw of the first chain. steps, most: transitions of the slowest and the fastest.
 
     trees: (..., chains). made: (chains,) transitions. kept: (chains, draws, n + stats). warm: (2, chains) gradients and
     divergences of warm-up. centre: (n,) where starts lie around.
