@@ -28,9 +28,9 @@ OPAQUE = frozenset("ffi_call custom_call pure_callback io_callback fft sort pall
 class Size(NamedTuple):
     """Of a traced program: bytes of its widest result and of all results, numbers computed."""
 
-    widest: int = 0
-    bytes: int = 0
-    work: int = 0
+    widest: float = 0
+    bytes: float = 0
+    work: float = 0
 
 
 class _Opaque(Exception):

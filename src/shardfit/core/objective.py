@@ -105,9 +105,9 @@ class Objective:
         return self._evaluate(_hvp, params, tangent, key)
 
     def _evaluate(self, fn: Callable, params: Any, *more: Any) -> Any:
-        *more, key = more
+        *others, key = more
         with arithmetic(self._precision_at(params)):
-            return fn(self, params, *more, as_key(key))
+            return fn(self, params, *others, as_key(key))
 
     def _precision_at(self, params: Any = None) -> str | None:
         trees = (params,) if self.precision else (self, params)
@@ -316,7 +316,7 @@ def as_key(key: Any) -> Any:
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
         return jax.random.key(int(key))
     dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
-    typed = dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key) and shape == ()
+    typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key) and shape == ()
     if key is None or typed or (dtype == np.uint32 and shape == (2,)):
         return key
     raise TypeError(f"key is {key!r}, which is no random key. Pass a whole number or jax.random.key(number).")

@@ -53,7 +53,8 @@ def _report(out: Path, config: Config, point: Mapping[str, Any], row: Mapping[st
     from shardfit.sciences import get_science
 
     module = get_science(str(config.science), "survey").module("survey") if config.science else None
-    drawn = module.figures(dict(config.settings), dict(point), result) if hasattr(module, "figures") else {}
+    figures = getattr(module, "figures", None)
+    drawn = figures(dict(config.settings), dict(point), result) if figures else {}
     pictures = []
     for name, (caption, figure) in drawn.items():
         save_figure(figure, out, name)

@@ -70,9 +70,10 @@ def _trained(survey: Any, training: str) -> list[int]:
 
     config = read_config(Path(training) / SAVED)
     module = get_science(str(config.science), "survey").module("survey") if config.science else None
-    if not hasattr(module, "truths"):
+    truths = getattr(module, "truths", None)
+    if truths is None:
         raise ValueError(f"--trained {training}: its science does not say how alike a picture and a truth are.")
-    axis, match, least = module.truths(dict(config.settings), dict(config.axes))
+    axis, match, least = truths(dict(config.settings), dict(config.axes))
     with Survey(training) as taught:
         kept = trained(taught, axis, match, least)
     print(f"{len(kept):,} combinations of choices bring back {', '.join(least)}")
