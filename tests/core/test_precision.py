@@ -10,7 +10,16 @@ import pytest
 
 from shardfit.core.mesh import mesh
 from shardfit.core.objective import Objective
-from shardfit.core.precision import PRECISIONS, arithmetic, cast, for_caller, in_its_precision, precision_of
+from shardfit.core.precision import (
+    PRECISIONS,
+    _no_trace,
+    _tracing,
+    arithmetic,
+    cast,
+    for_caller,
+    in_its_precision,
+    precision_of,
+)
 from shardfit.core.problem import Problem
 from shardfit.core.terms import penalty, residual_term, statistic_term
 from shardfit.fitting import fit
@@ -236,3 +245,13 @@ def test_precision_follows_the_arrays():
             assert jnp.ones(1).dtype == np.float32
     with pytest.raises(RuntimeError, match="inside"), arithmetic("float64"):
         raise RuntimeError("inside")
+
+
+def test_whether_a_trace_is_under_way_does_not_depend_on_the_first_to_ask():
+    """A first call from within a trace must not make every later one outside look like another trace."""
+    _no_trace.cache_clear()
+    seen = []
+    jax.jit(lambda x: seen.append(_tracing()) or x)(1.0)
+    jax.vmap(lambda x: seen.append(_tracing()) or x)(jnp.ones(2))
+    assert seen == [True, True]
+    assert not _tracing()

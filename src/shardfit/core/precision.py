@@ -7,6 +7,7 @@ caller's setting (`for_caller`). Inside a caller's trace the setting cannot chan
 
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, wraps
 from inspect import signature
@@ -138,11 +139,15 @@ def _other(precision: str) -> str:
     return next(name for name in PRECISIONS if name != precision)
 
 
+@cache
+def _no_trace() -> Any:
+    # a new thread traces nothing; the first call here may come from within a trace
+    with ThreadPoolExecutor(1) as fresh:
+        return fresh.submit(get_opaque_trace_state).result()
+
+
 def _tracing() -> bool:
-    # compared anew each time: the state holds more than the trace, and a first call may come from within one
-    with jax.ensure_compile_time_eval():
-        outside = get_opaque_trace_state()
-    return get_opaque_trace_state() != outside
+    return get_opaque_trace_state() != _no_trace()
 
 
 @cache
