@@ -50,7 +50,8 @@ def test_a_wrapper_script_around_each_rank(tmp_path):
     wrapper.chmod(0o755)
     done = run_command(BESIDE, "-n", 2, wrapper, HERE / "ranks.py", environ={"XLA_FLAGS": ""})
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.split("\n"))[-2:] == ["rank 0 of 2: sum 1", "rank 1 of 2: sum 1"]
+    for rank in (0, 1):  # mpiexec may join the lines of two ranks
+        assert f"rank {rank} of 2: sum 1" in done.stdout
 
 
 @pytest.mark.slow
