@@ -19,6 +19,7 @@ STATUSES = (CONVERGED, DIVERGENCES, NOT_CONVERGED)  # the last that applies is g
 ADVICE = {
     "rhat": "Draw more, or warm up longer; chains that stay apart mean several modes or a start far away.",
     "ess": "Draw more; if that would take too long, find coordinates in which the parameters are less correlated.",
+    "few": "Draw more for finer quantiles.",
     "divergences": "Raise target_accept (0.9, 0.99), or use other coordinates: the draws miss a narrow region.",
     "bfmi": "Chains cross the energies slowly: use other coordinates, or a prior that bounds heavy tails.",
     "depth": "Trees end at their largest depth, which costs time only: raise max_depth, or rescale.",
@@ -84,7 +85,9 @@ def _mixing(z: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...], i
     if not independent and ratio.max(initial=0) > LARGEST_RHAT:
         found.append((NOT_CONVERGED, f"R-hat {_worst(ratio, names, np.argmax, '.3f')}", "rhat"))
     if effective.min(initial=np.inf) < FEWEST_EFFECTIVE:
-        found.append((NOT_CONVERGED, f"effective draws {_worst(effective, names, np.argmin, '.0f')}", "ess"))
+        text = f"effective draws {_worst(effective, names, np.argmin, '.0f')}"
+        # few draws that no chain made are coarse, not wrong
+        found.append((None, text, "few") if independent and weights is None else (NOT_CONVERGED, text, "ess"))
     return found
 
 

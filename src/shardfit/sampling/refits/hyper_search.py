@@ -56,8 +56,9 @@ class HyperPoints:
         return float(1 / np.sum(self.share**2))
 
     def pick(self, draws: int, seed: int) -> np.ndarray:
-        """Return a point for every draw, each as often as its share says (systematic resampling)."""
-        at = (np.arange(draws) + np.random.default_rng(seed).uniform()) / draws
+        """Return a point for every draw, in any order, each as often as its share says (systematic resampling)."""
+        rng = np.random.default_rng(seed)
+        at = (rng.permutation(draws) + rng.uniform()) / draws
         return np.minimum(np.searchsorted(np.cumsum(self.share), at), len(self.h) - 1)
 
 
