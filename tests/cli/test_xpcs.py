@@ -92,6 +92,7 @@ def test_delays_and_ages_are_fitted_and_drawn(tmp_path):
     assert (tmp_path / "out/figures/c2_heatmaps_phi_0_0.png").is_file()
 
 
+@pytest.mark.filterwarnings("ignore:.*settings of homodyne that are not used here")
 def test_homodyne_yaml_is_understood(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["xpcs", "simulate", "s.npz", "--frames", "1:24"]) == 0
@@ -104,10 +105,16 @@ def test_homodyne_yaml_is_understood(tmp_path, monkeypatch, capsys):
     assert "2 angles, 20 frames, 380 points" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:.*settings of homodyne that are not used here")
 def test_yaml_keys_that_are_not_used_are_named(tmp_path):
     (tmp_path / "a.yaml").write_text("analysis_mode: laminar_flow\nanalyzer_parameters: {dtt: 0.1}\n")
     with pytest.warns(UserWarning, match=r"analyzer_parameters.dtt.*analyzer_parameters.dt"):
         assert read_config(tmp_path / "a.yaml").mode == "laminar_flow"
+    (tmp_path / "c.yaml").write_text(
+        "analysis_mode: static\noptimization: {nlsq: {ftol: 1.0e-9}, cmc: {enable: true}}\n"
+    )
+    with pytest.warns(UserWarning, match=r"nlsq.ftol, optimization.cmc: settings of homodyne that are not used here"):
+        read_config(tmp_path / "c.yaml")
     (tmp_path / "b.yaml").write_text(HOMODYNE)
     config = read_config(tmp_path / "b.yaml")
     with pytest.raises(ValueError, match="no parameter 'gamma_dot_t0'"):

@@ -67,6 +67,12 @@ IDLE = (
     "quality_control",
     "validation",
 )
+# those of them that change an answer there
+SAID = (
+    "parameter_space.priors",
+    *(f"optimization.nlsq.{name}" for name in ("tolerance", "ftol", "xtol", "gtol", "cmaes")),
+    "optimization.cmc",
+)
 
 
 def translated(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -79,6 +85,8 @@ def translated(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         if found.get(key) is not None:
             _put(result, place, _number(found[key]))
     notes = [note for key in found if (note := _about(key))]
+    if idle := [key for key in SAID if any(name == key or name.startswith(f"{key}.") for name in found)]:
+        notes.append(f"{', '.join(idle)}: settings of homodyne that are not used here; see `shardfit xpcs init`.")
     _put(result, "mode", _mode(content.get("analysis_mode", "static")))
     frames = [found.get("analyzer_parameters.start_frame", 1), found.get("analyzer_parameters.end_frame", -1)]
     _put(result, "data.frames", frames)
