@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import shardfit as sf
+from shardfit.check.certificate import _memories
 from shardfit.core.transforms import TanInterval
-from shardfit.sampling.density import in_words
+from shardfit.sampling.chains.placement import _counted, choose_width
+from shardfit.sampling.density import in_words, sampled
+from shardfit.sampling.start import find_start
 
 RNG = np.random.default_rng(1)
 T = np.linspace(0, 5, 40)
@@ -127,6 +130,28 @@ def test_coordinates_with_heavy_tails_are_named():
     heavy = problem(transforms={"a": TanInterval(0.0, 5.0)})
     assert "Coordinates of a have heavy tails" in in_words(heavy)
     assert "heavy" not in in_words(problem())
+
+
+def test_what_a_program_tells_is_asked_once():
+    """A second call neither counts the operations of its gradient nor examines the model again."""
+    target = sampled(problem())
+    choose_width(target, 4, None)
+    before = _counted.cache_info()
+    choose_width(target, 4, None)
+    assert _counted.cache_info()._replace(hits=0) == before._replace(hits=0)
+    start, again = find_start(target), find_start(target, seed=5)
+    np.testing.assert_array_equal(start.root, again.root)
+    assert len(_memories[target].starts) == 1
+
+
+def test_an_interrupt_of_the_fit_ends_the_call(monkeypatch):
+    def interrupted(self, function, z0, *box):
+        function(z0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shardfit.solve.lbfgsb.LBFGSB.minimise", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        find_start(sampled(problem()))
 
 
 @pytest.mark.slow

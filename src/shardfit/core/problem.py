@@ -1,6 +1,7 @@
 """Problem: an objective with what a fit needs to know about its parameters."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -102,6 +103,12 @@ class Problem:
     def replace(self, **changes: Any) -> "Problem":
         """Return a copy with other fields."""
         return replace(self, **changes)
+
+    def with_checked(self, objective: Objective) -> "Problem":
+        """Return a copy with another objective, all of whose terms are known to fit the parameters."""
+        other = copy(self)
+        object.__setattr__(other, "objective", objective)
+        return other
 
 
 PRIOR = "prior"  # the term that a problem's priors become

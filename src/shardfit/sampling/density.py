@@ -114,7 +114,7 @@ def as_objective(problem: Problem, temper: float = 1.0) -> Problem:
     terms = dict(problem.objective.items())
     terms[JACOBIAN] = penalty(_stretch, problem.space, weight=temper)
     objective = Objective(tuple(terms.values()), tuple(terms), problem.objective.mesh, problem.objective.precision)
-    return problem.replace(objective=objective)
+    return problem.with_checked(objective)
 
 
 def _stretch(params: Any, space: Space) -> jax.Array:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.check.certificate import certify, certify_answer
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
@@ -66,8 +67,12 @@ def find_start(problem: Problem, mesh: Any = None, seed: int = 0, how: str = "fi
         _require_proper(problem, density.objective.place(mesh), replicate(jnp.asarray(z0), mesh))
         return Start(z0, None)
     # on the host: a loop on the device would be a program of its own, which takes longer to compile than to run
-    result = fit(density, "lbfgsb", maxiter=STEPS, mesh=mesh, seed=seed, progress=False)
+    certificate = certify(problem, mesh=mesh)  # of the user's terms, whatever the seed: a problem is certified once
+    result = fit(density, "lbfgsb", maxiter=STEPS, mesh=mesh, seed=seed, certify=False, progress=False)
+    if result.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
     z = np.asarray(problem.space.pack(result.params))
+    certify_answer(problem, certificate, z, mesh=mesh)
     if result.status is Status.NONFINITE or not np.isfinite(z).all():
         return Start(z0, None, "The density has no mode that a fit could reach: chains began at x0.")
     if z.size > DENSE:

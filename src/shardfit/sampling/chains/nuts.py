@@ -280,9 +280,9 @@ class NUTS(StepSolver):
 
     def leave(self, state):
         """Return the payload, and under names that begin with `state_` all that more draws need to go on."""
+        state = jax.device_get(state)
         rest = jax.tree.leaves(state._replace(kept=None))
-        numbered = {f"state_{i:03d}": np.asarray(leaf) for i, leaf in enumerate(rest)}
-        return {name: np.asarray(array) for name, array in self.payload(state).items()} | numbered
+        return self.payload(state) | {f"state_{i:03d}": leaf for i, leaf in enumerate(rest)}
 
     def _continued(self, state, earlier):
         """Return the state that an earlier run left, with room for new draws."""
@@ -298,7 +298,7 @@ class NUTS(StepSolver):
         columns = {name: state.kept[..., n + i] for i, name in enumerate(STATS)}
         columns["diverging"] = columns["diverging"] > 0.5
         for name in ("depth", "gradients"):
-            columns[name] = columns[name].astype(jnp.int32)
+            columns[name] = columns[name].astype(np.int32)
         return {
             "z": state.kept[..., :n],
             **columns,

@@ -30,6 +30,7 @@ from shardfit.solve.loop import run_steps
 from shardfit.solve.monitor import Monitor
 
 LAYOUT = "layout.json"
+IN_MEMORY = Identity({})  # of a run that leaves nothing by which another could take it for its own
 
 
 def nuts(
@@ -126,8 +127,9 @@ class Study:
         width, start, seed = choices
         together, why = _width(problem, whole.chains, width, mesh, store, resume)
         solver = replace(whole, chains=together)
-        known = _identity(problem, solver, whole.chains, start, seed)
+        known = IN_MEMORY
         if store is not None:
+            known = _identity(problem, solver, whole.chains, start, seed)
             store.begin(problem, known, resume, mesh)
             if resume == "never" and store.writes:
                 Blocks(store).clear()
