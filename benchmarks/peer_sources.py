@@ -12,7 +12,7 @@ HOW = "compiled here by its own release flags and -march=native"
 
 
 def install(pip: list, requirement: str) -> None:
-    """Compile deepwave's scalar kernels of two dimensions, orders 4 and 8, float32: all that is measured.
+    """Compile deepwave's scalar and elastic kernels of two dimensions, orders 4 and 8, float32: all that is measured.
 
     The others would take hours on a small machine; the package leaves out by itself what its library lacks.
     """
@@ -35,5 +35,6 @@ def _needed(rules: str) -> str:
             raise RuntimeError(
                 f"deepwave's CMakeLists.txt has {n} lines set({name} ...), not 1: has its version changed?"
             )
-    others = r"^\s*add_deepwave_cpu_\w*object_library\((?!scalar |storage_utils |simple_compress )[a-z]\w* .*\)\n"
+    needed = r"object_library\((?:scalar|elastic|storage_utils|simple_compress) "
+    others = rf"^\s*add_deepwave_cpu_(?!{needed})\w*object_library\([a-z]\w* .*\)\n"
     return re.sub(others, "", rules, flags=re.MULTILINE)

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+import numpy as np
+
 from benchmarks.duel import serve
-from benchmarks.seismic_scene import LAYER, Scene, scene, watched
+from benchmarks.seismic_scene import LAYER, Scene, scene, solid, watched
 
 
 def prepare(asked: dict) -> tuple[Callable, Callable]:
@@ -12,17 +14,20 @@ def prepare(asked: dict) -> tuple[Callable, Callable]:
 
     torch.set_num_threads(1)
     given = scene(asked)
-    traces = modelling(given)
-    velocity = torch.tensor(given.velocity, requires_grad=asked["kind"] == "gradient")
+    elastic = asked.get("waves") == "elastic"
+    traces = elastic_modelling(given) if elastic else modelling(given)
+    names = solid(given.velocity) if elastic else {"velocity": given.velocity}
+    models = [torch.tensor(values, requires_grad=asked["kind"] == "gradient") for values in names.values()]
 
     def forward():
         with torch.no_grad():
-            return traces(velocity)
+            return traces(*models)
 
     def gradient():
-        velocity.grad = None
-        (traces(velocity) ** 2).sum().backward()
-        return velocity.grad
+        for model in models:
+            model.grad = None
+        (traces(*models) ** 2).sum().backward()
+        return torch.stack([model.grad for model in models]) if elastic else models[0].grad
 
     return watched(forward if asked["kind"] == "forward" else gradient, asked["folder"] + "/peer.npy")
 
@@ -40,6 +45,28 @@ def modelling(given: Scene) -> Callable:
     }
     scheme = {"accuracy": given.order, "pml_width": LAYER, "pml_freq": given.f_peak, "max_vel": given.v_max}
     return lambda velocity: scalar(velocity, given.dh, given.dt, **geometry, **scheme)[-1]
+
+
+def elastic_modelling(given: Scene) -> Callable:
+    """Return vp, vs, rho → traces of pressure (shots, receivers, nt), with the settings that make its scheme ours."""
+    import torch
+    from deepwave import elastic
+
+    n = len(given.sources)
+    between = (given.wavelet + np.roll(given.wavelet, -1)) / 2  # its sources of pressure act between samples
+    geometry = {
+        "source_amplitudes_pressure_rate": torch.tensor(between).repeat(n, 1, 1),
+        "source_locations_pressure_rate": torch.tensor(given.sources)[:, None],
+        "receiver_locations_p": torch.tensor(given.receivers).repeat(n, 1, 1),
+    }
+    scheme = {"accuracy": given.order, "pml_width": LAYER, "pml_freq": given.f_peak, "max_vel": given.v_max}
+
+    def traces(vp, vs, rho):
+        mu = rho * vs**2
+        medium = rho * vp**2 - 2 * mu, mu, 1 / rho
+        return elastic(*medium, given.dh, given.dt, **geometry, **scheme).receiver_amplitudes_p
+
+    return traces
 
 
 if __name__ == "__main__":

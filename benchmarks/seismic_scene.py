@@ -40,6 +40,12 @@ def scene(asked: dict) -> Scene:
     return Scene(velocity.astype(np.float32), wavelet, sources, receivers, asked["order"])
 
 
+def solid(velocity: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the elastic medium, (nz, nx) each, whose P waves have a velocity: shear waves slower, density rough."""
+    rho = 2000 + np.random.default_rng(1).uniform(0, 100, velocity.shape)
+    return {"vp": velocity, "vs": velocity / np.float32(1.8), "rho": rho.astype(np.float32)}
+
+
 def ricker(f_peak: float, dt: float, nt: int) -> np.ndarray:
     """Return the wavelet (nt,), float32, its peak at 1.5 / f_peak."""
     q = (np.pi * f_peak * (np.arange(nt) * dt - 1.5 / f_peak)) ** 2

@@ -120,8 +120,9 @@ def test_environment_is_built_once_when_two_threads_want_it(tmp_path, monkeypatc
 
 def test_only_the_kernels_that_are_measured_are_compiled():
     rules = "set(NDIMS 1 2 3)\nset(ACCURACIES 2 4 6 8)\nset(DTYPES float double)\n"
-    kept = "  add_deepwave_cpu_object_library(scalar ${NDIM})\n"
+    kept = "".join(f"  add_deepwave_cpu_object_library({name} ${{NDIM}})\n" for name in ("scalar", "elastic"))
     left_out = "  add_deepwave_cpu_mpml_object_library(elastic ${NDIM})\n"
+    left_out += "  add_deepwave_cpu_object_library(elastic_born ${NDIM})\n"
     needed = "set(NDIMS 2)\nset(ACCURACIES 4 8)\nset(DTYPES float)\n"
     assert peer_sources._needed(rules + kept + left_out) == needed + kept
     with pytest.raises(RuntimeError, match="NDIMS"):

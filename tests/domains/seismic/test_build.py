@@ -34,11 +34,11 @@ def test_words_of_the_compiler_are_kept(calls):
 
 
 def test_once_built_no_compiler_is_needed(calls, monkeypatch):
-    path = build.library_path(2)
+    path = build.library_path("acoustic", 2)
     assert path.read_text() == "a library"
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     monkeypatch.setattr(build, "compiler", lambda: None)
-    assert build.library_path(2) == path
+    assert build.library_path("acoustic", 2) == path
     assert calls() == 1
 
 
@@ -72,10 +72,10 @@ def of_another_user(path):
 
 @pytest.mark.parametrize("harm", [truncated, garbage, writable_by_all, linked, without_checksum, of_another_user])
 def test_damaged_and_planted_libraries_are_built_anew(calls, harm, caplog):
-    path = build.library_path(2)
+    path = build.library_path("acoustic", 2)
     path.with_suffix(".checked").touch()
     harm(path)
-    assert build.library_path(2) == path
+    assert build.library_path("acoustic", 2) == path
     assert path.read_text() == "a library"
     assert not path.is_symlink()
     assert path.stat().st_uid == os.getuid()
@@ -85,30 +85,30 @@ def test_damaged_and_planted_libraries_are_built_anew(calls, harm, caplog):
 
 
 def test_damage_without_a_compiler_is_said(calls, monkeypatch):
-    truncated(build.library_path(2))
+    truncated(build.library_path("acoustic", 2))
     monkeypatch.setattr(build, "compiler", lambda: None)
     with pytest.raises(build.BuildError, match="no C\\+\\+ compiler"):
-        build.library_path(2)
+        build.library_path("acoustic", 2)
 
 
 def test_folder_of_another_user_is_refused(calls, monkeypatch):
-    build.library_path(2)
+    build.library_path("acoustic", 2)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(build.BuildError, match="belongs to another user.*XDG_CACHE_HOME"):
-        build.library_path(2)
+        build.library_path("acoustic", 2)
 
 
 def test_folder_open_to_others_is_closed(calls):
-    folder = build.library_path(2).parent
+    folder = build.library_path("acoustic", 2).parent
     folder.chmod(0o777)
-    build.library_path(2)
+    build.library_path("acoustic", 2)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_what_cannot_be_loaded_is_a_build_error(calls):
     build.library.cache_clear()
     with pytest.raises(build.BuildError, match="cannot be loaded"):
-        build.library(2)
+        build.library("acoustic", 2)
 
 
 def test_threads_are_those_of_the_process(monkeypatch):

@@ -15,6 +15,7 @@ from shardfit.domains.seismic import (
     choose_engine,
     engines,
     largest_dt,
+    native,
     propagate,
     ricker,
 )
@@ -150,7 +151,7 @@ def test_engines_are_chosen_aloud(monkeypatch, tmp_path):
         Native(threads=-1)
     _check_native.cache_clear()
     monkeypatch.setattr(build, "compiler", lambda: None)
-    monkeypatch.setattr("shardfit.domains.seismic.native.register", lambda half: build.library_path(half))
+    monkeypatch.setattr("shardfit.domains.seismic.native.register", build.library_path)
     chosen, why = choose_engine("auto", SIM)
     assert chosen == "jax"
     assert "no C++ compiler" in why
@@ -161,7 +162,7 @@ def test_engines_are_chosen_aloud(monkeypatch, tmp_path):
 @needs_compiler
 def test_native_is_preferred_and_checked_inside_a_trace(monkeypatch, tmp_path):
     _check_native.cache_clear()
-    monkeypatch.setattr(engines, "_mark", lambda order: tmp_path / "checked")
+    monkeypatch.setattr(engines, "_mark", lambda *_: tmp_path / "checked")
     traces = jax.jit(lambda v: propagate(SIM, v, WAVELET, SHOTS, engine="native"))(np.full(SIM.shape, 2000.0))
     assert np.isfinite(traces).all()
     chosen, why = choose_engine("auto", SIM)
@@ -172,18 +173,19 @@ def test_native_is_preferred_and_checked_inside_a_trace(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 @needs_compiler
+@pytest.mark.parametrize("kind", ["acoustic", "elastic"])
 @pytest.mark.parametrize("order", [2, 4, 6, 8])
-def test_kernel_of_every_order_is_right(order):
-    choose_engine("native", replace(SIM, order=order))
+def test_kernel_of_every_order_is_right(order, kind):
+    native.register(kind, order // 2)
     with jax.enable_x64(True):
-        assert engines._difference(order) < 1e-11
+        assert engines._difference(kind, order) < 1e-11
 
 
 @needs_compiler
 def test_wrong_kernel_is_refused(monkeypatch, tmp_path):
     _check_native.cache_clear()
-    monkeypatch.setattr(engines, "_mark", lambda order: tmp_path / "checked")
-    monkeypatch.setattr(engines, "_difference", lambda order: 1e-3)
+    monkeypatch.setattr(engines, "_mark", lambda *_: tmp_path / "checked")
+    monkeypatch.setattr(engines, "_difference", lambda *_: 1e-3)
     with pytest.raises(build.BuildError, match="differs from JAX by 1.0e-03"):
         choose_engine("native", SIM)
     assert choose_engine("auto", SIM)[0] == "jax"
@@ -194,5 +196,5 @@ def test_compiler_errors_are_shown(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CXX", "false")
     with pytest.raises(build.BuildError, match="failed to compile"):
-        build.library_path(2)
+        build.library_path("acoustic", 2)
     assert not list(tmp_path.rglob("*.so"))

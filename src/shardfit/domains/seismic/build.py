@@ -1,9 +1,9 @@
-"""Compile the native kernel on first use, into the user's cache.
+"""Compile the native kernels on first use, into the user's cache.
 
-One small library per order, named by a hash of everything that decides what it contains: sources, flags, jaxlib,
-processor, and CXX where it is set. It appears under its name only when complete, and one process compiles it for all;
-once built it needs no compiler. What is loaded runs as the user: a library counts only if it lies in a folder and a
-file that nobody else can write, and is what was compiled, by its checksum; any other is built anew.
+One small library per kind of wave and order, named by a hash of everything that decides what it contains: sources,
+flags, jaxlib, processor, and CXX where it is set. It appears under its name only when complete, and one process
+compiles it for all; once built it needs no compiler. What is loaded runs as the user: a library counts only if it lies
+in a folder and a file that nobody else can write, and is what was compiled, by its checksum; any other is built anew.
 """
 
 import ctypes
@@ -53,22 +53,25 @@ def compiler() -> tuple[str, ...] | None:
 
 
 @lru_cache
-def library(half: int) -> ctypes.CDLL:
-    """Return the kernel for stencils that reach `half` cells, compiled if need be."""
-    path = library_path(half)
+def library(kind: str, half: int) -> ctypes.CDLL:
+    """Return the kernel of a kind of wave, for stencils that reach `half` cells, compiled if need be."""
+    path = library_path(kind, half)
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:  # of another libc, or on a file system that forbids to run what it holds
         raise BuildError(f"the compiled kernel {path} cannot be loaded here: {error}.") from error
 
 
-def library_path(half: int) -> Path:
-    """Return the file of a compiled kernel that may be loaded, after compiling it where it is missing or wrong."""
-    path = cache_folder() / f"wave-{2 * half}-{_key(half)}{'.dylib' if sys.platform == 'darwin' else '.so'}"
+def library_path(kind: str, half: int) -> Path:
+    """Return the file of a compiled kernel that may be loaded, after compiling it where it is missing or wrong.
+
+    kind: 'acoustic' or 'elastic', the name of its source file.
+    """
+    path = cache_folder() / f"{kind}-{2 * half}-{_key(half)}{'.dylib' if sys.platform == 'darwin' else '.so'}"
     try:
         _own_folder(path.parent)
         if _fault(path) is not None:
-            _compile(half, path)
+            _compile(kind, half, path)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise BuildError(f"the seismic kernel could not be built in {path.parent}: {error}.") from error
     return path
@@ -144,7 +147,7 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
-def _compile(half: int, path: Path) -> None:
+def _compile(kind: str, half: int, path: Path) -> None:
     program = compiler()
     if program is None:
         raise BuildError("no C++ compiler was found. Install one (g++ or clang++), or set CXX to it.")
@@ -156,7 +159,7 @@ def _compile(half: int, path: Path) -> None:
         if path.is_symlink() or path.exists():
             log.warning("%s is compiled anew: %s", path, fault)
         made = Path(folder) / path.name
-        command += [str(SOURCES / "kernel.cpp"), "-o", str(made)]
+        command += [str(SOURCES / f"{kind}.cpp"), "-o", str(made)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
         if done.returncode:
             raise BuildError(f"{shlex.join(program)} failed to compile the seismic kernel:\n{done.stderr[-2000:]}")

@@ -18,7 +18,9 @@ from jax.core import Tracer
 
 from shardfit.core.errors import suggestion
 from shardfit.domains.seismic import elastic_wave as wave
+from shardfit.domains.seismic.boundary import damping
 from shardfit.domains.seismic.geometry import HALF_WIDTH, Points, Shots
+from shardfit.domains.seismic.native import Kernel, Native, run
 from shardfit.domains.seismic.simulation import CELLS_PER_WAVELENGTH, Simulation, require_floats
 from shardfit.domains.seismic.strategies import Checkpointed, Full, Strategy, as_strategy
 
@@ -26,6 +28,7 @@ PARAMETERS = ("vp", "vs", "rho")
 # fields that a source acts on, and that a receiver takes the mean of; stresses with a minus sign, as pressure has
 SOURCES = {"explosive": ("sxx", "szz"), "force_x": ("vx",), "force_z": ("vz",)}
 RECEIVERS = {"pressure": ("sxx", "szz"), "velocity_x": ("vx",), "velocity_z": ("vz",)}
+FIELDS = {"vx": 0, "vz": 1, "sxx": 2}  # numbers by which the compiled kernel knows them
 KEPT = 5  # fields that a differentiated step keeps: what the five factors of a material multiply
 CACHE = 1 << 21  # bytes of fields of the shots that share a loop, as for acoustic waves
 
@@ -97,22 +100,29 @@ def _refuse(bad: np.ndarray, name: str, values: np.ndarray, what: str) -> None:
 
 
 def traces(
-    sim: ElasticSimulation, medium: Mapping[str, Any], signature: jax.Array, shots: Shots, engine: Any, memory: Any
+    sim: ElasticSimulation,
+    medium: Mapping[str, Any],
+    signature: jax.Array,
+    shots: Shots,
+    engine: Native | str,
+    memory: str | Strategy,
 ) -> jax.Array:
-    """Return traces (shots, receivers, nt), see `propagate`. signature: (shots, sources, nt)."""
-    if engine not in ("auto", "jax"):
-        raise ValueError(f"engine={engine!r} has no elastic waves. Use 'jax' or 'auto'.")
+    """Return traces (shots, receivers, nt), see `propagate`. signature: (shots, sources, nt); engine: as chosen."""
     check_medium(sim, medium)
     medium = {name: jnp.asarray(medium[name]) for name in PARAMETERS}
     for name in PARAMETERS:
         require_floats(name, medium[name])
     _check_rows(sim, shots)
     dtype = jnp.result_type(*medium.values())
-    segments = _segments(sim, memory, len(signature), dtype.itemsize)
     # a source of pressure acts between two samples
     inputs = signature if sim.source != "explosive" else (signature + jnp.roll(signature, -1, -1)) / 2
     shots = jax.tree.map(lambda x: jnp.asarray(x, np.int32 if x.dtype.kind == "i" else dtype), shots)
+    acting, read = SOURCES[sim.source], RECEIVERS[sim.receiver]
+    nodes = Shots(_nodes(sim, shots.sources, acting), _nodes(sim, shots.receivers, read))
     material = wave.material(sim, medium)
+    if isinstance(engine, Native):
+        return _compiled(sim, engine, material, inputs.astype(dtype), nodes)
+    segments = _segments(sim, memory, len(signature), dtype.itemsize)
 
     def one(row):
         return _record(sim, material, segments, *row)
@@ -120,7 +130,43 @@ def traces(
     together = len(signature)
     if jax.default_backend() == "cpu":
         together = max(1, CACHE // (2 * KEPT * math.prod(sim.padded) * dtype.itemsize))
-    return lax.map(one, (shots, inputs.astype(dtype)), batch_size=min(together, len(signature)))
+    return lax.map(one, (nodes, inputs.astype(dtype)), batch_size=min(together, len(signature)))
+
+
+def _compiled(
+    sim: ElasticSimulation, settings: Native, material: wave.Material, inputs: jax.Array, nodes: Shots
+) -> jax.Array:
+    """Return the traces by the compiled engine."""
+    (source_cells, source_weights), (receiver_cells, receiver_weights) = nodes
+    if sim.source == "explosive" and sim.scaling == "physical":
+        source_weights = source_weights * sim.dt
+    receiver_weights = receiver_weights / len(RECEIVERS[sim.receiver])
+    nodes = Shots(Points(source_cells, source_weights), Points(receiver_cells, receiver_weights))
+    factors = jnp.stack(wave.surface_material(material) if sim.free_surface else material)
+    return run(KERNEL, sim, settings, factors, inputs, nodes)
+
+
+def _constants(sim: ElasticSimulation, dtype: str) -> list[np.ndarray]:
+    """Return a and b along z and x, at the cells and between, and the stencils, as the kernel reads them."""
+    places = [np.arange(n) for n in sim.padded]
+    along = [np.concatenate([damping(sim, k, p), damping(sim, k, p + 0.5)]) for k, p in enumerate(places)]
+    return [*along, np.concatenate([np.array(wave.staggered(sim.order)) / h for h in sim.dh])]
+
+
+def _state(sim: ElasticSimulation) -> int:
+    """Return the numbers in a state: five fields, and ψ of four derivatives at each absorbing end."""
+    (nz, nx), (top, bottom, left, right) = sim.padded, sim.widths
+    # half a cell on, a layer at the far end begins one cell earlier
+    along_z, along_x = top + bottom + (bottom > 0), left + right + (right > 0)
+    return 5 * nz * nx + 4 * (nx * along_z + nz * along_x)
+
+
+def _attributes(sim: ElasticSimulation) -> dict[str, Any]:
+    kinds = [FIELDS[names[sim_name][0]] for names, sim_name in ((SOURCES, sim.source), (RECEIVERS, sim.receiver))]
+    return {"physical": np.bool_(sim.scaling == "physical"), "kinds": np.array(kinds, np.int64)}
+
+
+KERNEL = Kernel("elastic", _constants, _state, KEPT, _attributes)
 
 
 def _check_rows(sim: ElasticSimulation, shots: Shots) -> None:
@@ -156,9 +202,9 @@ def _segments(sim: ElasticSimulation, memory: str | Strategy, shots: int, item: 
 def _record(
     sim: ElasticSimulation, material: wave.Material, segments: tuple[int, ...], shot: Shots, signature: jax.Array
 ) -> jax.Array:
-    """Return the traces of one shot (receivers, nt). signature: (sources, nt)."""
+    """Return the traces of one shot (receivers, nt). shot: nodes of the fields; signature: (sources, nt)."""
     scheme, inject = wave.scheme(sim, signature.dtype), _injector(sim, material, shot.sources)
-    names, (cells, weights) = RECEIVERS[sim.receiver], _nodes(sim, shot.receivers, RECEIVERS[sim.receiver])
+    names, (cells, weights) = RECEIVERS[sim.receiver], shot.receivers
 
     def read(waves):
         return jnp.sum(sum(getattr(waves, name).reshape(-1)[cells] for name in names) * weights, -1) / len(names)
@@ -190,8 +236,7 @@ def _nodes(sim: ElasticSimulation, points: Points, names: tuple[str, ...]) -> Po
 
 def _injector(sim: ElasticSimulation, material: wave.Material, sources: Points) -> Callable:
     """Return (waves, input of every source) → waves with the sources added."""
-    names = SOURCES[sim.source]
-    cells, weights = _nodes(sim, sources, names)
+    names, (cells, weights) = SOURCES[sim.source], sources
     if sim.scaling == "physical":
         light = {"force_x": material.light_x, "force_z": material.light_z}.get(sim.source)
         weights = weights * (sim.dt if light is None else light.reshape(-1)[cells])

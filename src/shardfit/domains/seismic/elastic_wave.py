@@ -87,6 +87,16 @@ def material(sim: Simulation, medium: Mapping[str, jax.Array]) -> Material:
     return Material(light_x, light_z, *(sim.dt * modulus for modulus in (rho * vp**2 - mu, mu, corner)))
 
 
+def surface_material(found: Material) -> Material:
+    """Return the factors with those of row 0 under a free surface: szz is zero, sxx changes by 4 b s / (b + s) ∂x vx.
+
+    It is what `strain` does there, said by equal factors b and s of half that size.
+    """
+    bulk, shear = found.bulk[0], found.shear[0]
+    half = 2 * bulk * shear / (bulk + shear)
+    return found._replace(bulk=found.bulk.at[0].set(half), shear=found.shear.at[0].set(half))
+
+
 def _pairs(x: jax.Array, axis: int) -> jax.Array:
     """Add the next cell along an axis, to the last itself; of booleans: either."""
     n = x.shape[axis]

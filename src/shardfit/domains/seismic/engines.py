@@ -4,6 +4,7 @@ import logging
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +12,9 @@ import numpy as np
 
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import arithmetic
-from shardfit.domains.seismic import native, wave
+from shardfit.domains.seismic import elastic, native, wave
 from shardfit.domains.seismic.build import BuildError, library_path
-from shardfit.domains.seismic.geometry import acquisition
+from shardfit.domains.seismic.geometry import Shots, acquisition
 from shardfit.domains.seismic.loops import record
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.simulation import Simulation
@@ -35,7 +36,7 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
             raise ValueError("the native engine is for two dimensions. Use engine='jax', or 'auto', in three.")
         if jax.default_backend() != "cpu":
             raise ValueError(f"the native engine is for CPUs, and this is {jax.default_backend()}. Use engine='jax'.")
-        _check_native(sim.order)
+        _check_native(_kind(sim), sim.order)
         return engine if isinstance(engine, Native) else Native(), "native: as asked"
     if engine != "auto":
         raise ValueError(f"unknown engine {engine!r}.{suggestion(str(engine), ENGINES)}")
@@ -44,7 +45,7 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
     if len(sim.shape) > 2:
         return "jax", "jax: three dimensions, and the compiled kernel is for two"
     try:
-        _check_native(sim.order)
+        _check_native(_kind(sim), sim.order)
     except BuildError as error:
         _say_once(str(error))
         return "jax", f"jax: {error}"
@@ -56,14 +57,18 @@ def _say_once(reason: str) -> None:
     log.warning("waves are computed by the JAX engine, which is slower than the compiled one: %s", reason)
 
 
+def _kind(sim: Simulation) -> str:
+    return "elastic" if isinstance(sim, elastic.ElasticSimulation) else "acoustic"
+
+
 @lru_cache
-def _check_native(order: int) -> None:
+def _check_native(kind: str, order: int) -> None:
     """Compare a small case with the JAX engine, once for each compiled kernel; raise if they differ.
 
     It runs on a thread of its own, for the caller may be inside a trace.
     """
-    native.register(order // 2)
-    mark = _mark(order)
+    native.register(kind, order // 2)
+    mark = _mark(kind, order)
     if mark.exists():
         return
     found: list = []
@@ -71,7 +76,7 @@ def _check_native(order: int) -> None:
     def compare():
         try:
             with arithmetic("float64"):
-                found.append(_difference(order))
+                found.append(_difference(kind, order))
         except Exception as error:
             found.append(error)
 
@@ -85,30 +90,43 @@ def _check_native(order: int) -> None:
     mark.touch()
 
 
-def _mark(order: int) -> Path:
+def _mark(kind: str, order: int) -> Path:
     """Return the file that says that a kernel was found right."""
-    return library_path(order // 2).with_suffix(".checked")
+    return library_path(kind, order // 2).with_suffix(".checked")
 
 
-def _difference(order: int) -> float:
+def _difference(kind: str, order: int) -> float:
+    """Return the largest distance between both engines' traces, and their gradients, of a small case."""
     n = 2 * order + 3
-    sim = Simulation((n, n + 2), 10.0, 1e-3, 40, 2500.0, 40.0, order, widths=(0, 3, 5, 0), free_surface=True)
+    scheme = {"order": order, "widths": (0, 3, 5, 0), "free_surface": True}
     rng = np.random.default_rng(0)
-    velocity, signature = jnp.asarray(rng.uniform(1500, 2500, sim.shape)), jnp.asarray(rng.normal(size=(1, 1, 40)))
+    velocity = jnp.asarray(rng.uniform(1500, 2500, (n, n + 2)))
+    numbers = (n, n + 2), 10.0, 1e-3, 40, 2500.0, 40.0
+    if kind == "acoustic":
+        sim, run = Simulation(*numbers, **scheme), _acoustic_traces
+    else:
+        sim, run = elastic.ElasticSimulation(*numbers, **scheme, source="force_x"), _elastic_traces
     shots = jax.tree.map(jnp.asarray, acquisition(sim, [(2, 3)], [(n - 2, 1), (4, n)]))
-    bars = jnp.asarray(rng.normal(size=(1, 2, 40)))
+    signature, bars = jnp.asarray(rng.normal(size=(1, 1, 40))), jnp.asarray(rng.normal(size=(1, 2, 40)))
 
-    def by_jax(velocity):
-        return record(sim, Full(), wave.Medium(wave.padded_kappa(sim, velocity), *shots), signature)
-
-    def by_kernel(velocity):
-        return native.traces(sim, Native(1, 3), wave.padded_kappa(sim, velocity), signature, shots)
-
-    def both(run):
-        traces, pull = jax.vjp(run, velocity)
+    def both(engine):
+        traces, pull = jax.vjp(lambda v: run(sim, v, signature, shots, engine), velocity)
         return traces, pull(bars)[0]
 
     # compiling takes longer than running a case as small as this
     quick = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-    pairs = zip(quick(lambda: both(by_jax))(), quick(lambda: both(by_kernel))(), strict=True)
+    pairs = zip(quick(lambda: both("jax"))(), quick(lambda: both(Native(1, 3)))(), strict=True)
     return float(max(jnp.abs(a - b).max() / jnp.abs(b).max() for a, b in pairs))
+
+
+def _acoustic_traces(sim: Simulation, velocity: jax.Array, signature: jax.Array, shots: Shots, engine: str | Native):
+    kappa = wave.padded_kappa(sim, velocity)
+    if isinstance(engine, Native):
+        return native.traces(sim, engine, kappa, signature, shots)
+    return record(sim, Full(), wave.Medium(kappa, *shots), signature)
+
+
+def _elastic_traces(sim: Any, velocity: jax.Array, signature: jax.Array, shots: Shots, engine: str | Native):
+    """Return traces of a medium whose three parameters all depend on one."""
+    medium = {"vp": velocity, "vs": velocity - 1000, "rho": 2 * velocity}
+    return elastic.traces(sim, medium, signature, shots, engine, Full())

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,39 +57,55 @@ def usable_threads(settings: Native) -> int:
     return max(1, cores // jax.local_device_count())
 
 
-def segment_length(sim: Simulation, settings: Native, shots: int, item: int = 4) -> int:
+class Kernel(NamedTuple):
+    """A kind of wave that is compiled.
+
+    name: of its source file. constants: (sim, type) → CPML coefficients along z, along x, and stencils, in the order
+    that the kernel reads them. state: (sim) → numbers in one state of a shot. kept: fields that every step of a
+    segment keeps. attributes: (sim) → numbers that fix the scheme, besides those that all kinds have.
+    """
+
+    name: str
+    constants: Callable[[Any, str], list[np.ndarray]]
+    state: Callable[[Any], int]
+    kept: int
+    attributes: Callable[[Any], dict[str, Any]]
+
+
+def segment_length(kernel: Kernel, sim: Simulation, settings: Native, shots: int, item: int = 4) -> int:
     """Return the steps of one segment, an even number. item: bytes of a number.
 
-    2 kept fields per shot and one per step need least memory; a small grid's are as few as the cache holds.
+    As many numbers in the kept states of the shots as in the segments of the threads need least memory; a small grid's
+    segments are as long as the cache holds.
     """
-    threads = min(shots, usable_threads(settings))
-    segments = settings.segments or max(1, round(math.sqrt(threads * sim.nt / (2 * shots))))
-    length = math.ceil(sim.nt / min(segments, sim.nt))
-    cached = CACHE // (math.prod(sim.padded) * item)
+    threads, points = min(shots, usable_threads(settings)), math.prod(sim.padded)
+    balanced = math.sqrt(threads * sim.nt * kernel.kept * points / (shots * kernel.state(sim)))
+    length = math.ceil(sim.nt / min(settings.segments or max(1, round(balanced)), sim.nt))
+    cached = CACHE // (kernel.kept * points * item)
     length = min(length, cached) if not settings.segments and cached >= SHORTEST else length
-    return length + length % 2  # the kernel correlates two steps at a time
-
-
-def carry_size(sim: Simulation) -> int:
-    """Return the numbers in one state of one shot."""
-    (nz, nx), (top, bottom, left, right) = sim.padded, sim.widths
-    return 2 * (nz * nx + nx * (top + bottom) + nz * (left + right))
+    return length + length % 2  # the acoustic kernel correlates two steps at a time
 
 
 def traces(sim: Simulation, settings: Native, kappa: jax.Array, wavelet: jax.Array, shots: Shots) -> jax.Array:
-    """Return traces (shots, receivers, nt). kappa: (v dt)² on the padded grid; wavelet: (shots, sources, nt)."""
-    length = segment_length(sim, settings, wavelet.shape[0], kappa.dtype.itemsize)
-    points = [leaf.astype(np.int32 if leaf.dtype.kind == "i" else kappa.dtype) for leaf in jax.tree.leaves(shots)]
-    return _engine(sim, usable_threads(settings), length, kappa.dtype.name)(kappa, wavelet, *points)
+    """Return acoustic traces (shots, receivers, nt). kappa: (v dt)², padded; wavelet: (shots, sources, nt)."""
+    return run(ACOUSTIC, sim, settings, kappa, wavelet, shots)
+
+
+def run(kernel: Kernel, sim: Any, settings: Native, factors: jax.Array, wavelet: jax.Array, shots: Shots) -> jax.Array:
+    """Return traces (shots, receivers, nt). factors: of the material, (..., nz, nx) padded; wavelet: as shots."""
+    dtype = factors.dtype
+    length = segment_length(kernel, sim, settings, wavelet.shape[0], dtype.itemsize)
+    points = [leaf.astype(np.int32 if leaf.dtype.kind == "i" else dtype) for leaf in jax.tree.leaves(shots)]
+    return _engine(kernel, sim, usable_threads(settings), length, dtype.name)(factors, wavelet, *points)
 
 
 @lru_cache
-def register(half: int) -> str:
+def register(kind: str, half: int) -> str:
     """Make the compiled functions known to XLA and return the beginning of their names; raises if that fails."""
     if jax.default_backend() != "cpu":
         raise RuntimeError(f"the native engine runs on CPUs, not on {jax.default_backend()}.")
     # the name says which sources it was compiled from: by it a run directory tells kernels apart
-    prefix, found = f"shardfit_wave_{2 * half}_{source_digest()}", library(half)
+    prefix, found = f"shardfit_{kind}_{2 * half}_{source_digest()}", library(kind, half)
     for direction in ("forward", "backward", "linearised"):
         for dtype in ("float32", "float64"):
             name = f"{direction}_{dtype}"
@@ -98,26 +114,26 @@ def register(half: int) -> str:
 
 
 @lru_cache
-def _engine(sim: Simulation, threads: int, segment: int, dtype: str) -> Callable:
-    prefix = register(sim.half)
-    nz, nx = sim.padded
+def _engine(kernel: Kernel, sim: Simulation, threads: int, segment: int, dtype: str) -> Callable:
+    prefix = register(kernel.name, sim.half)
     kept = math.ceil(sim.nt / segment) - 1
     attributes = {
         "widths": np.array(sim.widths, np.int64),
         "mirror": np.bool_(sim.free_surface),
-        "physical": np.bool_(sim.scaling == "physical"),
         "threads": np.int64(threads),
         "segment": np.int64(segment),
+        **kernel.attributes(sim),
     }
 
     def call(name: str, shapes: Callable, shared: int = 1) -> Callable:
         """Return the foreign function with results of these shapes, over shots. Arguments: models, then per shot."""
 
-        def one(kappa, *rest):
+        def one(factors, *rest):
             models, (wavelet, *points), more = rest[: shared - 1], rest[shared - 1 : shared + 4], rest[shared + 4 :]
-            results = [jax.ShapeDtypeStruct(s, dtype) for s in shapes(wavelet, points[2])]
+            results = [jax.ShapeDtypeStruct(s, dtype) for s in shapes(factors, wavelet, points[2])]
             run = jax.ffi.ffi_call(f"{prefix}_{name}_{dtype}", results)
-            return tuple(run(kappa, *_constants(sim, dtype), wavelet, *points, *models, *more, **attributes))
+            constants = [jnp.asarray(leaf, dtype) for leaf in kernel.constants(sim, dtype)]
+            return tuple(run(factors, *constants, wavelet, *points, *models, *more, **attributes))
 
         return _first_order(_over_shots(one, shared))
 
@@ -125,27 +141,27 @@ def _engine(sim: Simulation, threads: int, segment: int, dtype: str) -> Callable
         return (wavelet.shape[0], receivers.shape[1], sim.nt)
 
     def states_shape(count: int) -> Callable:
-        return lambda w, r: (traces_shape(w, r), (w.shape[0], count, carry_size(sim)))
+        return lambda _, w, r: (traces_shape(w, r), (w.shape[0], count, kernel.state(sim)))
 
     plain, keeping = call("forward", states_shape(0)), call("forward", states_shape(kept))
-    pull = call("backward", lambda w, r: ((w.shape[0], nz, nx), w.shape))
-    push = call("linearised", lambda w, r: (traces_shape(w, r),), shared=2)
+    pull = call("backward", lambda f, w, _: ((w.shape[0], *f.shape), w.shape))
+    push = call("linearised", lambda _, w, r: (traces_shape(w, r),), shared=2)
 
     @jax.custom_jvp
-    def run(kappa, wavelet, *points):
-        return plain(kappa, wavelet, *points)[0]
+    def run(factors, wavelet, *points):
+        return plain(factors, wavelet, *points)[0]
 
     @run.defjvp
     def rule(primals, tangents):
-        kappa, wavelet, *points = primals
-        found, states = keeping(kappa, wavelet, *points)
+        factors, wavelet, *points = primals
+        found, states = keeping(factors, wavelet, *points)
 
         def forward(change):
-            return push(kappa, change[0], wavelet, *points, change[1])[0]
+            return push(factors, change[0], wavelet, *points, change[1])[0]
 
         def back(bar):
-            kappa_bar, wavelet_bar = pull(kappa, wavelet, *points, states, bar)
-            return kappa_bar.sum(0), wavelet_bar
+            factors_bar, wavelet_bar = pull(factors, wavelet, *points, states, bar)
+            return factors_bar.sum(0), wavelet_bar
 
         # positions are data; `keeping` refuses second derivatives
         return found, with_transpose(forward, back, tuple(tangents[:2]), opaque=True)
@@ -153,12 +169,23 @@ def _engine(sim: Simulation, threads: int, segment: int, dtype: str) -> Callable
     return run
 
 
-def _constants(sim: Simulation, dtype: str) -> list[jax.Array]:
-    """Return CPML coefficients along z and x, and the stencils, in the order that the kernel reads them."""
+def _constants(sim: Simulation, dtype: str) -> list[np.ndarray]:
     along = [np.stack([p.a, p.b, p.slope / h]) for p, h in zip(profiles(sim), sim.dh, strict=True)]
     second = second_coefficients(sim.order, sim.dh, dtype)
     first = [np.array(FIRST[sim.order]) / h for h in sim.dh]
-    return [jnp.asarray(leaf, dtype) for leaf in (*along, np.concatenate([*second, *first]))]
+    return [*along, np.concatenate([*second, *first])]
+
+
+def _state(sim: Simulation) -> int:
+    (nz, nx), (top, bottom, left, right) = sim.padded, sim.widths
+    return 2 * (nz * nx + nx * (top + bottom) + nz * (left + right))
+
+
+def _attributes(sim: Simulation) -> dict[str, Any]:
+    return {"physical": np.bool_(sim.scaling == "physical"), "kinds": np.zeros(0, np.int64)}
+
+
+ACOUSTIC = Kernel("acoustic", _constants, _state, 1, _attributes)
 
 
 def _first_order(call: Callable) -> Callable:

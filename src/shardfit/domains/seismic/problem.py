@@ -48,10 +48,7 @@ class ShotModel:
 
     def portable(self) -> "ShotModel":
         """Return the same function without what depends on the machine, threads and free memory: see check.identity."""
-        if isinstance(self.sim, ElasticSimulation):
-            chosen = self.engine
-        else:
-            chosen = "jax" if choose_engine(self.engine, self.sim)[0] == "jax" else Native(1, 1)
+        chosen = "jax" if choose_engine(self.engine, self.sim)[0] == "jax" else Native(1, 1)
         return replace(self, engine=chosen, memory=Full() if self.memory == "auto" else self.memory)
 
     def __call__(self, params: Mapping, rows: Mapping, response: Any, scale: Any, known: Mapping) -> dict[str, Any]:
@@ -116,10 +113,9 @@ def inversion_problem(
     misfit, model, waves = misfit or MisfitOptions(), model or ModelOptions(), waves or WaveOptions()
     if isinstance(sim, ElasticSimulation):
         known, fitted = _elastic(sim, start, model, waves.dtype)
-        engine = "jax: elastic waves"
     else:
         known, fitted = _acoustic(sim, start, model, waves.dtype)
-        engine = choose_engine(waves.engine, sim)[1]
+    engine = choose_engine(waves.engine, sim)[1]
     recording.check(sim)
     _check_mapped(recording.observed, misfit.response, waves)
     observed, rms = read_once(recording.observed, waves.dtype, misfit.response)

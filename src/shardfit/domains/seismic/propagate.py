@@ -1,7 +1,7 @@
 """Shot gathers from a velocity model: the one entrance to both engines.
 
-- 'native': compiled time loops on the CPU, with first derivatives forward and in reverse. Built on first use where a
-  compiler is there.
+- 'native': compiled time loops on the CPU, acoustic and elastic in two dimensions, with first derivatives forward and
+  in reverse. Built on first use where a compiler is there.
 - 'jax': everywhere, also in three dimensions, with second derivatives and a choice of memory strategies.
 
 `engines.choose_engine` resolves 'auto' and says why. Both give the same numbers to rounding.
@@ -48,7 +48,7 @@ def propagate(
     if isinstance(sim, elastic.ElasticSimulation):
         medium: Any = velocity
         signature = _signatures(sim, jnp.asarray(wavelet), *shots.sources.cells.shape[:2])
-        return elastic.traces(sim, medium, signature, shots, engine, memory)
+        return elastic.traces(sim, medium, signature, shots, choose_engine(engine, sim)[0], memory)
     velocity = jnp.asarray(velocity)
     require_floats("velocity", velocity)
     check_velocity(sim, velocity)

@@ -9,8 +9,8 @@
 // mu[n+1] drive[n], divided by kappa at the end.
 #pragma once
 
-#include "grid.h"
 #include "points.h"
+#include "wave.h"
 
 template <typename T>
 class Adjoint : public Wave<T> {
@@ -54,7 +54,7 @@ class Adjoint : public Wave<T> {
       wavelet[j * set.nt + n] = set.physical ? sources.read(j, this->u[i]) : T(0);
     if (set.physical) return;
     sources.each(0, this->rows.n, [&](int64_t j, int64_t row, int64_t x, T weight) {
-      wavelet[j * set.nt + n] += weight * this->u[i][row][x] / set.given[row * set.nx + x];
+      wavelet[j * set.nt + n] += weight * this->u[i][row][x] / set.material[row * set.nx + x];
     });
   }
 
@@ -94,7 +94,7 @@ class Adjoint : public Wave<T> {
 
   // Rows z0 to z1 of a step back that reads turn i; traces: derivative with respect to the traces.
   void step(const Taps<T>& receivers, const T* traces, int64_t n, int i, int64_t z0, int64_t z1, Scratch& scratch) {
-    this->parts(z0, z1, [&](const Block& block, int end, int side) {
+    parts(this->rows, this->columns, z0, z1, [&](const Block& block, int end, int side) {
       if (end < 0 && side < 0) sweep<false, false>(block, 0, 0, i, scratch);
       else if (end < 0) sweep<false, true>(block, 0, side, i, scratch);
       else if (side < 0) sweep<true, false>(block, end, 0, i, scratch);

@@ -5,8 +5,8 @@
 //   a psi <- a b D u + a (a psi);          a zeta <- a b t + a (a zeta)
 #pragma once
 
-#include "grid.h"
 #include "points.h"
+#include "wave.h"
 
 template <typename T>
 class Forward : public Wave<T> {
@@ -49,7 +49,7 @@ class Forward : public Wave<T> {
   // Rows z0 to z1 of the step that reads turn i. drive takes L + s, the factor of kappa, in rows as the wave's; it is
   // not kept if null.
   void step(const Taps<T>& sources, const T* wavelet, int64_t n, int i, int64_t z0, int64_t z1, T* drive) {
-    this->parts(z0, z1, [&](const Block& block, int end, int side) {
+    parts(this->rows, this->columns, z0, z1, [&](const Block& block, int end, int side) {
       if (drive) sweep<true>(block, end, side, i, drive);
       else sweep<false>(block, end, side, i, nullptr);
     });

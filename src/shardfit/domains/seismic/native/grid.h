@@ -1,8 +1,8 @@
 // Memory of one shot: fields with a halo, absorbing strips, and the vectors that sweeps work in.
 //
 // HALF is the number of cells a stencil reaches to each side; it is fixed when this is compiled, so that the loops over
-// it unroll. Rows lie along x and are contiguous. Grids are swept in blocks of R rows and whole vectors: cells that are
-// there only to fill them have kappa = 0, and so stay zero for ever.
+// it unroll. Rows lie along x and are contiguous. Grids are swept in blocks of R rows and whole vectors: in cells that are
+// there only to fill them the material's factors are zero, and so the waves stay zero for ever.
 #pragma once
 
 #include <algorithm>
@@ -98,92 +98,34 @@ struct Block {
   int64_t z0, z1, x0, x1;
 };
 
-// Coefficients of the absorbing terms along an axis; zero in cells that only fill.
-template <typename T>
-struct Profile {
-  std::vector<T> a, b, rise, slope, ab;  // rise is 1 + b
-  Profile() = default;
-  Profile(const T* a_, const T* b_, const T* s_, int64_t cells, int64_t filled)
-      : a(filled), b(filled), rise(filled, T(1)), slope(filled), ab(filled) {
-    for (int64_t i = 0; i < cells; ++i)
-      a[i] = a_[i], b[i] = b_[i], rise[i] = 1 + b_[i], slope[i] = s_[i], ab[i] = a_[i] * b_[i];
+// Calls act(block, end, side) for the parts of rows z0 to z1: end and side say at which ends of the axes a part lies, -1
+// between them.
+template <typename Act>
+void parts(const Reach& rows, const Reach& columns, int64_t z0, int64_t z1, const Act& act) {
+  for (int end : {0, -1, 1}) {
+    const int64_t begin = std::max(z0, rows.first(end)), stop = std::min(z1, rows.last(end));
+    for (int side : {0, -1, 1})
+      if (begin < stop && columns.first(side) < columns.last(side))
+        act(Block{begin, stop, columns.first(side), columns.last(side)}, end, side);
   }
-};
+}
 
-// What does not change during a call. Edges are top, bottom, left, right.
+// What a call is given: factors of the material (planes, nz, nx), coefficients of the absorbing terms along z and x,
+// stencils, and numbers that fix the scheme. Edges are top, bottom, left, right.
 template <typename T>
-struct Setup {
+struct Given {
+  const T *material, *along_z, *along_x, *stencils;
   int64_t nz, nx, nt, width[4];
-  bool mirror;    // odd mirror above row 0, where the field is zero
-  bool physical;  // sources are multiplied by kappa
-  const T* given;  // kappa as given, (nz, nx)
-  Rows<T> kappa;
-  Profile<T> z, x;
-  T cz[M + 1], cx[M + 1], dz[M], dx[M];
+  bool mirror;           // free surface: fields above row 0 are images of those below
+  bool physical;         // sources are multiplied by a factor of the material
+  const int64_t* kinds;  // of sources and receivers, where there is more than one
 
-  void fill(const T* along_z, const T* along_x, const T* c) {
-    const int64_t rows = up(nz, R), columns = up(nx, WIDTH<T>);
-    kappa = filled(given);
-    z = Profile<T>(along_z, along_z + nz, along_z + 2 * nz, nz, rows);
-    x = Profile<T>(along_x, along_x + nx, along_x + 2 * nx, nx, columns);
-    std::copy(c, c + M + 1, cz), c += M + 1;
-    std::copy(c, c + M + 1, cx), c += M + 1;
-    std::copy(c, c + M, dz), c += M;
-    std::copy(c, c + M, dx);
-  }
-  // a field (nz, nx) in rows as the wave's, zero in cells that only fill and on the row of a mirror
-  Rows<T> filled(const T* field) const {
-    Rows<T> found(up(nz, R), up(nx, WIDTH<T>), 0, 8);
-    for (int64_t i = mirror; i < nz; ++i) std::copy(field + i * nx, field + (i + 1) * nx, found[i]);
+  // a field (nz, nx) in rows as the wave's, from a row on; zero above and in cells that only fill
+  Rows<T> filled(const T* field, int64_t from, int64_t lag) const {
+    Rows<T> found(up(nz, R), up(nx, WIDTH<T>), 0, lag);
+    for (int64_t i = from; i < nz; ++i) std::copy(field + i * nx, field + (i + 1) * nx, found[i]);
     return found;
   }
   Reach rows(int64_t beside) const { return {nz, width[0], width[1], beside, R}; }
   Reach columns(int64_t beside) const { return {nx, width[2], width[3], beside, WIDTH<T>}; }
-  // numbers in one state: two fields, psi and zeta of each edge
-  int64_t carry() const { return 2 * (nz * nx + nx * (width[0] + width[1]) + nz * (width[2] + width[3])); }
-};
-
-// Second and first difference of values at cells -M to M; at(m) gives them.
-template <typename T, typename At>
-inline Vec<T> second(const At& at, const T* c) {
-  Vec<T> sum = c[0] * at(0);
-  for (int m = 1; m <= M; ++m) sum += c[m] * (at(m) + at(-m));
-  return sum;
-}
-template <typename T, typename At>
-inline Vec<T> first(const At& at, const T* d) {
-  Vec<T> sum = d[0] * (at(1) - at(-1));
-  for (int m = 2; m <= M; ++m) sum += d[m - 1] * (at(m) - at(-m));
-  return sum;
-}
-
-// The wave of a shot, or its adjoint, at two times that take turns: a step reads turn i and writes over the other.
-template <typename T>
-struct Wave {
-  const Setup<T>& set;
-  const Reach rows, columns;
-  Rows<T> u[2];
-
-  Wave(const Setup<T>& given, int64_t beside)
-      : set(given), rows(given.rows(beside)), columns(given.columns(beside)) {
-    for (int i = 0; i < 2; ++i) u[i] = Rows<T>(rows.n, columns.n, M, 16 * i);
-  }
-  // make the rows above the surface of turn i the odd mirror of those below
-  void reflect(int i) {
-    if (!set.mirror) return;
-    std::fill(u[i][0], u[i][0] + columns.n, T(0));
-    for (int m = 1; m <= M; ++m)
-      for (int64_t x = 0; x < columns.n; ++x) u[i][-m][x] = -u[i][m][x];
-  }
-  // Calls act(block, end, side) for the parts of rows z0 to z1: end and side say at which ends of the axes a part lies,
-  // -1 between them.
-  template <typename Act>
-  void parts(int64_t z0, int64_t z1, const Act& act) const {
-    for (int end : {0, -1, 1}) {
-      const int64_t begin = std::max(z0, rows.first(end)), stop = std::min(z1, rows.last(end));
-      for (int side : {0, -1, 1})
-        if (begin < stop && columns.first(side) < columns.last(side))
-          act(Block{begin, stop, columns.first(side), columns.last(side)}, end, side);
-    }
-  }
 };

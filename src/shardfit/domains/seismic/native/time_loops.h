@@ -7,13 +7,6 @@
 #include "forward.h"
 #include "team.h"
 
-// What a shot is made of: its points, its wavelet (sources, nt), its traces (receivers, nt).
-template <typename T>
-struct Shot {
-  Taps<T> sources, receivers;
-  const T* wavelet;
-};
-
 // traces are written; kept: states at steps segment, 2 segment, ..., null for none
 template <typename T>
 void record(Forward<T>& wave, const Shot<T>& shot, T* traces, T* kept, int64_t segment, Team& team, int64_t member) {
@@ -106,6 +99,6 @@ void pull(Backward<T>& b, const Shot<T>& shot, const T* traces, const T* kept, i
     }
   }
   for (int64_t z = share.begin; z < std::min(share.end, set.nz); ++z)
-    for (int64_t x = 0; x < set.nx; ++x) kappa_bar[z * set.nx + x] = b.gradient[z][x] / set.given[z * set.nx + x];
+    for (int64_t x = 0; x < set.nx; ++x) kappa_bar[z * set.nx + x] = b.gradient[z][x] / set.material[z * set.nx + x];
   team.meet();
 }
