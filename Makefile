@@ -7,6 +7,7 @@ PYTEST_ARGS ?=
 
 BIN  := .venv/bin
 PIP  := $(BIN)/python -m pip install -qq --disable-pip-version-check
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 2
 DEV  := .venv/.installed-dev
 DOCS := .venv/.installed-docs
 
@@ -20,10 +21,10 @@ demo: $(DEV)
 	$(BIN)/shardfit demo --out demo-out
 
 test: $(DEV)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow" $(PYTEST_ARGS)
+	$(PYTEST) -m "not slow" -o faulthandler_timeout=300 $(PYTEST_ARGS)
 
 test-all: $(DEV)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 
 # one process per suite, so that peak memory belongs to the suite
 bench: $(DEV)

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.cpu_seconds import CpuSeconds
+from tests.thrift import collect_rarely, share_contexts
 
 COMPILED = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiled"
 MOST_COMPILED = 2**30  # bytes
 MOST_MAPS = 20_000
-ALONE = ("test_docs.py", "test_examples.py")  # tests that share nothing: workers take them one by one
+# tests that share nothing: workers take them one by one, first
+ALONE = ("test_docs.py", "test_examples.py", "test_usual_code.py", "test_demo.py", "test_platforms.py")
 FLAGS = ["--xla_force_host_platform_device_count=8"]
 # most programs here run once, on a few numbers: compiling them is the whole cost
 USUAL_CODE = os.environ.get("SHARDFIT_TEST_CODE") == "usual"
@@ -84,6 +86,12 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: group_of(item.nodeid) == file_of(item.nodeid))
 
 
+def pytest_collection_finish(session):
+    if not USUAL_CODE and not session.config.option.collectonly:
+        share_contexts()
+        collect_rarely()
+
+
 def file_of(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
@@ -103,6 +111,15 @@ def pytest_xdist_make_scheduler(config, log):
     class ByGroup(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             return group_of(nodeid)
+
+        def remove_node(self, node):
+            """Count the test that ended its worker as done: run again, it would end the next one, and so on."""
+            units = self.assigned_work[node].values()
+            culprit = next((test for unit in units for test, done in unit.items() if not done), None)
+            for unit in units:
+                unit.update({test: True for test in unit if test == culprit})
+            super().remove_node(node)
+            return culprit
 
     return ByGroup(config, log)
 

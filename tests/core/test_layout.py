@@ -74,14 +74,22 @@ def sums_of(fn):
 def test_sums_and_derivatives_stay_the_same(name):
     mask, plain = np.arange(N) < N - 4, sums_of(FUNCTIONS[name])
     turned = rows_quickest(plain, N)
-    expected, pull = jax.vjp(lambda p: plain(p, ROWS, mask), P0)
-    found, turned_pull = jax.vjp(lambda p: turned(p, ROWS, mask), P0)
+
+    def sums_and_slopes(fn, p):
+        sums, pull = jax.vjp(lambda p: fn(p, ROWS, mask), p)
+        complex_ = any(jnp.iscomplexobj(leaf) for leaf in jax.tree.leaves(sums))
+        return sums, None if complex_ else pull(jax.tree.map(jnp.ones_like, sums))[0]
+
+    @jax.jit  # one program for all: compiling is this file's time
+    def both(p):
+        several = jax.vmap(lambda p: turned(p, ROWS, mask))(jnp.stack([p, 2 * p]))
+        return sums_and_slopes(plain, p), sums_and_slopes(turned, p), several
+
+    (expected, slope), (found, turned_slope), several = both(P0)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-14), found, expected)
-    if not any(jnp.iscomplexobj(leaf) for leaf in jax.tree.leaves(expected)):
-        slope = jax.tree.map(jnp.ones_like, expected)
-        np.testing.assert_allclose(turned_pull(slope)[0], pull(slope)[0], rtol=1e-12, atol=1e-13)
-    several = jax.vmap(lambda p: turned(p, ROWS, mask))(np.stack([P0, 2 * P0]))
+    if slope is not None:
+        np.testing.assert_allclose(turned_slope, slope, rtol=1e-12, atol=1e-13)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[0], b, rtol=1e-13, atol=1e-14), several, expected)
 
 
@@ -105,9 +113,10 @@ def test_an_objective_with_either_layout(name, shards):
     rows = {k: np.tile(v, (60, 1) if v.ndim > 1 else 60) for k, v in ROWS.items()}
     term = sf.statistic_term(fn, rows, loss=lambda t: jnp.sum(jnp.log(t) ** 2), chunk=100)
     objective = sf.Objective({"s": term})
-    expected = jax.value_and_grad(lambda p: jnp.sum(jnp.log(fn(p, rows).sum(0)) ** 2))(P0)
+    by_hand = lambda p: jnp.sum(jnp.log(fn(p, rows).sum(0)) ** 2)  # noqa: E731
+    expected = jax.jit(jax.value_and_grad(by_hand))(P0)
     placed = objective.place(sf.mesh(rows=shards)) if shards > 1 else objective
     for found, right in zip(placed.value_and_grad(P0), expected, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-10)
-    plain = jax.jvp(jax.grad(lambda p: jnp.sum(jnp.log(fn(p, rows).sum(0)) ** 2)), (P0,), (np.ones(2),))[1]
+    plain = jax.jit(lambda p: jax.jvp(jax.grad(by_hand), (p,), (jnp.ones(2),))[1])(P0)
     np.testing.assert_allclose(placed.hvp(P0, np.ones(2)), plain, rtol=1e-9)

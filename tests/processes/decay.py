@@ -61,7 +61,8 @@ def main(solver, whose, folder, run_dir=None, rank=-1, step=0):
         if first_attempt and jax.process_index() == rank and snapshot.step >= step:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    answer = sf.fit(problem, solver, mesh=mesh, run_dir=store, callback=fall, every=1, progress=False)
+    run = {"run_dir": store, "callback": fall, "every": 1, "progress": False, "certify": whose == "all"}
+    answer = sf.fit(problem, solver, mesh=mesh, **run)
     found = {
         "value": float(value),
         "gradient": {name: float(g) for name, g in gradient.items()},

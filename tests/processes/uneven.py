@@ -37,6 +37,6 @@ if __name__ == "__main__":
     objective = objective_of(rows).place_local(sf.mesh())
     value, gradient = objective.value_and_grad(POINT, key=7)
     problem = sf.Problem(objective.freeze(7), POINT)
-    answer = sf.fit(problem, "lbfgs", mesh=sf.mesh(), maxiter=5, progress=False)
+    answer = sf.fit(problem, "lbfgs", mesh=sf.mesh(), maxiter=5, progress=False, certify=False)
     found = {"value": float(value), "gradient": {k: float(g) for k, g in gradient.items()}, "n": objective.n_rows}
     Path(sys.argv[1], f"{rank}.json").write_text(json.dumps(found | {"final": answer.value}))

@@ -12,7 +12,7 @@ RNG = np.random.default_rng(0)
 A = RNG.standard_normal((30, 3))
 SIGMA = 0.5
 Y = A @ np.array([1.0, -0.5, 2.0]) + SIGMA * RNG.standard_normal(30)
-DRAWS = 400
+DRAWS = 200
 SLOTS = 8  # the same for all: one compiled program serves several tests
 
 

@@ -59,9 +59,8 @@ def test_moments_are_those_of_the_density(posterior):
 def test_groups_give_the_same_draws_on_any_devices():
     options = {**QUICK, "width": 1, "start": "x0", "chains": 4, "draws": 40}
     alone = sf.sample(problem(), **options)
-    for devices in (2, 4):
-        spread = sf.sample(problem(), mesh=sf.mesh(rows=1, runs=devices), **options)
-        np.testing.assert_array_equal(alone.z, spread.z)
+    spread = sf.sample(problem(), mesh=sf.mesh(rows=1, runs=4), **options)
+    np.testing.assert_array_equal(alone.z, spread.z)
 
 
 def test_rows_and_runs_are_split():

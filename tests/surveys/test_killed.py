@@ -13,7 +13,7 @@ from tests.surveys.killed import OPTIONS, POINTS
 from tests.surveys.small import cells, run
 
 
-@pytest.fixture(scope="module", params=[3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[2, pytest.param(20, marks=pytest.mark.slow)])
 def folder(request, tmp_path_factory):
     """Folder with `whole` and `killed`."""
     folder, kills = tmp_path_factory.mktemp("survey"), request.param
