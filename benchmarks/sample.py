@@ -4,11 +4,13 @@ All get the same function of the same unconstrained coordinates in float64. Peer
 the mode; ours finds the mode itself, and pays for it. Effective draws are the fewest of any coordinate, of it and of
 its square about the mean. Gradients are those of the chains' own trees, warm-up included. Each sampler has a process of
 its own; figures are medians over seeds. `shift`, `spread`: largest difference of a mean, in standard deviations, and
-of a standard deviation, relative, from those of all other samplers together.
+of a standard deviation, relative, from those of all other samplers together. `16 shards`: the share of useful gradients
+of a posterior by shards, whose chains share a batch.
 """
 
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import shardfit as sf
 from benchmarks.peers import run_ours, run_peer
 from benchmarks.problems.densities import DENSITIES
 
@@ -39,6 +42,10 @@ ENGINES: dict[str, tuple[str, dict[str, Any]]] = {
 BATCHES = ("ours", "numpyro-vectorized", "blackjax", "blackjax-low-rank")  # those that can run many chains as one
 CHAINS, MANY = 4, 64
 AT_ONCE = 2  # processes: CPU seconds are compared
+SHARDS, SPLIT = (
+    16,
+    ("logistic", "correlations on a ridge"),
+)  # even shards, and such as need very different numbers of gradients
 QUICK = ("eight-schools", "gaussian", "kidiq")
 
 
@@ -55,7 +62,18 @@ def run(quick: bool) -> dict[str, dict]:
     figures = {}
     for density in QUICK if quick else DENSITIES:
         figures |= compare(density, density, CHAINS, tuple(ENGINES), seeds)
-    return figures | compare(f"eight-schools-{MANY}", "eight-schools", MANY, BATCHES, seeds)
+    figures |= compare(f"eight-schools-{MANY}", "eight-schools", MANY, BATCHES, seeds)
+    return figures | {f"{name}, {SHARDS} shards": by_shards(name) for name in SPLIT[: 1 if quick else None]}
+
+
+def by_shards(name: str) -> dict[str, float]:
+    """Return how much of what all shards compute together is of use."""
+    from benchmarks.problems.shards import PROBLEMS
+
+    began = time.process_time()
+    found = sf.consensus(PROBLEMS[name](), SHARDS, correct=False, control=sf.ShardControl(progress=False))
+    cpu, layout = time.process_time() - began, found.layout
+    return {"useful": layout["useful_gradients"], "slots": layout["slots"], "gradients": found.evaluations, "cpu": cpu}
 
 
 def compare(case: str, density: str, chains: int, engines: tuple[str, ...], seeds: tuple[int, ...]) -> dict[str, dict]:

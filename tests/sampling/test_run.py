@@ -109,7 +109,7 @@ def test_what_has_no_posterior_is_named():
         return rows["y"] / jnp.sqrt(params["a"] - 3)
 
     with pytest.raises(sf.NonFiniteError, match="term 'decay' is"):
-        sf.sample(sf.Problem(sf.Objective({"decay": sf.residual_term(undefined, ROWS)}), START))
+        sf.sample(sf.Problem(sf.Objective({"decay": sf.residual_term(undefined, ROWS)}), {"a": 1.0}))
 
     def together(params, rows):
         return rows["y"] - (params["a"] + params["k"]) * rows["t"]

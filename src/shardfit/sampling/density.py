@@ -16,6 +16,7 @@ from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem, require_untraced
 from shardfit.core.terms import Penalty, RowTerm, penalty
 from shardfit.core.transforms import HEAVY_TAILED, Chain
+from shardfit.sampling.proper import require_read
 from shardfit.solve.points import values_at
 from shardfit.stats.eliminated import require_integrated
 
@@ -34,9 +35,11 @@ def sampled(problem: Problem, use: str = "sample") -> Problem:
     if not problem.space.size:
         raise ValueError(f"{use}: all parameters are held, so there is nothing to sample.")
     _require_priors(problem, use)
+    unconstrained = problem.unconstrained()
+    require_read(unconstrained, use)
     _require_start(problem, use)
     require_integrated(problem, use)
-    return problem.unconstrained()
+    return unconstrained
 
 
 def _require_priors(problem: Problem, use: str) -> None:

@@ -21,13 +21,12 @@ from shardfit.core.status import Status
 from shardfit.fitting import fit
 from shardfit.sampling.density import as_objective
 from shardfit.sampling.owned import read_owned, write_owned
+from shardfit.sampling.proper import FAR, LEAST_FALL, improper
 from shardfit.solve.base import evaluate
 from shardfit.solve.curvature import hessian
 
 DENSE = 200  # coordinates up to which a Hessian is formed
 FLAT = 1e-11  # curvature, relative to the largest, below which a direction may have no end
-FAR = 1e6  # standard deviations, or units, at which a density must have fallen
-LEAST_FALL = 3.0  # by which -log density must have grown there
 STEPS = 300
 
 
@@ -114,11 +113,7 @@ def _require_end(problem: Problem, placed: Objective, z: np.ndarray, directions:
         for side in (FAR, -FAR):
             there = float(evaluate("value", space, placed, jnp.asarray(z + side * unit, z.dtype), None))
             if np.isfinite(there) and there - here < LEAST_FALL:
-                labels = np.array(space.coordinate_labels())[np.abs(unit) > 0.1]
-                raise ValueError(
-                    f"the posterior is improper: neither data nor priors say anything of {', '.join(labels[:6])} "
-                    "(together), so its density has no integral. Give priors, or hold one of them: fixed=[...]."
-                )
+                raise improper(np.array(space.coordinate_labels())[np.abs(unit) > 0.1])
 
 
 def _differentiable_twice(space: Space, objective: Objective, z: jax.Array) -> bool:

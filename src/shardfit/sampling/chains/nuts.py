@@ -211,7 +211,7 @@ class NUTS(StepSolver):
         pool = emptied(pool, self.chains, state.pool.exploring & ~exploring)
         begins = done.ends | (grown.started & ~old.started)
         grown = self._with_lengths(grown, begins & (made <= self.warmup), made < self.warmup, pool)
-        least, most = jnp.min(jnp.stack([made, -made]), 1) * np.array([1, -1], np.int32)
+        least, most = jnp.min(made), jnp.max(made)
         failed = jnp.any(~grown.started) & (state.tick >= MOST_TRIES)
         code = jnp.where(failed, Status.NONFINITE.code, Status.RUNNING.code)
         return state._replace(

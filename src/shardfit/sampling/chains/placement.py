@@ -23,6 +23,7 @@ from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
+from shardfit.core.stand_ins import stand_ins, types_of
 from shardfit.core.terms import RowTerm
 from shardfit.solve.base import value_and_grad_parts
 
@@ -109,23 +110,17 @@ def measured_width(problem: Problem, chains: int, mesh: Mesh | None) -> tuple[in
 
 def operations(problem: Problem) -> float:
     """Return about how many operations a gradient takes, from its program; a block of rows counts for all of them."""
-    work = _counted(*_shapes(problem.space, problem.objective, problem.z0()))
+    work = _counted(*types_of(problem.space, problem.objective, problem.z0()))
     terms = [settled(term, problem.x0, None) for term in problem.objective.terms if isinstance(term, RowTerm)]
     # XLA counts the body of a loop once
     blocks = max((-(-term.n_rows // term.chunk) for term in terms if term.chunk is not None), default=1)
     return work * blocks
 
 
-def _shapes(*arguments: Any) -> tuple:
-    leaves, structure = jax.tree.flatten(arguments)
-    return structure, tuple(jax.typeof(leaf) for leaf in leaves)
-
-
 @lru_cache(maxsize=256)  # a translation of the whole program: for a cheap model it costs as much as many draws
 def _counted(structure: Any, types: tuple) -> float:
     """Return the operations of a gradient, those of loops once, of arguments of these types."""
-    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype, weak_type=one.weak_type) for one in types]
-    cost = _gradient.lower(*structure.unflatten(shapes)).cost_analysis() or {}
+    cost = _gradient.lower(*stand_ins(structure, types)).cost_analysis() or {}
     return cost.get("flops", 0.0) + TRANSCENDENTAL * cost.get("transcendentals", 0.0)
 
 
