@@ -306,3 +306,30 @@ def test_ring_and_model(capsys, folder):
     # of the thin ring whose blur is seen; the peaks of a thick one lie further in
     assert found["values"]["diameter"] == pytest.approx(43.4, abs=0.5)
     assert 0 < found["errors"]["diameter"] < 0.5
+
+
+def test_movie_command_refuses_what_it_cannot_do(folder, capsys):
+    data = folder / "ring.uvfits"
+    for words, message in (
+        (("--products", "all"), "give closures or vis"),
+        (("--frames", "1"), "at least 2"),
+        (("--preset", "m87"), "self-calibration"),
+    ):
+        code, _, err = run(capsys, "vlbi", "movie", data, "--out", folder / "no-movie", *words)
+        assert code == 2 and message in err
+    assert not (folder / "no-movie").exists()
+
+
+@pytest.mark.slow
+def test_movie_command_leaves_a_movie(folder, capsys):
+    from shardfit.domains import vlbi
+
+    out = folder / "movie"
+    short = ("--frames", "4", "--npix", "16", "--fov", "128", "--flux", "0.6", "--restarts", "0", "--tolerance", "0.1")
+    code, text, err = run(capsys, "vlbi", "movie", folder / "ring.uvfits", "--out", out, *short)
+    assert code == 0, err
+    assert "4 frames" in text and "one image" in text
+    assert len(vlbi.read_movie(out / "movie.fits")) == 4
+    assert (out / "movie.gif").read_bytes()[:3] == b"GIF"
+    page = (out / "report.html").read_text()
+    assert page.count("<img") >= 3 and "h UTC" in page

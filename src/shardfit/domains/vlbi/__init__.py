@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.joining import join
     from shardfit.domains.vlbi.leakage import Leakage, apply_leakage, solve_leakage
     from shardfit.domains.vlbi.models import model_image
+    from shardfit.domains.vlbi.movies import Movie, read_movie, write_movie
     from shardfit.domains.vlbi.nufft import Nufft
     from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
     from shardfit.domains.vlbi.operations import add_fractional_noise, average_scans, average_time, flag
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         ErrorMap,
         ImagePosterior,
         ImagingResult,
+        MovieResult,
         PolarisedResult,
         PreCal,
         Round,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         error_map,
         image,
         known_image,
+        movie,
         observe,
         polarimetric_image,
         posterior,
@@ -67,6 +70,8 @@ __all__ = [
     "ImagePosterior",
     "ImagingResult",
     "Leakage",
+    "Movie",
+    "MovieResult",
     "Night",
     "Nufft",
     "Observation",
@@ -104,6 +109,7 @@ __all__ = [
     "make_observation",
     "mean_ring",
     "model_image",
+    "movie",
     "observe",
     "polarimetric_image",
     "posterior",
@@ -113,6 +119,7 @@ __all__ = [
     "read_array",
     "read_ehtim_text",
     "read_image",
+    "read_movie",
     "read_text",
     "read_uvfits",
     "ring",
@@ -124,6 +131,7 @@ __all__ = [
     "triangles",
     "with_data_weights",
     "write_image",
+    "write_movie",
     "write_text",
     "write_uvfits",
 ]
@@ -141,13 +149,14 @@ __getattr__, __dir__ = lazy_names(
         "joining": "join",
         "leakage": "Leakage apply_leakage solve_leakage",
         "models": "model_image",
+        "movies": "Movie read_movie write_movie",
         "nufft": "Nufft",
         "observation": "Observation Stations make_observation",
         "operations": "add_fractional_noise average_scans average_time flag",
         "problem": "image_maps imaging_problem with_data_weights",
-        "recipes": "ErrorMap ImagePosterior ImagingResult PolarisedResult PreCal Round SelfCal SpectralResult chi2 "
-        "compact_flux cross_correlation error_map image known_image observe polarimetric_image posterior prepare "
-        "spectral_image",
+        "recipes": "ErrorMap ImagePosterior ImagingResult MovieResult PolarisedResult PreCal Round SelfCal "
+        "SpectralResult chi2 compact_flux cross_correlation error_map image known_image movie observe "
+        "polarimetric_image posterior prepare spectral_image",
         "recipes.geometric": "ShapeFit fit_shape",
         "rings": "Ring extract_ring mean_ring",
         "selfcal": "Calibrated GainTable apply_gains self_calibrate solve_gains",

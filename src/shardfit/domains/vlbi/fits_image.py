@@ -2,6 +2,8 @@
 
 import datetime
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +20,48 @@ def read_image(path: Any, *, pulse: str = "triangle") -> Image:
 
     Raises ValueError, naming the file, for anything else. Pixels that are NaN become zero.
     """
+    with _named(path), open_fits(Path(path)) as hdus:
+        size = Path(path).stat().st_size
+        planes = _planes(hdus[0], size)
+        for hdu in hdus[1:]:
+            name = str(hdu.header.get("STOKES", hdu.header.get("EXTNAME", ""))).strip().upper()
+            if getattr(hdu, "is_image", False) and name in STOKES and name not in planes:
+                planes[name] = _planes(hdu, size)["I"]
+        return _image(hdus[0].header, planes, pulse)
+
+
+def read_cube(path: Any, extension: str, *, pulse: str = "triangle") -> tuple[list[Image], np.ndarray]:
+    """Read a cube (planes, rows, columns) of Stokes I in Jy/pixel, and the numbers of an extension, one for each plane.
+
+    Raises ValueError, naming the file, for anything else.
+    """
+    with _named(path), open_fits(Path(path)) as hdus:
+        shape = _shape(hdus[0].header, Path(path).stat().st_size)
+        if len(shape) != 3 or extension not in hdus:
+            raise ValueError(f"axes {shape}, expected three, and an extension {extension}")
+        numbers = np.asarray(hdus[extension].data, float)
+        if numbers.shape != (shape[0],):
+            raise ValueError(
+                f"{extension} has shape {numbers.shape}, expected one number for each of {shape[0]} planes"
+            )
+        planes = np.asarray(hdus[0].data)
+        return [_image(hdus[0].header, {"I": plane}, pulse) for plane in planes], numbers
+
+
+@contextmanager
+def _named(path: Any) -> Iterator[None]:
+    """Say which file an error is of."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # astropy warns of oddities it repairs; what matters is checked here
-            return _read(Path(path), pulse)
+            yield
     except (FileNotFoundError, IsADirectoryError, PermissionError, ImportError):
         raise
     except Exception as error:
         raise ValueError(f"{path}: cannot be read as a FITS image ({error}).") from error
 
 
-def _read(path: Path, pulse: str) -> Image:
-    with open_fits(path) as hdus:
-        header = hdus[0].header
-        planes = _planes(hdus[0], path.stat().st_size)
-        for hdu in hdus[1:]:
-            name = str(hdu.header.get("STOKES", hdu.header.get("EXTNAME", ""))).strip().upper()
-            if getattr(hdu, "is_image", False) and name in STOKES and name not in planes:
-                planes[name] = _planes(hdu, path.stat().st_size)["I"]
+def _image(header: Any, planes: Mapping[str, np.ndarray], pulse: str) -> Image:
     step_x, step_y = number(header, "CDELT1"), number(header, "CDELT2")
     if step_x == 0 or not np.isclose(abs(step_x), abs(step_y), rtol=1e-6, atol=0):
         raise ValueError(f"pixels of {step_x} x {step_y} degrees are not square. Regrid the image")
@@ -79,15 +105,21 @@ def write_image(
     cube = np.stack([plane[::-1] for plane in planes])
     data = cube[0] if len(cube) == 1 else cube[:, None]
     hdu = fits.PrimaryHDU(data)
+    describe(hdu, image, [("FREQ", image.freq_hz, 1.0, 1.0), ("STOKES", 1.0, 1.0, 1.0)][: data.ndim - 2], unit)
+    if beam is not None:
+        angles = {"BMAJ": beam.major, "BMIN": beam.minor, "BPA": beam.pa_rad}
+        hdu.header.update({key: float(np.rad2deg(value)) for key, value in angles.items()})
+    hdu.writeto(path, overwrite=overwrite)
+
+
+def describe(
+    hdu: Any, image: Image, further: Sequence[tuple[str, float, float, float]], unit: str = "JY/PIXEL"
+) -> None:
+    """Write into a header what an image is of. further: kind, value, step and reference pixel of axes after the two."""
     ny, nx = image.shape
     step = float(np.rad2deg(image.pixel_rad))
-    axes = [
-        ("RA---SIN", image.ra_hours * 15, -step, nx / 2 + 0.5),
-        ("DEC--SIN", image.dec_deg, step, ny / 2 + 0.5),
-        ("FREQ", image.freq_hz, 1.0, 1.0),
-        ("STOKES", 1.0, 1.0, 1.0),
-    ]
-    for i, (kind, value, delta, pixel) in enumerate(axes[: data.ndim], start=1):
+    sky = [("RA---SIN", image.ra_hours * 15, -step, nx / 2 + 0.5), ("DEC--SIN", image.dec_deg, step, ny / 2 + 0.5)]
+    for i, (kind, value, delta, pixel) in enumerate([*sky, *further], start=1):
         for key, entry in (("CTYPE", kind), ("CRVAL", value), ("CDELT", delta), ("CRPIX", pixel)):
             hdu.header[f"{key}{i}"] = entry
     day = datetime.date(1858, 11, 17) + datetime.timedelta(days=int(image.mjd))
@@ -102,18 +134,12 @@ def write_image(
         "STOKES": "I",
     }
     hdu.header.update(about)
-    if beam is not None:
-        angles = {"BMAJ": beam.major, "BMIN": beam.minor, "BPA": beam.pa_rad}
-        hdu.header.update({key: float(np.rad2deg(value)) for key, value in angles.items()})
-    hdu.writeto(path, overwrite=overwrite)
 
 
 def _planes(hdu: Any, size: int) -> dict[str, np.ndarray]:
     """Return the Stokes planes of one unit, rows as stored."""
     header = hdu.header
-    shape = [int(number(header, f"NAXIS{i}")) for i in range(int(number(header, "NAXIS")), 0, -1)]
-    if len(shape) < 2 or abs(int(number(header, "BITPIX"))) // 8 * int(np.prod(shape, dtype=object)) > size:
-        raise ValueError(f"axes {shape} do not describe an image in a file of {size} bytes")
+    shape = _shape(header, size)
     kinds = [str(header.get(f"CTYPE{i}", "")).strip().upper() for i in range(len(shape), 0, -1)]
     extra = [i for i in range(len(shape) - 2) if shape[i] > 1]
     if any(kinds[i] != "STOKES" for i in extra):
@@ -123,6 +149,14 @@ def _planes(hdu: Any, size: int) -> dict[str, np.ndarray]:
     if len(names) != len(stack) or _axis_value(header, "STOKES", 1.0) != 1:
         raise ValueError("the Stokes axis is not I, or a run of I, Q, U, V")
     return dict(zip(names, stack, strict=True))
+
+
+def _shape(header: Any, size: int) -> list[int]:
+    """Return the axes, slowest first; size: bytes of the file, which bounds what is read."""
+    shape = [int(number(header, f"NAXIS{i}")) for i in range(int(number(header, "NAXIS")), 0, -1)]
+    if len(shape) < 2 or abs(int(number(header, "BITPIX"))) // 8 * int(np.prod(shape, dtype=object)) > size:
+        raise ValueError(f"axes {shape} do not describe an image in a file of {size} bytes")
+    return shape
 
 
 def _axis_value(header: Any, kind: str, default: float) -> float:

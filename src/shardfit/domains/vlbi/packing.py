@@ -5,7 +5,8 @@ computed once for all products. Sets are filled up to one size (that of the larg
 empty holds a copy of a real visibility, and a measurement that is not there has weight zero.
 
 Where all channels see one image, a row is a set. Where each channel has an image of its own, a row is a channel, or one
-of `blocks` equal parts of it: a mesh then splits the frequencies, or the scans of each.
+of `blocks` equal parts of it: a mesh then splits the frequencies, or the scans of each. What lies between two frames of
+a movie is such a channel: a part of one data set, whose measurements count alike wherever they are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,23 +21,35 @@ from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, DataSet, Product
 HALF = ("vis", "bs", "pvis", "m", "vvis")  # χ² = 1/(2N) Σ of complex residuals; the others 1/N
 
 
-def pack(data: DataSet | Sequence[DataSet], grid: Grid, operator: str | Nufft, *, blocks: int | None = None) -> dict:
+def pack(
+    data: DataSet | Sequence[DataSet],
+    grid: Grid,
+    operator: str | Nufft,
+    *,
+    blocks: int | None = None,
+    pooled: bool = False,
+) -> dict:
     """Rows of one or several channels: {'channel': (n_rows,), 'operator': {...}, product: {...}}.
 
     Arrays are (n_rows, capacity, ...), one set in a row. With blocks they are (n_channels * blocks, sets, capacity,
-    ...), and 'log_ratio' (n_rows,) is the channel's ln(ν/ν_ref).
+    ...), and 'log_ratio' (n_rows,) is the channel's ln(ν/ν_ref). ½ Σ |r|² is the sum of the channels' χ² per
+    measurement; pooled: χ² per measurement of all together, and a channel may lack a product, or everything.
     """
     channels = [data] if isinstance(data, DataSet) else list(data)
     starts = np.cumsum([0, *(len(one.u) for one in channels)])
     u, v = (np.concatenate([np.asarray(getattr(one, k), float) for one in channels]) for k in "uv")
-    products = _merged(channels, starts)
+    products = _merged(channels, starts, pooled)
     slots, channel = _slots(groups(len(u), products), starts, blocks)
     place = np.full((len(u), 2), -1)
     row, column = np.nonzero(slots >= 0)
     place[slots[row, column]] = np.stack([row, column], 1)
-    filled = np.where(slots >= 0, slots, starts[channel][:, None]).ravel()
+    first = np.minimum(starts[channel], len(u) - 1)  # a channel without data repeats what another has
+    filled = np.where(slots >= 0, slots, first[:, None]).ravel()
     operator_rows = rows_for(grid, u[filled], v[filled], operator)
     rows: dict = {"operator": {k: a.reshape(*slots.shape, *a.shape[1:]) for k, a in operator_rows.items()}}
+    if all(one.late is not None for one in channels):
+        late = np.concatenate([np.asarray(one.late, float) for one in channels])
+        rows["late"] = {"share": late[filled].reshape(slots.shape)}
     for name, product in products.items():
         make = _aligned if name in ALIGNED else _closures
         rows[name] = make(name, product, place, slots.shape)
@@ -48,13 +61,17 @@ def pack(data: DataSet | Sequence[DataSet], grid: Grid, operator: str | Nufft, *
     return {**rows, "channel": channel, "log_ratio": np.array([float(one.log_ratio) for one in channels])[channel]}
 
 
-def _merged(channels: Sequence[DataSet], starts: np.ndarray) -> dict[str, Product]:
-    """Products of all channels as if of one observation, errors scaled such that ½ Σ |r|² is the sum of their χ²."""
-    names = dict.fromkeys(name for one in channels for name in one.products)
-    return {name: _joined([_scaled(name, one, s) for one, s in zip(channels, starts, strict=False)]) for name in names}
+def _merged(channels: Sequence[DataSet], starts: np.ndarray, pooled: bool) -> dict[str, Product]:
+    """Products of all channels as if of one observation, errors scaled such that ½ Σ |r|² is what `pack` says."""
+    merged = {}
+    for name in dict.fromkeys(name for one in channels for name in one.products):
+        held = [(one, s) for one, s in zip(channels, starts, strict=False) if not pooled or name in one.products]
+        total = sum(one.products[name].n for one, _ in held) if pooled else None
+        merged[name] = _joined([_scaled(name, one, s, total) for one, s in held])
+    return merged
 
 
-def _scaled(name: str, data: DataSet, start: int) -> Product:
+def _scaled(name: str, data: DataSet, start: int, total: int | None) -> Product:
     if name not in ALIGNED + CLOSURES:
         raise ValueError(f"unknown data product {name!r}.{suggestion(name, ALIGNED + CLOSURES)}")
     if name not in data.products:
@@ -62,7 +79,7 @@ def _scaled(name: str, data: DataSet, start: int) -> Product:
     product, n_vis = data.products[name], len(data.u)
     if np.min(product.index) < 0 or np.max(product.index) >= n_vis:
         raise ValueError(f"product {name!r} refers to visibilities that are not among the {n_vis} given.")
-    scale = np.sqrt(product.n / (1.0 if name in HALF else 2.0))
+    scale = np.sqrt((total or product.n) / (1.0 if name in HALF else 2.0))
     share = None if product.share is None else np.asarray(product.share) * scale
     return Product(product.index + start, product.value, product.sigma * scale, product.sign, share)
 

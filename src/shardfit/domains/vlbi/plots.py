@@ -9,6 +9,7 @@ from shardfit.domains.vlbi.beams import Beam
 from shardfit.domains.vlbi.closures import triangles
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, visibilities
+from shardfit.domains.vlbi.movies import Movie
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.selfcal import GainTable
 from shardfit.report import style
@@ -124,6 +125,56 @@ def draws(images: Sequence[Image], mean: Image, sd: Image) -> Any:
     figure.supylabel("relative declination  (µas)", fontsize=style.LABEL, color=style.INK)
     _bar(figure, drawn, panels, "brightness  (mJy/µas²)")
     return figure
+
+
+def movie(found: Movie, *, most: int = 12) -> Any:
+    """Draw the frames of a movie in one scale, at most so many, evenly chosen, with the first and the last."""
+    chosen = np.unique(np.linspace(0, len(found) - 1, min(most, len(found))).round().astype(int))
+    columns = min(len(chosen), 4)
+    rows = -(-len(chosen) // columns)
+    figure = style.new_figure(2.4 * columns + 1.2, 2.4 * rows + 0.6)
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    area = (found.frames[0].pixel_rad / UAS) ** 2
+    most_bright = max(one.values["I"].max() for one in found.frames)
+    for axes, k in zip(panels, chosen, strict=False):
+        one = found.frames[k]
+        surface = {"cmap": "afmhot", "extent": _extent(one), "vmin": 0, "vmax": 1e3 * most_bright / area}
+        drawn = axes.imshow(1e3 * one.values["I"] / area, interpolation="bicubic", origin="upper", **surface)
+        axes.set_title(f"{found.time_h[k]:.2f} h UTC", fontsize=style.TICK, color=style.INK, loc="left")
+        axes.tick_params(labelsize=style.TICK)
+    for axes in panels[len(chosen) :]:
+        axes.set_axis_off()
+    figure.supxlabel("relative right ascension  (µas)", fontsize=style.LABEL, color=style.INK)
+    figure.supylabel("relative declination  (µas)", fontsize=style.LABEL, color=style.INK)
+    _bar(figure, drawn, panels, "brightness  (mJy/µas²)")
+    return figure
+
+
+def light_curve(found: Movie) -> Any:
+    """Draw the total flux of a movie against time."""
+    figure = style.new_figure(5.8, 3.0)
+    axes = figure.subplots()
+    axes.plot(found.time_h, found.light_curve, "o-", color=style.BLUE, markersize=3.5, linewidth=1.5)
+    axes.set_ylim(0, 1.15 * float(found.light_curve.max()))
+    style.finish(axes, "time  (h UTC)", "flux  (Jy)")
+    return figure
+
+
+def animate(found: Movie, path: Any, *, pictures: int = 60, seconds: float = 6.0) -> None:
+    """Write a movie as an animated GIF of so many pictures, linear between frames."""
+    from matplotlib.animation import FuncAnimation, PillowWriter
+
+    hours = np.linspace(found.time_h[0], found.time_h[-1], pictures)
+    figure = sky(found.frames[0])
+    axes, drawn = figure.axes[0], figure.axes[0].images[0]
+    scale = 1e3 / (found.frames[0].pixel_rad / UAS) ** 2
+    drawn.set_clim(0, scale * max(one.values["I"].max() for one in found.frames))
+
+    def show(k: int) -> list[Any]:
+        drawn.set_data(scale * found.at(float(hours[k])).values["I"])
+        return [drawn, axes.set_title(f"{hours[k]:.2f} h UTC", fontsize=style.LABEL, color=style.INK, loc="left")]
+
+    FuncAnimation(figure, show, frames=pictures).save(str(path), PillowWriter(fps=pictures / seconds), dpi=80)
 
 
 def amplitudes(obs: Observation, image: Image | None = None) -> Any:

@@ -1,7 +1,7 @@
 """imaging_problem: from prepared data to a Problem that `fit`, surveys and samplers take."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import gcd
 from typing import Any
 
@@ -48,7 +48,8 @@ class RegModel:
         return out
 
 
-def _offsets(params: Any, counts: Mapping[str, Any]) -> dict[str, Any]:
+def offsets(params: Any, counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the constant of every product: χ² counts from 1, so that a fit to the noise has about zero."""
     return {name: -1.0 * count for name, count in counts.items()}
 
 
@@ -105,10 +106,10 @@ def imaging_problem(
 
     fixed = {"kept": kept, "index": index}
     terms = {
-        "data": _data_term(channels, grid, data_weights, fixed, chosen, own_images=bool(maps)),
-        "offset": penalty(_offsets, {k: float(len(channels)) for k in data_weights}, weight=_floats(data_weights)),
+        "data": data_term(channels, grid, data_weights, fixed, chosen, own_images=bool(maps)),
+        "offset": penalty(offsets, {k: float(len(channels)) for k in data_weights}, weight=_floats(data_weights)),
     }
-    scales = _scales(chosen, grid, flux, beam, prior["I"], index)
+    scales = scales_of(chosen, grid, flux, beam, prior["I"], index)
     extra = _spectral_targets(channels, prior, maps, chosen, "flux_mf" in reg_weights)
     terms["reg"] = penalty(RegModel(tuple(reg_weights)), kept, scales, extra, weight=_floats(reg_weights))
     return Problem(
@@ -175,15 +176,25 @@ def channel_chi2(problem: Problem, params: Any = None) -> dict[str, np.ndarray]:
     return {name: np.array([float(one[name]) for one in each]) for name in each[0]}
 
 
-def _data_term(channels, grid, weights, fixed, options: ProblemOptions, own_images: bool) -> ResidualTerm:
+def data_term(
+    channels: Sequence[DataSet],
+    grid: Grid,
+    weights: Mapping[str, float],
+    fixed: Mapping[str, Any],
+    options: ProblemOptions,
+    *,
+    own_images: bool,
+    pooled: bool = False,
+) -> ResidualTerm:
+    """Return the term of all measurements. own_images: each channel has an image of its own; pooled: see `pack`."""
     compute = options.computation
     n_vis = sum(len(c.u) for c in channels)
     operator, note = choose(compute.operator, grid, n_vis, images=len(channels) if own_images else 1)
     model = DataModel(grid, operator, tuple(weights), options.spectrum.fraction, note)
-    used = [DataSet(c.u, c.v, {p: c.products[p] for p in weights}, c.log_ratio) for c in channels]
+    used = [replace(c, products={p: c.products[p] for p in weights if p in c.products}) for c in channels]
     limit = compute.chunk or block_size(operator, grid, len(stokes_needed(weights))) or n_vis
     blocks = (compute.blocks or _blocks([len(c.u) for c in channels], limit)) if own_images else None
-    rows = pack(used, grid, operator, blocks=blocks)
+    rows = pack(used, grid, operator, blocks=blocks, pooled=pooled)
     places = next(iter(rows["operator"].values())).shape[: 2 if blocks is None else 3]
     chunk = max(1, limit // int(np.prod(places[1:])))
     return residual_term(model, rows, fixed, weight=_floats(weights), chunk=None if chunk >= places[0] else chunk)
@@ -199,7 +210,8 @@ def _blocks(sizes: Sequence[int], limit: int) -> int:
     return max(busy, -(-max(sizes) // limit))
 
 
-def _scales(options: ProblemOptions, grid, flux, beam, prior, index) -> Scales:
+def scales_of(options: ProblemOptions, grid: Grid, flux: Any, beam: float, prior: Any, index: Any) -> Scales:
+    """Return what regularisers measure against. beam: rad; prior: (n,) over the mask."""
     given = asdict(options.regularisation)
     norm, _ = given.pop("norm_reg"), given.pop("clipfloor")
     given |= {k: given[k] / grid.pixel_rad for k in ("major", "minor")}

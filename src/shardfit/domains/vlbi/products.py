@@ -38,8 +38,9 @@ def stokes_needed(products: Any) -> tuple[str, ...]:
 class DataModel:
     """Function of a data term: (params, rows, fixed) → residuals per product, each (n_rows, ...).
 
-    rows: from packing.pack; where they hold 'log_ratio', every row has an image of its own. fixed: {'kept': maps not
-    solved, 'index': mask or None}. note: says how the operator was chosen; equal models share their compiled code
+    rows: from packing.pack; where they hold 'log_ratio', every row has an image of its own; where they hold 'late',
+    maps are (frames, n) and every row is between two of them. fixed: {'kept': maps not solved, 'index': mask or None}.
+    note: says how the operator was chosen; equal models share their compiled code
     whatever it says.
     """
 
@@ -52,13 +53,27 @@ class DataModel:
     def __call__(self, params: Mapping[str, jax.Array], rows: dict, fixed: dict) -> dict[str, jax.Array]:
         """Residuals of every product."""
         maps = transforms.physical(params, fixed["kept"])
-        if "log_ratio" in rows:
-            maps = transforms.at_frequency(maps, rows["log_ratio"][:, None], self.fraction)
-            maps["I"] = jnp.broadcast_to(maps["I"], (len(rows["log_ratio"]), maps["I"].shape[-1]))
-        image = embed(self.grid, transforms.stokes(maps, stokes_needed(self.products)), fixed["index"])
-        model = self.visibilities(image, rows["operator"])
+        if "late" in rows:
+            model = self._between_frames(maps, rows, fixed["index"])
+        else:
+            if "log_ratio" in rows:
+                maps = transforms.at_frequency(maps, rows["log_ratio"][:, None], self.fraction)
+                maps["I"] = jnp.broadcast_to(maps["I"], (len(rows["log_ratio"]), maps["I"].shape[-1]))
+            model = self._seen(maps, rows, fixed["index"])
         model = {**model, **polar(model["I"], self.products)} if "I" in model else model
         return {name: RESIDUALS[name](model, rows[name]) for name in self.products}
+
+    def _seen(self, maps: Mapping[str, Any], rows: dict, index: Any) -> dict[str, jax.Array]:
+        image = embed(self.grid, transforms.stokes(maps, stokes_needed(self.products)), index)
+        return self.visibilities(image, rows["operator"])
+
+    def _between_frames(self, maps: Mapping[str, Any], rows: dict, index: Any) -> dict[str, jax.Array]:
+        """Model of a movie: linear between the frame before and the one after, whose maps are rows of (frames, n)."""
+        before, after = (
+            self._seen({name: values[rows["channel"] + k] for name, values in maps.items()}, rows, index)
+            for k in (0, 1)
+        )
+        return {name: value + rows["late"]["share"] * (after[name] - value) for name, value in before.items()}
 
     def visibilities(self, image: jax.Array, rows: dict) -> dict[str, jax.Array]:
         """Complex model visibilities by Stokes parameter, each (n_rows, ...) like the rows.

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from shardfit.domains.vlbi.geometry import elevation, hour_angle, parallactic_angle, uv_coordinates
-from shardfit.domains.vlbi.images import Image, visibilities
+from shardfit.domains.vlbi.images import Image
+from shardfit.domains.vlbi.movies import Movie, seen
 from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
 
 QUANTIZATION = 0.88  # efficiency of two-bit sampling
@@ -104,7 +105,7 @@ class Night:
 
 
 def simulate(
-    image: Image,
+    source: Image | Movie,
     array: Stations = EHT2017,
     night: Night | None = None,
     *,
@@ -112,7 +113,7 @@ def simulate(
     gains: Gains | None = None,
     noise: bool = True,
 ) -> Observation:
-    """Observe an image: u, v of every baseline with both stations up, thermal noise, gain errors.
+    """Observe an image or a movie: u, v of every baseline with both stations up, thermal noise, gain errors.
 
     night: when and how, `Night()` unless given. σ of a Stokes parameter is √(SEFD1 SEFD2/(2 Δν t))/(0.88 √2) Jy, of the
     real and of the imaginary part. Data are g1 g2* V + noise; with leakage all Stokes parameters of the image are mixed
@@ -122,6 +123,7 @@ def simulate(
     Example: `simulate(ring(...), EHT2017, Night(stop_h=24, cadence_s=1800), seed=1)`.
     """
     night = night or Night()
+    image = source.frames[0] if isinstance(source, Movie) else source
     if not (np.isfinite(array.xyz).all() and (array.sefd > 0).all()):
         raise ValueError("simulate: the array needs positions and positive SEFDs of all stations.")
     times = np.arange(night.start_h, night.stop_h, night.cadence_s / 3600)
@@ -134,7 +136,7 @@ def simulate(
     g = draw_gains(rng, gains or Gains(), len(times), len(array))
     hand = np.sqrt(array.sefd[ant1] * array.sefd[ant2] / (2 * night.bandwidth_hz * night.tint_s)) / QUANTIZATION
     sigma = hand / np.sqrt(2) * _absorbed(array, t, ant1, ant2, angle, image.dec_deg, night.opacity)
-    models = visibilities(image, u, v)
+    models = seen(source, times[t], u, v)
     if gains is not None and gains.leakage > 0:
         models = _leaked(models, array, (t, ant1, ant2), angle, image.dec_deg, gains.leakage, seed)
     vis = {}

@@ -61,7 +61,7 @@ class DataSet:
 
     u, v: (n_vis,) wavelengths; products: by name ('vis', 'amp', 'logamp', 'bs', 'cphase', 'camp', 'logcamp',
     'cphase_cov', 'logcamp_cov', 'pvis', 'm', 'vvis'); log_ratio: ln(frequency / reference frequency); ref_hz: that
-    reference, None if unknown.
+    reference, None if unknown; late: (n_vis,) for a movie, 0 at the frame before and 1 at the frame after.
     """
 
     u: np.ndarray
@@ -69,6 +69,7 @@ class DataSet:
     products: Mapping[str, Product] = field(default_factory=dict)
     log_ratio: float = 0.0
     ref_hz: float | None = None
+    late: np.ndarray | None = None
 
 
 def debias_amplitude(amplitude: np.ndarray, sigma: np.ndarray) -> np.ndarray:

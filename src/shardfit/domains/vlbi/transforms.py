@@ -29,6 +29,7 @@ from shardfit.domains.vlbi.grid import Grid
 
 Pixels = Float[Array | np.ndarray, " n"]  # over the mask
 Maps = Mapping[str, Pixels]
+Stack = Float[Array | np.ndarray, "... n"]  # of the frames of a movie
 
 SOLVED = {
     "I": ("I",),
@@ -177,7 +178,7 @@ def start_of(mode: str, maps: Mapping[str, Float[np.ndarray, " n"]]) -> tuple[di
     return solved, kept
 
 
-def physical(params: Maps, kept: Maps) -> dict[str, Pixels]:
+def physical(params: Mapping[str, Stack], kept: Mapping[str, Stack]) -> dict[str, Stack]:
     """Maps at the reference frequency: I, and for polarised modes m, phi, v; spectral maps are passed on."""
     maps = {**kept, **params}
     if "rho" in maps:

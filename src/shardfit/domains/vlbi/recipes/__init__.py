@@ -5,6 +5,7 @@ from shardfit.domains.vlbi.recipes.errors import ErrorMap, error_map, posterior_
 from shardfit.domains.vlbi.recipes.image_posterior import ImagePosterior, posterior
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, Fit, ImagingResult, image, measurements
 from shardfit.domains.vlbi.recipes.measure import chi2, cross_correlation
+from shardfit.domains.vlbi.recipes.movie import MovieResult, movie
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, PreCal, Round, SelfCal
 from shardfit.domains.vlbi.recipes.polarised import PolarisedOptions, PolarisedResult, polarimetric_image
 from shardfit.domains.vlbi.recipes.preparation import co_located, compact_flux, prepare
@@ -20,6 +21,7 @@ __all__ = [
     "ImagePosterior",
     "ImagingResult",
     "ImagingOptions",
+    "MovieResult",
     "PolarisedOptions",
     "PolarisedResult",
     "PreCal",
@@ -34,6 +36,7 @@ __all__ = [
     "image",
     "known_image",
     "measurements",
+    "movie",
     "observe",
     "polarimetric_image",
     "posterior",

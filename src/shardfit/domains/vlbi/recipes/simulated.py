@@ -5,6 +5,7 @@ from typing import Any
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, blank
 from shardfit.domains.vlbi.models import model_image
+from shardfit.domains.vlbi.movies import Movie
 from shardfit.domains.vlbi.observation import Observation, Stations
 from shardfit.domains.vlbi.recipes.fitting import options_of
 from shardfit.domains.vlbi.simulation import EHT2017, Gains, Night, simulate
@@ -18,7 +19,7 @@ def known_image(name: str = "ring", npix: int = 64, *, flux: float = 0.6) -> Ima
 
 
 def observe(
-    truth: Image,
+    truth: Image | Movie,
     array: Stations = EHT2017,
     *,
     gains: float = 0.05,
@@ -28,7 +29,7 @@ def observe(
     noise: bool = True,
     **night: Any,
 ) -> Observation:
-    """Observe an image for one minute every ten from 0 to 12 h UTC with 2 GHz bandwidth.
+    """Observe an image or a movie for one minute every ten from 0 to 12 h UTC with 2 GHz bandwidth.
 
     gains: standard deviation of ln|g|, most of it changing from time to time; random_phase: as the troposphere gives;
     leakage: size of polarisation leakage.

@@ -1,0 +1,124 @@
+"""`shardfit vlbi movie`: from a uvfits file of a changing source to a movie and its report."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shardfit.cli.commands import add_resume
+from shardfit.cli.processes import request_devices, writes_files
+from shardfit.cli.vlbi import preparation
+from shardfit.cli.vlbi.files import read_observation, require_seed
+
+STOPPED = 130  # exit code of an interrupted command
+FIELDS = {
+    **preparation.FIELDS,
+    "npix": "npix",
+    "fov": "fov_uas",
+    "flux": "flux",
+    "prior": "prior_fwhm_uas",
+    "restarts": "restarts",
+    "maxiter": "maxiter",
+}
+SUBTITLE = "Images at several times, linear in between, fitted together to the data of one night."
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the file, the frames and what joins them."""
+    parser.add_argument("file", metavar="FILE", help="uvfits file of one night, calibrated")
+    parser.add_argument("--out", metavar="DIR", default="vlbi-movie", help="run directory to write (vlbi-movie)")
+    parser.add_argument("--frames", metavar="N", type=int, default=12, help="images, at equal steps of time (12)")
+    parser.add_argument(
+        "--products",
+        metavar="NAME",
+        default="closures",
+        help="closures: amplitudes and closures; vis: calibrated visibilities, which hold the position (closures)",
+    )
+    parser.add_argument("--smooth", metavar="W", type=float, default=1.0, help="weight of smooth change, dt (1)")
+    parser.add_argument("--calm", metavar="W", type=float, default=0.1, help="weight of little change, di (0.1)")
+    preparation.add_preparation(parser)
+    parser.add_argument("--npix", metavar="N", type=int, help="pixels a side (64)")
+    parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions)")
+    parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated)")
+    parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (0.3 fields)")
+    parser.add_argument("--maxiter", metavar="N", type=int, help="iterations of every fit (100; of the movie 1000)")
+    parser.add_argument("--restarts", metavar="N", type=int, help="further fits from blurred frames (3)")
+    parser.add_argument("--devices", metavar="N", type=int, help="devices to split the data over (1)")
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the parity check (0)")
+    add_resume(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the movie; return 0, or 130 if it was interrupted."""
+    require_seed(args.seed)
+    out = Path(args.out)
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out}: a file of this name exists. Name a directory.")
+    devices = request_devices(args.devices)
+
+    from shardfit import RunOptions, Status, mesh
+    from shardfit.domains.vlbi.recipes import movie
+
+    obs = read_observation(args.file)
+    print(f"{Path(args.file).name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities", flush=True)
+    how = RunOptions(None, mesh(rows=devices) if devices > 1 else None, args.seed, out, args.resume)
+    joining = {"dt": args.smooth, "di": args.calm}
+    options = preparation.given(args, FIELDS) | _products(args.products)
+    found = movie(obs, frames=args.frames, joining=joining, preset=args.preset, run=how, **options)
+    if found.result.status is Status.INTERRUPTED:
+        print("interrupted; the same command goes on from there")
+        return STOPPED
+    for name, value in found.chi2.items():
+        print(f"  χ² {name:<8} movie {value:8.3f}   one image {found.static.chi2[name]:8.3f}   per measurement")
+    low, high = found.movie.light_curve.min(), found.movie.light_curve.max()
+    print(f"  {len(found.movie)} frames, flux {low:.3f} to {high:.3f} Jy")
+    for doubt in found.doubts:
+        print(f"  doubtful: {doubt}")
+    if writes_files():
+        print(f"movie: {out / 'movie.fits'}, movie.gif\nreport: {write_movie_run(out, found, args.file)}")
+    return 0
+
+
+def _products(name: str) -> dict[str, Any]:
+    if name not in ("closures", "vis"):
+        raise ValueError(f"--products {name}: give closures or vis.")
+    return {"data": {"vis": 1.0}} if name == "vis" else {}
+
+
+def write_movie_run(out: Path, found: Any, file: str) -> Path:
+    """Write cube, animation, figures and report; return the path of the report."""
+    from shardfit.domains.vlbi import plots
+    from shardfit.domains.vlbi.movies import write_movie
+    from shardfit.io.results import save_result
+    from shardfit.io.run_dir import write_environment
+    from shardfit.report.run import report_run, save_extra, save_figure
+
+    write_movie(found.movie, out / "movie.fits", overwrite=True)
+    plots.animate(found.movie, out / "movie.gif")
+    derived = {f"χ² of {name}, one image": value for name, value in found.static.chi2.items()}
+    save_result(replace(found.result, derived=derived), out)
+    write_environment(out)
+    save_figure(plots.movie(found.movie), out, "movie")
+    save_figure(plots.sky(found.static.image, beam_rad=found.data.nominal_resolution), out, "one_image")
+    save_figure(plots.light_curve(found.movie), out, "light_curve")
+    pictures = [
+        {"picture": "movie", "caption": "Frames of the movie, in one scale. movie.gif shows them moving."},
+        {"picture": "light_curve", "caption": "Flux of the frames."},
+        {"picture": "one_image", "caption": "The best single image of the same data, from which the frames began."},
+    ]
+    sections = [{"title": "Movie", "blocks": pictures}, {"title": "Data", "blocks": [_parts(found)]}]
+    save_extra(out, f"{found.data.source or 'Movie'} from {Path(file).name}", SUBTITLE, sections, doubts=found.doubts)
+    return report_run(out)
+
+
+def _parts(found: Any) -> dict[str, Any]:
+    """Return the table of what lies between each two frames."""
+    names, hours = list(found.part_chi2), found.movie.time_h
+    rows = []
+    for k, count in enumerate(found.counts):
+        values = [found.part_chi2[name][k] for name in names]
+        shown = [f"{value:.2f}" if value == value else "none" for value in values]
+        rows.append((f"{hours[k]:.2f} to {hours[k + 1]:.2f}", str(count), *shown))
+    header = ["h UTC", "visibilities", *(f"χ² {name}" for name in names)]
+    return {"header": header, "rows": rows, "caption": "χ² per measurement between each two frames."}
