@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from shardfit.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from shardfit.domains.vlbi.aligning import align, regrid
     from shardfit.domains.vlbi.beams import Beam, dirty_beam, dirty_image, fit_beam
     from shardfit.domains.vlbi.closures import quadrangles, triangles
     from shardfit.domains.vlbi.constants import UAS
+    from shardfit.domains.vlbi.ehtim_objects import from_ehtim_image, from_obsdata, to_ehtim_image, to_obsdata
     from shardfit.domains.vlbi.ehtim_text import read_ehtim_text
     from shardfit.domains.vlbi.fits_image import read_image, write_image
     from shardfit.domains.vlbi.grid import Grid
@@ -84,6 +86,7 @@ __all__ = [
     "SpectralResult",
     "Stations",
     "add_fractional_noise",
+    "align",
     "apply_gains",
     "apply_leakage",
     "average_scans",
@@ -100,6 +103,8 @@ __all__ = [
     "fit_beam",
     "fit_shape",
     "flag",
+    "from_ehtim_image",
+    "from_obsdata",
     "gaussian",
     "image",
     "image_maps",
@@ -122,12 +127,15 @@ __all__ = [
     "read_movie",
     "read_text",
     "read_uvfits",
+    "regrid",
     "ring",
     "self_calibrate",
     "simulate",
     "solve_gains",
     "solve_leakage",
     "spectral_image",
+    "to_ehtim_image",
+    "to_obsdata",
     "triangles",
     "with_data_weights",
     "write_image",
@@ -139,9 +147,11 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "aligning": "align regrid",
         "beams": "Beam dirty_beam dirty_image fit_beam",
         "closures": "quadrangles triangles",
         "constants": "UAS",
+        "ehtim_objects": "from_ehtim_image from_obsdata to_ehtim_image to_obsdata",
         "ehtim_text": "read_ehtim_text",
         "fits_image": "read_image write_image",
         "grid": "Grid",

@@ -160,7 +160,7 @@ def light_curve(found: Movie) -> Any:
     return figure
 
 
-def animate(found: Movie, path: Any, *, pictures: int = 60, seconds: float = 6.0) -> None:
+def animate(found: Movie, path: Any, *, pictures: int = 60, per_second: int = 10) -> None:
     """Write a movie as an animated GIF of so many pictures, linear between frames."""
     from matplotlib.animation import FuncAnimation, PillowWriter
 
@@ -174,7 +174,7 @@ def animate(found: Movie, path: Any, *, pictures: int = 60, seconds: float = 6.0
         drawn.set_data(scale * found.at(float(hours[k])).values["I"])
         return [drawn, axes.set_title(f"{hours[k]:.2f} h UTC", fontsize=style.LABEL, color=style.INK, loc="left")]
 
-    FuncAnimation(figure, show, frames=pictures).save(str(path), PillowWriter(fps=pictures / seconds), dpi=80)
+    FuncAnimation(figure, show, frames=pictures).save(str(path), PillowWriter(fps=per_second), dpi=80)
 
 
 def amplitudes(obs: Observation, image: Image | None = None) -> Any:
