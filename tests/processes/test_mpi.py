@@ -32,6 +32,7 @@ def mpiexec():
     return lambda *words: run_command(found, "-n", 2, sys.executable, "-m", *words, environ=ROOT | {"XLA_FLAGS": flags})
 
 
+@pytest.mark.slow
 def test_two_ranks_give_the_answer_of_one(mpiexec, tmp_path):
     done = mpiexec("shardfit", "rank", "--", HERE / "decay.py", "lbfgsb", "own", tmp_path)
     assert done.returncode == 0, done.stderr

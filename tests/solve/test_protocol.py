@@ -22,8 +22,16 @@ def best_decay():
     return dict(zip(("a", "tau", "c"), found, strict=True)), value, covariance
 
 
-@pytest.mark.parametrize("kind", PROBLEMS)
-@pytest.mark.parametrize("name", SOLVERS)
+# relatives of solvers that run on every kind of problem
+RELATIVES = ("default", "lbfgs-bt", "adamw", "sgd", "rmsprop")
+PAIRS = [
+    pytest.param(name, kind, marks=pytest.mark.slow if name in RELATIVES and kind != "least squares" else ())
+    for name in SOLVERS
+    for kind in PROBLEMS
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
 def test_every_solver_on_every_problem(name, kind, best_decay):
     solver, options = SOLVERS[name]()
     problem = PROBLEMS[kind]()

@@ -72,7 +72,7 @@ def test_prior_has_the_variance_it_names():
 def test_residuals_of_the_truth_have_unit_variance(gains):
     """Over many noise realisations, station gains included."""
     squares = []
-    for seed in range(8):
+    for seed in range(4):
         obs, truth = data(gains, seed)
         seen = compress(obs, truth.grid, 0.6)
         signal = seen.visible @ truth.values["I"].ravel()
@@ -83,7 +83,7 @@ def test_residuals_of_the_truth_have_unit_variance(gains):
             rest = np.sum(visibility_residual(signal, {"target": seen.target}) ** 2) + seen.rest
             squares.append(rest / seen.n)
             assert len(seen.target) < 0.5 * seen.n
-    assert np.mean(squares) == pytest.approx(1.0, abs=0.06)
+    assert np.mean(squares) == pytest.approx(1.0, abs=0.08)
 
 
 @pytest.mark.slow

@@ -74,6 +74,7 @@ def mring_data(seed, noise=True):
     return obs.replace(vis={"I": model + noise * sigma * (draw[0] + 1j * draw[1])}, sigma={"I": sigma}), truth
 
 
+@pytest.mark.slow
 def test_a_ring_is_fitted_with_its_errors():
     """Over ten nights the answers scatter by what the errors say."""
     pulls = []

@@ -119,6 +119,7 @@ def test_bootstrap_keeps_the_total_weight(made):
     assert np.sum(np.square(ratio)) == pytest.approx(len(ratio))
 
 
+@pytest.mark.slow
 def test_training_finds_choices_that_bring_truths_back(obs, tmp_path):
     data = training_data(obs, ("ring", "double"), **SMALL)
     axes = {"data": ("ring", "double"), "simple": (1, 1e4)}

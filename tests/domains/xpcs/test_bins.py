@@ -33,7 +33,8 @@ QUIET = RunOptions(progress=False)
 def model_of_bins(data, model, truth, contrast=0.3):
     """What the model says of binned data with offset 1."""
     pairs, geometry = (jax.tree.map(jnp.asarray, each) for each in (data.pairs, geometry_of(data, model)))
-    return 1 + contrast * np.asarray(averaged(model.curve(model.values(truth), geometry, pairs), pairs))
+    curve = jax.jit(lambda geometry, pairs: averaged(model.curve(model.values(truth), geometry, pairs), pairs))
+    return 1 + contrast * np.asarray(curve(geometry, pairs))
 
 
 def test_a_list_of_all_points_is_the_whole_map():
