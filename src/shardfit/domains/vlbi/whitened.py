@@ -22,6 +22,7 @@ from shardfit.domains.vlbi.products import polar
 from shardfit.domains.vlbi.tables import debias_amplitude
 
 UNSEEN = 0.03  # standard deviations: combinations that change the data by less are left out
+ROUND, LEAST = 16, 1e-6  # combinations are a multiple of it; relative size of those that rounding has not spoilt
 SNR_CUT = 3.0  # of amplitudes and phases whose logarithm or angle is to have a Gaussian error
 POLAR = ("logamp", "cphase")
 
@@ -52,12 +53,14 @@ def compress(obs: Observation, grid: Grid, flux: float) -> Compressed:
     size, vectors = np.linalg.eigh(matrix @ matrix.T if wide else matrix.T @ matrix)
     size = np.sqrt(np.maximum(size, 0.0))
     # an image of this flux on a tenth of the pixels has this norm
-    kept = size * flux / np.sqrt(max(1.0, 0.1 * grid.n_pixels)) > UNSEEN
-    if not kept.any():
+    seen_above = int(np.sum(size * flux / np.sqrt(max(1.0, 0.1 * grid.n_pixels)) > UNSEEN))
+    if not seen_above:
         raise ValueError(
             f"none of the data would show a source of {flux:.3g} Jy above the noise. Check flux and errors."
         )
-    size, vectors = size[kept][::-1], vectors[:, kept][:, ::-1]
+    # rounded up, so that observations that are alike share a compiled program
+    kept = min(-(-seen_above // ROUND) * ROUND, int(np.sum(size > LEAST * size[-1])))
+    size, vectors = size[: -kept - 1 : -1], vectors[:, : -kept - 1 : -1]
     visible = vectors.T @ matrix if wide else size[:, None] * vectors.T
     basis = vectors if wide else (matrix @ vectors) / size
     data = np.concatenate(_parts(obs.vis["I"] / sigma))

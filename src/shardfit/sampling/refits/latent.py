@@ -16,8 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import register_dataclass
 
-# Levenberg–Marquardt steps that are tried at once: 1 is that of Gauss and Newton, more is shorter and steeper
-STIFF = (1.0, 2.0, 8.0, 40.0, 200.0, 1e3, 1e4)
+# Levenberg–Marquardt steps: where that of Gauss and Newton (1) gains less than a share of what a quadratic would,
+# shorter and steeper ones are tried too
+STIFF = (2.0, 8.0, 40.0, 200.0, 1e3, 1e4)
+SHARE = 0.5
 NEAR = 1e-3  # squared distance to the minimum, in standard deviations, at which a mode is reached
 SLOW = 0.005  # gain of a step, in units of the log density, below which the rest of the way does not matter
 MAXITER = 100
@@ -74,7 +76,9 @@ def modes(model: LatentModel, h: np.ndarray, y0: np.ndarray, shift: np.ndarray, 
     while waiting or active:
         active, waiting = active + waiting[: TOGETHER - len(active)], waiting[TOGETHER - len(active) :]
         at = np.resize(active, TOGETHER)  # copies fill the batch: its shape is part of the program
-        state = jax.device_get(_advance(model, h[at], shift[at], centre[at], Mode(*(leaf[at] for leaf in found))))
+        states = Mode(*(leaf[at] for leaf in found))
+        states.reached[len(active) :] = True  # nothing is computed for copies
+        state = jax.device_get(_advance(model, h[at], shift[at], centre[at], states))
         for leaf, new in zip(found, state, strict=True):
             leaf[active] = new[: len(active)]
         active = [i for i in active if not found.reached[i] and found.steps[i] < MAXITER]
@@ -114,20 +118,31 @@ def _stepper(model: LatentModel, h: jax.Array, shift: jax.Array, centre: jax.Arr
         gradient, matrix = away + slope.T @ pull, curvature @ (slope @ slope.T)
         turned = curvature @ (slope @ gradient)
 
-        def way(stiff):  # -(stiff + KᵀGK)⁻¹ gradient
-            return (slope.T @ jnp.linalg.solve(stiff * jnp.eye(len(seen)) + matrix, turned) - gradient) / stiff
+        def factors(stiff):
+            return jax.scipy.linalg.lu_factor(stiff * jnp.eye(len(seen)) + matrix)
 
-        ways = jax.vmap(way)(jnp.array(STIFF))
-        left = -jnp.dot(gradient, ways[0])  # of a quadratic: twice what the step gains
-        tried = jnp.concatenate([state.y[None], state.y + ways])
-        values = jax.vmap(energy)(tried)
-        best = jnp.argmin(jnp.where(jnp.isfinite(values), values, jnp.inf))
-        log_det = jnp.linalg.slogdet(jnp.eye(len(seen)) + matrix)[1]
+        def tried(stiff, lu):  # y - (stiff + KᵀGK)⁻¹ gradient
+            y = state.y + (slope.T @ jax.scipy.linalg.lu_solve(lu, turned) - gradient) / stiff
+            value = energy(y)
+            return y, jnp.where(jnp.isfinite(value), value, jnp.inf)
+
+        def damped():
+            more = jax.vmap(lambda stiff: tried(stiff, factors(stiff)))(jnp.array(STIFF))
+            y, values = (jnp.concatenate([one[None], several]) for one, several in zip(newton, more, strict=True))
+            return y[jnp.argmin(values)], jnp.min(values)
+
+        value, lu = energy(state.y), factors(1.0)
+        newton = tried(1.0, lu)
+        left = jnp.dot(gradient, state.y - newton[0])  # of a quadratic: twice what the step gains
+        y, lower = jax.lax.cond(value - newton[1] >= 0.5 * SHARE * left, lambda: newton, damped)
+        helps = lower < value
         # no step helps: the minimum is reached to rounding, or never will be
-        steps = jnp.where(best > 0, state.steps + 1, MAXITER).astype(jnp.int32)
+        steps = jnp.where(helps, state.steps + 1, MAXITER).astype(jnp.int32)
         # where data leave a direction nearly free (the position, for closure phases) steps go on without a gain
-        slow = (best > 0) & (values[0] - values[best] <= SLOW)
-        return Mode(tried[best], values[best], log_det, steps, (left <= NEAR) | slow)
+        slow = helps & (value - lower <= SLOW)
+        y, lower = jnp.where(helps, y, state.y), jnp.where(helps, lower, value)
+        log_det = jnp.sum(jnp.log(jnp.abs(jnp.diag(lu[0]))))
+        return Mode(y, lower, log_det, steps, (left <= NEAR) | slow)
 
     return step
 
