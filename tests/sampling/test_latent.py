@@ -8,30 +8,31 @@ from shardfit.core.precision import arithmetic
 from shardfit.sampling.refits.hyper_search import search
 from shardfit.sampling.refits.latent import SLOW, LatentModel, Mode, draw_refits, modes
 
-N, M, K = 30, 6, 9  # unit Gaussians, what is seen of them, residuals
+N, P, M, K = 30, 8, 6, 9  # unit Gaussians, the field they make, what is seen of it, residuals
 
 
-def linear_signal(y, h, args):
-    return jnp.exp(0.5 * h[0]) * (args["seen"] @ y)
+def linear_field(y, h, args):
+    return jnp.exp(0.5 * h[0]) * (args["mixed"] @ y)
 
 
-def bent_signal(y, h, args):
-    return jnp.exp(0.3 * (args["seen"] @ y))
+def bent_field(y, h, args):
+    return jnp.exp(0.3 * (args["mixed"] @ y))
 
 
 def residual(signal, args):
     return args["basis"] @ signal - args["data"]
 
 
-def example(signal=linear_signal) -> LatentModel:
+def example(field=linear_field) -> LatentModel:
     rng = np.random.default_rng(3)
-    shapes = {"seen": (M, N), "basis": (K, M), "data": (K,)}
-    return LatentModel({name: rng.normal(size=shape) for name, shape in shapes.items()}, signal, residual, N, 1)
+    shapes = {"mixed": (P, N), "visible": (M, P), "basis": (K, M), "data": (K,)}
+    args = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    return LatentModel(args["visible"], args, field, residual, N, 1)
 
 
 def dense(model: LatentModel, h: float):
     """Jacobian (K, N) of the linear model, posterior mean and covariance."""
-    slope = np.exp(0.5 * h) * model.args["basis"] @ model.args["seen"]
+    slope = np.exp(0.5 * h) * model.args["basis"] @ model.visible @ model.args["mixed"]
     covariance = np.linalg.inv(np.eye(N) + slope.T @ slope)
     return slope, covariance @ slope.T @ model.args["data"], covariance
 
@@ -60,18 +61,20 @@ def test_draws_of_a_linear_model_have_its_moments():
 
 @arithmetic("float64")
 def test_modes_of_a_bent_model_are_stationary_from_any_start_and_in_any_company():
-    model, rng = example(bent_signal), np.random.default_rng(0)
+    model, rng = example(bent_field), np.random.default_rng(0)
     starts = rng.normal(size=(11, N))
     found = modes(model, np.zeros((11, 1)), starts, np.zeros((11, K)), np.zeros((11, N)))
     assert found.reached.all()
     best = found.y[np.argmin(found.value)]
 
     def energy(y):
-        r = np.asarray(residual(bent_signal(y, np.zeros(1), model.args), model.args))
+        r = np.asarray(residual(model.visible @ bent_field(y, np.zeros(1), model.args), model.args))
         return 0.5 * r @ r + 0.5 * y @ y
 
     slope = [(energy(best + 1e-5 * e) - energy(best - 1e-5 * e)) / 2e-5 for e in np.eye(N)]
     assert np.linalg.norm(slope) < np.sqrt(2 * SLOW)  # standard deviations
+    hopeless = modes(model, np.zeros((2, 1)), starts[:2], np.zeros((2, K)), np.zeros((2, N)), least=1e3)
+    assert not hopeless.reached.any() and np.isneginf(hopeless.log_evidence).all()
     alone = modes(model, np.zeros((1, 1)), starts[4:5], np.zeros((1, K)), np.zeros((1, N)))
     np.testing.assert_array_equal(alone.y[0], found.y[4])
 

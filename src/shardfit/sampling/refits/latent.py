@@ -1,14 +1,15 @@
 """Fields of many unit Gaussians seen through few data: modes, evidence and perturbed refits, solved in data space.
 
-A model is r = residual(signal(y, θ)): y (n,) are unit Gaussians, n large; the signal (m,), m small, is all that data
-see of them; residuals have unit errors. With K = ∂signal/∂y and G = RᵀR, R = ∂residual/∂signal, the curvature of
+A model is r = residual(signal), signal = visible field(y, θ): y (n,) are unit Gaussians, n large; the signal (m,), m
+small, is all that data see of the field they make; residuals have unit errors. With K = ∂signal/∂y and G = RᵀR, R = ∂residual/∂signal, the curvature of
 ½|r|² + ½|y|² is 1 + KᵀGK. Its steps and determinant need matrices of m by m only: P = KKᵀ, (1 + KᵀGK)⁻¹Kᵀ =
 Kᵀ(1 + GP)⁻¹, det(1 + KᵀGK) = det(1 + GP).
 """
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any, NamedTuple
 
 import jax
@@ -31,21 +32,25 @@ TOGETHER, STRIDE = 8, 4  # problems in a batch, and steps until those that have 
 class LatentModel:
     """Data of a signal made of unit Gaussians, whose hyper-parameters are unit Gaussians too.
 
-    signal: (y (n,), h (d,), args) → (m,); residual: (signal (m,), args) → (k,) with unit errors; n, d: how many unit
-    Gaussians and hyper-parameters there are; args: arrays that both get.
+    field: (y (n,), h (d,), args) → (p,); visible: (m, p), what data see of it, the signal; residual: (signal (m,), args)
+    → (k,) with unit errors; n, d: how many unit Gaussians and hyper-parameters there are; args: arrays that both get.
     """
 
+    visible: Any
     args: Any
-    signal: Callable[..., jax.Array] = field(metadata={"static": True})
-    residual: Callable[..., jax.Array] = field(metadata={"static": True})
-    n: int = field(metadata={"static": True})
-    d: int = field(metadata={"static": True})
+    field: Callable[..., jax.Array] = dataclass_field(metadata={"static": True})
+    residual: Callable[..., jax.Array] = dataclass_field(metadata={"static": True})
+    n: int = dataclass_field(metadata={"static": True})
+    d: int = dataclass_field(metadata={"static": True})
 
     @property
     def n_residuals(self) -> int:
         """Number of residuals."""
-        y, h = jnp.zeros(self.n), jnp.zeros(self.d)
-        return jax.eval_shape(lambda: self.residual(self.signal(y, h, self.args), self.args)).shape[0]
+        return jax.eval_shape(self.residuals, jnp.zeros(self.n), jnp.zeros(self.d)).shape[0]
+
+    def residuals(self, y: jax.Array, h: jax.Array) -> jax.Array:
+        """Return the residuals (k,) of one y and h."""
+        return self.residual(self.visible @ self.field(y, h, self.args), self.args)
 
 
 class Mode(NamedTuple):
@@ -63,11 +68,19 @@ class Mode(NamedTuple):
         return np.where(self.reached, -self.value - 0.5 * self.log_det, -np.inf)
 
 
-def modes(model: LatentModel, h: np.ndarray, y0: np.ndarray, shift: np.ndarray, centre: np.ndarray) -> Mode:
+def modes(
+    model: LatentModel,
+    h: np.ndarray,
+    y0: np.ndarray,
+    shift: np.ndarray,
+    centre: np.ndarray,
+    least: float = -np.inf,
+) -> Mode:
     """Minimise ½|r(y, h) + shift|² + ½|y - centre|² for many h (k, d) at once.
 
     y0, centre: (k, n); shift: (k, residuals). Unit Gaussians as shift and centre make a draw of the posterior, zeros
-    its mode. A few problems share a batch; one that has ended makes room for the next.
+    its mode. A few problems share a batch; one that has ended makes room for the next. least: a problem whose log
+    evidence will be smaller is given up.
     """
     k = len(h)
     found = Mode(np.array(y0, float), np.zeros(k), np.zeros(k), np.zeros(k, np.int32), np.zeros(k, bool))
@@ -78,7 +91,7 @@ def modes(model: LatentModel, h: np.ndarray, y0: np.ndarray, shift: np.ndarray, 
         at = np.resize(active, TOGETHER)  # copies fill the batch: its shape is part of the program
         states = Mode(*(leaf[at] for leaf in found))
         states.reached[len(active) :] = True  # nothing is computed for copies
-        state = jax.device_get(_advance(model, h[at], shift[at], centre[at], states))
+        state = jax.device_get(_advance(model, h[at], shift[at], centre[at], states, least))
         for leaf, new in zip(found, state, strict=True):
             leaf[active] = new[: len(active)]
         active = [i for i in active if not found.reached[i] and found.steps[i] < MAXITER]
@@ -86,11 +99,13 @@ def modes(model: LatentModel, h: np.ndarray, y0: np.ndarray, shift: np.ndarray, 
 
 
 @jax.jit
-def _advance(model: LatentModel, h: jax.Array, shift: jax.Array, centre: jax.Array, states: Mode) -> Mode:
+def _advance(
+    model: LatentModel, h: jax.Array, shift: jax.Array, centre: jax.Array, states: Mode, least: jax.Array
+) -> Mode:
     """Take a few steps in each of several problems."""
 
     def one(h, shift, centre, state):
-        step = _stepper(model, h, shift, centre)
+        step = _stepper(model, h, shift, centre, least)
         return jax.lax.fori_loop(0, STRIDE, lambda _, s: jax.lax.cond(_ended(s), lambda s: s, step, s), state)
 
     return jax.lax.map(lambda given: one(*given), (h, shift, centre, states))
@@ -100,19 +115,19 @@ def _ended(state: Mode) -> jax.Array:
     return state.reached | (state.steps >= MAXITER)
 
 
-def _stepper(model: LatentModel, h: jax.Array, shift: jax.Array, centre: jax.Array) -> Callable[[Mode], Mode]:
-    def signal(y):
-        return model.signal(y, h, model.args)
-
+def _stepper(
+    model: LatentModel, h: jax.Array, shift: jax.Array, centre: jax.Array, least: jax.Array
+) -> Callable[[Mode], Mode]:
     def residual(seen):
         return model.residual(seen, model.args)
 
     def energy(y):
-        return 0.5 * jnp.sum((residual(signal(y)) + shift) ** 2) + 0.5 * jnp.sum((y - centre) ** 2)
+        return 0.5 * jnp.sum((model.residuals(y, h) + shift) ** 2) + 0.5 * jnp.sum((y - centre) ** 2)
 
     def step(state: Mode) -> Mode:
         away = state.y - centre
-        seen, slope = signal(state.y), jax.jacrev(signal)(state.y)
+        field, back = jax.vjp(lambda y: model.field(y, h, model.args), state.y)
+        seen, slope = model.visible @ field, jax.vmap(lambda row: back(row)[0])(jnp.asarray(model.visible))
         bent = jax.jacfwd(residual)(seen)
         pull, curvature = bent.T @ (residual(seen) + shift), bent.T @ bent
         gradient, matrix = away + slope.T @ pull, curvature @ (slope @ slope.T)
@@ -136,12 +151,13 @@ def _stepper(model: LatentModel, h: jax.Array, shift: jax.Array, centre: jax.Arr
         left = jnp.dot(gradient, state.y - newton[0])  # of a quadratic: twice what the step gains
         y, lower = jax.lax.cond(value - newton[1] >= 0.5 * SHARE * left, lambda: newton, damped)
         helps = lower < value
+        log_det = jnp.sum(jnp.log(jnp.abs(jnp.diag(lu[0]))))
+        hopeless = left - value - 0.5 * log_det < least  # with twice the gain that a quadratic has left
         # no step helps: the minimum is reached to rounding, or never will be
-        steps = jnp.where(helps, state.steps + 1, MAXITER).astype(jnp.int32)
+        steps = jnp.where(helps & ~hopeless, state.steps + 1, MAXITER).astype(jnp.int32)
         # where data leave a direction nearly free (the position, for closure phases) steps go on without a gain
         slow = helps & (value - lower <= SLOW)
         y, lower = jnp.where(helps, y, state.y), jnp.where(helps, lower, value)
-        log_det = jnp.sum(jnp.log(jnp.abs(jnp.diag(lu[0]))))
         return Mode(y, lower, log_det, steps, (left <= NEAR) | slow)
 
     return step

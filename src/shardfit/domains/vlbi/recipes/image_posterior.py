@@ -33,6 +33,7 @@ from shardfit.sampling.refits.latent import LatentModel, draw_refits, modes, one
 PRODUCTS = ("vis", "gains")
 FITS = (0.75, 1.25)  # χ² per measurement of draws between which the data are explained within their errors
 STARTS, STIR = 8, 0.5  # first fits, and the size of unit Gaussians that all but one of them start at
+HOPELESS = 25.0  # logarithm of evidence by which hyper-parameters may be worse than the best: they count for nothing
 FEW = 5.0  # effective hyper-parameters below which one combination decides nearly all
 
 
@@ -79,8 +80,12 @@ class ImagePosterior:
 
 
 class _Data(NamedTuple):
-    """residual: of what is seen, with its arrays. χ² has `rest` that no image changes, and n measurements."""
+    """visible: what is seen of pixels; residual: of that, with its arrays.
 
+    χ² has `rest` that no image changes, and n measurements.
+    """
+
+    visible: np.ndarray
     residual: Callable[..., Any]
     arrays: dict[str, Any]
     rest: float
@@ -138,13 +143,12 @@ def posterior(
     scene = Scene(about.grid, flux, 0.5 * obs.nominal_resolution, 0.2 * fov_uas * UAS)
     with one_thread():
         data = _data(obs, about.grid, flux, products, gain_error)
-        model = LatentModel({**scene.arrays(), **data.arrays}, _signal, data.residual, scene.n, len(HYPER))
+        arrays = {**scene.arrays(), **data.arrays}
+        model = LatentModel(data.visible, arrays, _field, data.residual, scene.n, len(HYPER))
         y0 = np.zeros(scene.n) if start is None else scene.start(_same_pixels(start, about))
         points = _explore(model, y0, seed, told)
         images, y, chosen = _draw(model, points, draws, seed)
-        squares = jax.vmap(lambda one, h: (data.residual(_signal(one, h, model.args), model.args) ** 2).sum())(
-            y, chosen
-        )
+        squares = jax.vmap(lambda one, h: (model.residuals(one, h) ** 2).sum())(y, chosen)
     chi2 = (np.asarray(squares) + data.rest) / data.n
     found = replace(
         _numbers(scene, points, chosen, images.sum((1, 2)), chi2),
@@ -178,21 +182,24 @@ def _same_pixels(start: Image, about: Image) -> np.ndarray:
 def _data(obs: Observation, grid: Grid, flux: float, products: str, gain_error: float) -> _Data:
     seen = compress(obs, grid, flux)
     if products == "vis":
-        return _Data(visibility_residual, {"visible": seen.visible, "target": seen.target}, seen.rest, seen.n)
+        return _Data(seen.visible, visibility_residual, {"target": seen.target}, seen.rest, seen.n)
     arrays, n = polar_arrays(obs, gain_error)
-    return _Data(polar_residual, {"visible": seen.visible, "basis": seen.basis, **arrays}, 0.0, n)
+    return _Data(seen.visible, polar_residual, {"basis": seen.basis, **arrays}, 0.0, n)
 
 
-def _signal(y: jax.Array, h: jax.Array, arrays: dict[str, Any]) -> jax.Array:
-    return arrays["visible"] @ picture(y, h, arrays).ravel()
+def _field(y: jax.Array, h: jax.Array, arrays: dict[str, Any]) -> jax.Array:
+    return picture(y, h, arrays).ravel()
 
 
 def _explore(model: LatentModel, y0: np.ndarray, seed: int, told: Callable) -> HyperPoints:
     quiet = (np.zeros(model.n_residuals), np.zeros(model.n))
+    best = -np.inf
 
     def solve(h: np.ndarray, y0: np.ndarray) -> Any:
-        found = modes(model, h, y0, *(np.repeat(zero[None], len(h), 0) for zero in quiet))
+        nonlocal best
+        found = modes(model, h, y0, *(np.repeat(zero[None], len(h), 0) for zero in quiet), least=best - HOPELESS)
         told(f"{len(h)} fits, best log evidence {found.log_evidence.max():.1f}")
+        best = max(best, found.log_evidence.max())
         return found
 
     # closure phases have several minima: all that follows starts from the best of a few
