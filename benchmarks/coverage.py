@@ -4,6 +4,7 @@ Sources have pixels of 1 µas, posteriors of 4 µas: no grid is shared. Noise: t
 and 1 % of every amplitude. Over pixels above a tenth of the peak, blurred to 10 µas and as they are (raw): shares
 within one and two standard deviations, rms of (mean - truth) / sd; averaged over cases alike. flux_z: rms of the same
 for the flux; flux is told as 0.55 Jy and is 0.6. chi2: mean over draws; cpu: seconds of a case.
+Sources named with gains: amplitudes with gain errors of 5 % integrated out, and closure phases, of centred sources.
 SHARDFIT_BENCH_RUNS names a folder that keeps cases, which are not run again; SHARDFIT_BENCH_SEEDS: nights (10).
 """
 
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from scipy.ndimage import fourier_shift
 
 from shardfit.domains.vlbi import UAS, Image, Observation, blank, known_image, observe, posterior
 from shardfit.domains.vlbi.images import gaussian
@@ -25,6 +27,7 @@ SETTINGS = {"precision": "float64", "threads": "all of one process", "draws": "6
 TRUTHS = ("ring", "crescent", "disk", "double", "jet")
 NOISE = (1.0, 5.0)
 SEEDS = 10
+UNCALIBRATED, UNCALIBRATED_SEEDS, GAINS = ("ring", "double"), 2, 0.05
 FINE, NPIX, FIELD = 128, 32, 128 * UAS
 FLUX, TOLD, SYSTEMATIC, BRIGHT, BLUR, DRAWS = 0.6, 0.55, 0.01, 0.1, 10 * UAS, 60
 
@@ -36,9 +39,11 @@ def run(quick: bool) -> dict[str, dict]:
     with tempfile.TemporaryDirectory() as spare:
         kept = Path(os.environ.get("SHARDFIT_BENCH_RUNS", spare))
         cases = [once(kept, t, n, s) for s in range(seeds) for n in levels for t in truths]
+        others = [] if quick else [f"{truth} gains" for truth in UNCALIBRATED]
+        more = {name: [once(kept, name, NOISE[0], s) for s in range(UNCALIBRATED_SEEDS)] for name in others}
     groups = {truth: [c for c in cases if c["truth"] == truth] for truth in truths}
     groups |= {f"noise x{level:g}": [c for c in cases if c["noise"] == level] for level in levels}
-    return {name: together(group) for name, group in {**groups, "all": cases}.items()}
+    return {name: together(group) for name, group in {**groups, "all": cases, **more}.items()}
 
 
 def once(folder: Path, truth: str, noise: float, seed: int) -> dict:
@@ -55,9 +60,11 @@ def once(folder: Path, truth: str, noise: float, seed: int) -> dict:
 
 def case(truth: str, noise: float, seed: int) -> dict:
     """Return how one posterior compares with its truth."""
-    sky = source(truth)
+    name, _, gains = truth.partition(" ")
+    sky = centred(source(name)) if gains else source(name)
+    how = {"products": "gains", "gain_error": GAINS} if gains else {"products": "vis"}
     began = time.process_time()
-    found = posterior(night(sky, noise, seed), flux=TOLD, products="vis", draws=DRAWS, seed=seed)
+    found = posterior(night(sky, noise, seed, GAINS if gains else 0.0), flux=TOLD, draws=DRAWS, seed=seed, **how)
     cpu = time.process_time() - began
     flux = found.of(lambda image: image.flux)
     return {
@@ -83,9 +90,18 @@ def source(name: str) -> Image:
     return empty.replace(values={"I": sum(part.values["I"] for part in parts)}).normalise(FLUX)
 
 
-def night(sky: Image, noise: float, seed: int) -> Observation:
-    """Return calibrated visibilities whose errors are what they say."""
-    exact = observe(sky, gains=0.0, random_phase=False, noise=False)
+def centred(sky: Image) -> Image:
+    """Return a sky with its centroid in the middle, where images without known phases are put."""
+    values = sky.values["I"]
+    middle = [(np.arange(n) - (n - 1) / 2) for n in values.shape]
+    away = [np.sum(values.sum(1 - axis) * middle[axis]) / values.sum() for axis in (0, 1)]
+    moved = np.fft.ifft2(fourier_shift(np.fft.fft2(values), [-one for one in away])).real
+    return sky.replace(values={"I": moved})
+
+
+def night(sky: Image, noise: float, seed: int, gains: float = 0.0) -> Observation:
+    """Return visibilities whose errors are what they say; calibrated, or with gain errors and random phases."""
+    exact = observe(sky, gains=gains, random_phase=gains > 0, seed=seed, noise=False)
     sigma = np.hypot(noise * exact.sigma["I"], SYSTEMATIC * np.abs(exact.vis["I"]))
     real, imaginary = np.random.default_rng([seed, 1000]).normal(size=(2, len(sigma)))
     return exact.replace(vis={"I": exact.vis["I"] + sigma * (real + 1j * imaginary)}, sigma={"I": sigma})

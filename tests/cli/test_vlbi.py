@@ -333,3 +333,18 @@ def test_movie_command_leaves_a_movie(folder, capsys):
     assert (out / "movie.gif").read_bytes()[:3] == b"GIF"
     page = (out / "report.html").read_text()
     assert page.count("<img") >= 3 and "h UTC" in page
+
+
+def test_errors_of_a_top_set(capsys, tmp_path):
+    """Phases are not calibrated here, so visibilities are not explained: the spread is all there is, and it is said."""
+    out = tmp_path / "survey"
+    settings = 'data = "ring"\nflux = 0.6\nnpix = 16\nfov_uas = 128.0\naverage = 7200.0\ndata_weights = { vis = 1.0 }'
+    axes = "simple = [1.0, 100.0]"
+    config = f'science = "vlbi"\nout = "{out}"\n[vlbi]\n{settings}\n[axes]\n{axes}\n[solver]\nmaxiter = 5\n'
+    (tmp_path / "survey.toml").write_text(config)
+    assert run(capsys, "survey", "run", tmp_path / "survey.toml")[0] == 0
+    code, text, err = run(capsys, "vlbi", "errors", out, "--blur", 10, "--align")
+    assert code == 0, err
+    assert "doubtful: no error bars under the regularisers" in text and "far too small" in text
+    assert (out / "errors" / "sd.fits").exists() and (out / "errors" / "errors.png").exists()
+    assert "have no spread" in run(capsys, "vlbi", "errors", out, "--below", "data.vis=0")[2]

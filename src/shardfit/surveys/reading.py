@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,18 +110,23 @@ class Survey:
         """Return the fitted parameters of a point by label."""
         return self.ledger.params(point)
 
-    def mean_and_sd(self, points: Iterable[int], *, align: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and standard deviation over the pictures of some points, reading one at a time.
+    def pictures(self, points: Iterable[int], *, align: bool = False) -> Iterator[np.ndarray]:
+        """Return the pictures of some points, one at a time.
 
         align: first shift each, by whole pixels and around the edges, to where it correlates best with the first.
         """
-        total, square, n = 0.0, 0.0, 0
         like: Any = None
         for point in points:
             image = self.picture(point).astype(float)
             if align:
                 like = np.fft.rfft2(image - image.mean()).conj() if like is None else like
                 image = shifted_to(image, like)
+            yield image
+
+    def mean_and_sd(self, points: Iterable[int], *, align: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and standard deviation over the pictures of some points, reading one at a time."""
+        total, square, n = 0.0, 0.0, 0
+        for image in self.pictures(points, align=align):
             n += 1
             step = image - total
             total = total + step / n

@@ -11,10 +11,22 @@ from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.images import blank
 from shardfit.domains.vlbi.problem import imaging_problem
-from shardfit.domains.vlbi.recipes import error_map, image, simulated_ring
+from shardfit.domains.vlbi.recipes import (
+    errors_under_regularisers,
+    image,
+    known_image,
+    observe,
+    simulated_ring,
+    top_set_errors,
+)
+from shardfit.domains.vlbi.recipes.quality import Unexplained
+from shardfit.domains.vlbi.recipes.surveys import imaging_survey
 from shardfit.domains.vlbi.simulation import EHT2017, Night, simulate
 from shardfit.domains.vlbi.tables import data_set
 from shardfit.stats.laplace import laplace
+from shardfit.surveys.control import SurveyControl
+from shardfit.surveys.ranking import below
+from shardfit.surveys.run import survey
 
 NPIX, FIELD = 12, 120 * UAS
 
@@ -74,11 +86,11 @@ def test_coverage_of_truths_drawn_from_the_prior():
 
 
 @pytest.mark.slow
-def test_error_map_of_an_image_equals_the_dense_hessian():
+def test_errors_of_an_image_equal_the_dense_hessian():
     obs, _ = simulated_ring(16)
     smooth = {"simple": 100.0, "tv2": 1.0, "flux": 1e4}
     found = image(obs, preset="eht", npix=16, flux=0.6, restarts=0, data={"vis": 1.0}, regularisers=smooth)
-    mapped = error_map(found, rank=100, probes=200)
+    mapped = errors_under_regularisers(found, rank=100, probes=200)
     # vis alone: the objective's χ² of 1 stands for half of twice as many real numbers as there are visibilities
     assert mapped.scale == len(found.data)
     problem, values = found.problem, mapped.image.values["I"].ravel()
@@ -88,3 +100,43 @@ def test_error_map_of_an_image_equals_the_dense_hessian():
     ratio = mapped.sd.values["I"].ravel() / exact
     assert np.median(np.abs(ratio - 1)) < 0.03
     assert np.abs(ratio - 1).max() < 0.25
+
+
+SMALL = {"npix": 16, "fov_uas": 128.0, "flux": 0.6, "data": {"vis": 1.0}, "restarts": 0}
+
+
+def calibrated(name: str, seed: int = 0):
+    """Data without gain errors, with noise of 3 % on top of the thermal one, both in the data and in their errors."""
+    obs = observe(known_image(name, 64), gains=0.0, random_phase=False, seed=seed, noise=False, cadence_s=2400.0)
+    sigma = np.hypot(obs.sigma["I"], 0.03 * np.abs(obs.vis["I"]))
+    noise = np.random.default_rng(seed).normal(size=(2, len(sigma)))
+    return obs.replace(vis={"I": obs.vis["I"] + sigma * (noise[0] + 1j * noise[1])}, sigma={"I": sigma})
+
+
+def test_data_that_are_not_explained_give_no_error_bars():
+    strong = {"simple": 1e5, "flux": 1e4}
+    found = image(calibrated("double"), **SMALL, regularisers=strong, maxiter=30)
+    with pytest.raises(Unexplained, match=r"far above 1 at the minimum \(vis .*preset m87"):
+        errors_under_regularisers(found, rank=5, probes=2, maxiter=100)
+
+
+@pytest.mark.parametrize("name", ["ring", "double"])
+def test_top_set_and_its_regularisers_cover_the_truth(tmp_path, name):
+    axes = {"prior_fwhm_uas": (40.0, 60.0), "simple": (0.1, 1.0), "tv2": (0.1, 1.0)}
+    options = {**{k: v for k, v in SMALL.items() if k != "restarts"}, "regularisers": {"flux": 1e4}}
+    made = imaging_survey(calibrated(name), axes, **options)
+    found = survey(made.problem, made.axes, run_dir=tmp_path, control=SurveyControl(8, progress=False), **made.options)
+    chosen = below(found, {"data.vis": 1.5})
+    assert len(chosen) > 1
+    images = [made.image(one) for one in found.pictures(chosen)]
+    one = min(chosen, key=lambda i: abs(found.column("data.vis")[i] - 1))
+    under = made.errors({axis: found.column(axis)[one] for axis in axes}, found.params(one), rank=16**2, probes=4)
+    assert under.chi2["vis"] < 1.5
+    for fwhm in (12 * UAS, 20 * UAS):  # pixels of 8 µas are triangles, and no samples of the sky
+        errors = top_set_errors(images, under, fwhm_rad=fwhm)
+        truth = known_image(name, 64).blur(fwhm).values["I"].reshape(16, 4, 16, 4).sum((1, 3))
+        z = ((errors.mean.values["I"] - truth) / errors.sd.values["I"])[truth > 0.1 * truth.max()]
+        assert np.mean(np.abs(z) < 1) >= 0.68
+        assert np.all(errors.sd.values["I"] >= errors.spread.values["I"])
+    with pytest.raises(ValueError, match="has no spread"):
+        top_set_errors(images[:1], under)

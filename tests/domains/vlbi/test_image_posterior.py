@@ -5,17 +5,18 @@ import numpy as np
 import pytest
 
 from shardfit.core.precision import arithmetic
-from shardfit.domains.vlbi import UAS, blank, chi2, known_image, observe, posterior
+from shardfit.domains.vlbi import EHT2017, UAS, Gains, Night, blank, chi2, known_image, posterior, simulate
 from shardfit.domains.vlbi.latent_image import Scene, picture
 from shardfit.domains.vlbi.whitened import compress, polar_arrays, polar_residual, visibility_residual
 
 NIGHT = {"cadence_s": 2400.0}
 
 
-def data(gains: bool = False, seed: int = 0):
+def data(gains: bool = False, seed: int = 0, offset: float = 0.035):
     """A ring with 1 % noise on top of the thermal one, both in the data and in their errors."""
     truth = known_image("ring", 64)
-    obs = observe(truth, gains=0.05 * gains, random_phase=gains, seed=seed, noise=False, **NIGHT)
+    errors = Gains(offset * gains, 0.05 * np.sqrt(0.5) * gains, random_phase=gains)
+    obs = simulate(truth, EHT2017, Night(**NIGHT), seed=seed, gains=errors, noise=False)
     sigma = np.hypot(obs.sigma["I"], 0.01 * np.abs(obs.vis["I"]))
     noise = np.random.default_rng(seed).normal(size=(2, len(sigma)))
     return obs.replace(vis={"I": obs.vis["I"] + sigma * (noise[0] + 1j * noise[1])}, sigma={"I": sigma}), truth
@@ -73,11 +74,12 @@ def test_residuals_of_the_truth_have_unit_variance(gains):
     """Over many noise realisations, station gains included."""
     squares = []
     for seed in range(4):
-        obs, truth = data(gains, seed)
+        obs, truth = data(gains, seed, offset=0.0)
         seen = compress(obs, truth.grid, 0.6)
         signal = seen.visible @ truth.values["I"].ravel()
         if gains:
-            arrays, n = polar_arrays(obs, 0.05)
+            arrays, n = polar_arrays(obs, np.full(len(obs.stations), 0.05))
+            signal = np.append(signal, np.zeros(2 + len(obs.stations)))  # centred, and no constant gain errors
             squares.append(np.sum(polar_residual(signal, {"basis": seen.basis, **arrays}) ** 2) / n)
         else:
             rest = np.sum(visibility_residual(signal, {"target": seen.target}) ** 2) + seen.rest
@@ -95,6 +97,8 @@ def test_unknown_gains_and_phases():
     assert 0.85 < found.chi2.mean() < 1.15
     at = truth.values["I"].reshape(16, 4, 16, 4).sum((1, 3))
     mean = found.mean().values["I"]
+    centroid = found.of(lambda image: np.sum(image.x * image.values["I"]) / image.flux) / UAS
+    assert np.abs(centroid).max() < 3  # where data know no position, images are centred
     # closure phases do not know the position
     shifted = np.fft.ifft2(np.fft.fft2(mean - mean.mean()) * np.fft.fft2(at - at.mean()).conj()).real.max()
     assert shifted / (mean.std() * at.std() * at.size) > 0.85
@@ -107,6 +111,8 @@ def test_unknown_gains_and_phases():
         ({"npix": 4}, "npix=4 must be a whole number, at least 8"),
         ({"draws": 1}, "draws=1 must be"),
         ({"gain_error": 0.0}, "gain_error=0.0 must be positive"),
+        ({"gain_error": {"ALMO": 0.1, "others": 0.1}}, "'ALMO', which did not observe"),
+        ({"gain_error": {"AA": 0.1}}, "AZ.* is missing. Name them, or 'others'"),
         ({"npix": 8, "products": "vis"}, "too coarse for the longest baseline"),
         ({"npix": 16, "start": known_image("ring", 32)}, "Make it with the same npix"),
         ({"npix": 16, "products": "vis", "flux": 1e-9}, "above the noise"),

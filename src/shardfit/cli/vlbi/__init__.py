@@ -7,6 +7,7 @@ COMMANDS = (
     Command("image", "make an image of a uvfits file, with report", "shardfit.cli.vlbi.image"),
     Command("posterior", "draw images of what a uvfits file leaves open", "shardfit.cli.vlbi.posterior"),
     Command("movie", "make a movie of a source that changes in a night", "shardfit.cli.vlbi.movie"),
+    Command("errors", "conservative error bars from the Top Set of a survey", "shardfit.cli.vlbi.errors"),
     Command("info", "print what a uvfits file holds", "shardfit.cli.vlbi.info"),
     Command("chi2", "print χ² of an image against a uvfits file", "shardfit.cli.vlbi.chi2"),
     Command("ring", "measure a ring in images", "shardfit.cli.vlbi.ring"),

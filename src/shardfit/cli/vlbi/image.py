@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--stop", metavar="T", type=float, help="relative tolerance of every fit (1e-6; m87 1e-4)")
     parser.add_argument("--restarts", metavar="N", type=int, help="fits from the blurred image in every round (3)")
     parser.add_argument("--devices", metavar="N", type=int, help="devices to split the data over (1)")
-    parser.add_argument("--errors", action="store_true", help="also map the standard deviation of every pixel")
+    parser.add_argument("--errors", action="store_true", help="also map standard deviations, regularisers as prior")
     parser.add_argument("--pol", action="store_true", help="then fit linear polarisation, if the file has Q and U")
     parser.add_argument(
         "--spectral-index", action="store_true", help="fit one image and its spectral index to all files"
@@ -135,7 +135,7 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path 
     estimated = imaging.options.flux is None
     if estimated:
         print(f"  compact flux estimated as {imaging.flux:.3f} Jy; give --flux if it is known")
-    errors = _errors(imaging, how) if args.errors else None
+    errors, refused = _errors(imaging, how) if args.errors else (None, ())
     polarised = None
     if args.pol:
         short = {field: options[field] for field in ("restarts", "maxiter", "stop", "operator") if field in options}
@@ -146,6 +146,7 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path 
             return _interrupted("the fit of polarisation")
     if not writes_files():
         return out
+    imaging = replace(imaging, doubts=imaging.doubts + refused)
     report, table = write_run(out, imaging, name, estimated, errors, polarised)
     for product, (count, *values) in table.items():
         print(f"  χ² {product:<8} {count:>5} measurements  " + "  ".join(f"{kind} {v}" for kind, v in values))
@@ -162,14 +163,18 @@ def _interrupted(where: str) -> None:
     print(f"interrupted in {where}; the same command goes on from there")
 
 
-def _errors(imaging: Any, how: Any) -> Any:
-    from shardfit.domains.vlbi.recipes import error_map
+def _errors(imaging: Any, how: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return error bars, or None and why there are none."""
+    from shardfit.domains.vlbi.recipes import errors_under_regularisers
+    from shardfit.domains.vlbi.recipes.quality import Unexplained
 
-    print("  error bars: fitting on to the minimum, then its curvature", flush=True)
-    errors = error_map(imaging, seed=how.seed, mesh=how.mesh)
-    flux_sd = errors.laplace.sd_of(lambda params: params["I"].sum())
-    print(f"  flux {errors.image.flux:.4f} ± {flux_sd:.4f} Jy; deviations known to {100 * errors.uncertainty:.1f} %")
-    return errors
+    print("  error bars under the regularisers as prior: fitting on to the minimum, then its curvature", flush=True)
+    try:
+        errors = errors_under_regularisers(imaging, seed=how.seed, mesh=how.mesh)
+    except Unexplained as reason:
+        return None, (str(reason),)
+    print(f"  standard deviations known to {100 * errors.uncertainty:.1f} %, if the regularisers describe the sky")
+    return errors, ()
 
 
 def _progress() -> Callable[[Any, int, int], None]:

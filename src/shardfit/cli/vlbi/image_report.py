@@ -11,6 +11,7 @@ SUBTITLE = (
     "Image of maximum entropy and small total variation that fits closure quantities and amplitudes or visibilities; "
     "restarted from the image blurred to the nominal resolution."
 )
+SD = "sd_under_regularisers.fits"
 Cells = dict[str, tuple[Any, ...]]
 
 
@@ -31,7 +32,7 @@ def write_run(
     out.mkdir(parents=True, exist_ok=True)
     write_image(imaging.image, out / "image.fits", overwrite=True, beam=beam_of(imaging.data))
     if errors is not None:
-        write_image(errors.sd, out / "sd.fits", overwrite=True)
+        write_image(errors.sd, out / SD, overwrite=True)
     if imaging.calibrated is not None:
         write_uvfits(imaging.calibrated, out / "calibrated.uvfits", overwrite=True)
     table = chi2_table(imaging)
@@ -43,7 +44,7 @@ def write_run(
     blocks = [
         {"title": "Image", "blocks": [*pictures[:1], _chi2_block(table)]},
         *([] if polarised is None else [write_polarisation(out, polarised)]),
-        *([] if errors is None else [{"title": "Error bars", "blocks": [_errors_figure(out, errors)]}]),
+        *([] if errors is None else [_errors_section(out, errors)]),
         {"title": "Data and image", "blocks": pictures[1:]},
         {"title": "Fits", "blocks": [_fits_block(imaging)]},
         {"title": "Options", "blocks": [_options_block(imaging, file, estimated)]},
@@ -146,16 +147,18 @@ def _figures(out: Path, imaging: Any) -> list[dict[str, str]]:
     return [{"picture": name, "caption": caption} for name, (caption, _) in made.items()]
 
 
-def _errors_figure(out: Path, errors: Any) -> dict[str, str]:
+def _errors_section(out: Path, errors: Any) -> dict[str, Any]:
     from shardfit.domains.vlbi import plots
     from shardfit.report.run import save_figure
 
     save_figure(plots.errors(errors.image, errors.sd), out, "errors")
     caption = (
         "Standard deviation of every pixel, and the image in units of it, at the minimum that the last fit leads to. "
-        "From the curvature of the objective: the regularisers act as the prior, and other minima are not seen."
+        "From the curvature of the objective: they hold if the regularisers describe the sky, and other minima are not "
+        "seen. `shardfit vlbi posterior` draws images under a prior that knows less."
     )
-    return {"picture": "errors", "caption": caption}
+    figure = {"picture": "errors", "caption": caption}
+    return {"title": "Error bars under the regularisers as prior", "blocks": [figure]}
 
 
 def _fits_block(imaging: Any) -> dict[str, Any]:

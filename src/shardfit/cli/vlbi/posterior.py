@@ -27,8 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         help="gains: amplitudes with unknown gains, and closure phases; vis: calibrated visibilities (gains)",
     )
     parser.add_argument(
-        "--gain-error", metavar="F", type=float, default=0.1, help="size of the stations' amplitude errors (0.1)"
+        "--gain-error",
+        metavar="F[,ST=F]",
+        default="0.1",
+        help="size of amplitude errors of stations, and of some by name: 0.1,LM=0.3 (0.1)",
     )
+    parser.add_argument("--start", metavar="IMAGE", help="FITS image to begin with, same pixels: see `vlbi image`")
     parser.add_argument("--npix", metavar="N", type=int, default=32, help="pixels a side (32)")
     parser.add_argument("--fov", metavar="UAS", type=float, default=128.0, help="field of view in µas (128)")
     parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated)")
@@ -47,9 +51,11 @@ def run(args: argparse.Namespace) -> int:
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out}: a file of this name exists. Name a directory.")
 
+    from shardfit.domains.vlbi.fits_image import read_image
     from shardfit.domains.vlbi.operations import flag
     from shardfit.domains.vlbi.recipes import co_located, compact_flux, posterior, prepare
 
+    errors, start = _gain_errors(args.gain_error), None if args.start is None else read_image(args.start)
     obs = read_observation(args.file)
     # baselines within a site see flux that no image of the compact source has
     obs = flag(prepare(obs, systematic=args.systematic, average=not args.no_average), uv_below=co_located(obs))
@@ -64,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
         fov_uas=args.fov,
         flux=flux,
         products=args.products,
-        gain_error=args.gain_error,
+        gain_error=errors,
+        start=start,
         draws=args.draws,
         seed=args.seed,
         on_progress=lambda text: print(f"  {text}", flush=True),
@@ -77,6 +84,18 @@ def run(args: argparse.Namespace) -> int:
     report = write_draws(out, found, obs, args)
     print(f"images: {out / 'images.npz'}, mean.fits, sd.fits\nreport: {report}")
     return 0
+
+
+def _gain_errors(text: str) -> dict[str, float]:
+    """Return gain errors by station from `0.1,LM=0.3`."""
+    found = {}
+    for part in text.split(","):
+        name, _, value = part.rpartition("=")
+        try:
+            found[name.strip() or "others"] = float(value)
+        except ValueError:
+            raise ValueError(f"--gain-error {text}: write a number, and STATION=NUMBER: 0.1,LM=0.3") from None
+    return found
 
 
 def write_draws(out: Path, found: Any, obs: Any, args: argparse.Namespace) -> Path:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.operations import add_fractional_noise, average_scans, average_time, flag
     from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_data_weights
     from shardfit.domains.vlbi.recipes import (
-        ErrorMap,
+        ErrorsUnderRegularisers,
         ImagePosterior,
         ImagingResult,
         MovieResult,
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
         Round,
         SelfCal,
         SpectralResult,
+        TopSetErrors,
         chi2,
         compact_flux,
         cross_correlation,
-        error_map,
+        errors_under_regularisers,
         image,
         known_image,
         movie,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         posterior,
         prepare,
         spectral_image,
+        top_set_errors,
     )
     from shardfit.domains.vlbi.recipes.geometric import ShapeFit, fit_shape
     from shardfit.domains.vlbi.rings import Ring, extract_ring, mean_ring
@@ -59,12 +61,11 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
 
 __all__ = [
-    "EHT2017",
-    "UAS",
     "Beam",
     "Calibrated",
     "DataSet",
-    "ErrorMap",
+    "EHT2017",
+    "ErrorsUnderRegularisers",
     "GainTable",
     "Gains",
     "Grid",
@@ -85,6 +86,8 @@ __all__ = [
     "ShapeFit",
     "SpectralResult",
     "Stations",
+    "TopSetErrors",
+    "UAS",
     "add_fractional_noise",
     "align",
     "apply_gains",
@@ -98,7 +101,7 @@ __all__ = [
     "data_set",
     "dirty_beam",
     "dirty_image",
-    "error_map",
+    "errors_under_regularisers",
     "extract_ring",
     "fit_beam",
     "fit_shape",
@@ -136,6 +139,7 @@ __all__ = [
     "spectral_image",
     "to_ehtim_image",
     "to_obsdata",
+    "top_set_errors",
     "triangles",
     "with_data_weights",
     "write_image",
@@ -164,9 +168,9 @@ __getattr__, __dir__ = lazy_names(
         "observation": "Observation Stations make_observation",
         "operations": "add_fractional_noise average_scans average_time flag",
         "problem": "image_maps imaging_problem with_data_weights",
-        "recipes": "ErrorMap ImagePosterior ImagingResult MovieResult PolarisedResult PreCal Round SelfCal "
-        "SpectralResult chi2 compact_flux cross_correlation error_map image known_image movie observe "
-        "polarimetric_image posterior prepare spectral_image",
+        "recipes": "ErrorsUnderRegularisers ImagePosterior ImagingResult MovieResult PolarisedResult PreCal Round SelfCal "
+        "SpectralResult TopSetErrors chi2 compact_flux cross_correlation errors_under_regularisers image known_image "
+        "movie observe polarimetric_image posterior prepare spectral_image top_set_errors",
         "recipes.geometric": "ShapeFit fit_shape",
         "rings": "Ring extract_ring mean_ring",
         "selfcal": "Calibrated GainTable apply_gains self_calibrate solve_gains",

@@ -3,8 +3,9 @@
 An array sees far fewer combinations of pixels than there are pixels or measurements: the singular vectors of
 (visibilities / σ) by pixels whose size exceeds the noise. `compress` keeps those, and `visible` is then all that any
 data product depends on. Products: 'vis', complex visibilities; or 'gains', amplitudes and closure phases of data with
-unknown station gains and phases. There, gains are integrated out: errors of ln|V| have the covariance diag(σ²/|V|²)
-+ g² B Bᵀ, with B the stations of each baseline, and closure phases do not depend on station phases.
+unknown station gains and phases. There, gains are integrated out. Half of the variance of ln|g| changes from time to
+time: errors of ln|V| have the covariance diag(σ²/|V|²) + ½ g² B Bᵀ, with B the stations of each baseline. The other
+half is constant, an unknown of every station. Closure phases do not depend on station phases.
 """
 
 from dataclasses import dataclass
@@ -78,22 +79,38 @@ def visibility_residual(signal: Float[Array, " m"], arrays: dict[str, Any]) -> F
 
 
 def polar_residual(signal: Float[Array, " m"], arrays: dict[str, Any]) -> Float[Array, " k"]:
-    """Log amplitudes and closure phases, whitened by time."""
-    parts = arrays["basis"] @ signal
-    n = len(arrays["sigma"])
+    """Log amplitudes and closure phases, whitened by time, and the centroid.
+
+    The signal is what is seen of pixels, then the centroid (2,) over its error, then ln|g| of stations over theirs.
+    """
+    n, m = len(arrays["sigma"]), arrays["basis"].shape[1]
+    parts, centroid = arrays["basis"] @ signal[:m], signal[m : m + 2]
+    constant = jnp.sum((arrays["offset"] * signal[m + 2 :])[arrays["stations"]], -1)
     model = polar((parts[:n] + 1j * parts[n:]) * arrays["sigma"], POLAR)
-    amplitude = jnp.append(model["log"] - arrays["log_amplitude"], 0.0)  # the last place stands for none
+    amplitude = jnp.append(model["log"] + constant - arrays["log_amplitude"], 0.0)  # the last place stands for none
     turn = jnp.sum(arrays["sign"] * model["phase"][arrays["legs"]], -1) - arrays["closure"]
     turn = jnp.append(turn - 2 * jnp.pi * jnp.round(turn / (2 * jnp.pi)), 0.0)
     pairs = ((amplitude, arrays["gain_blocks"]), (turn, arrays["phase_blocks"]))
-    return jnp.concatenate([jnp.einsum("tij,tj->ti", b["whiten"], r[b["at"]]).ravel() for r, b in pairs])
+    white = [jnp.einsum("tij,tj->ti", b["whiten"], r[b["at"]]).ravel() for r, b in pairs]
+    return jnp.concatenate([*white, centroid])
 
 
-def polar_arrays(obs: Observation, gain_error: float) -> tuple[dict[str, Any], int]:
+def centroid_rows(grid: Grid, flux: float, error: float) -> np.ndarray:
+    """Return (2, npix): the centroid of an image of this flux (Jy) over its error (rad).
+
+    Closure phases and amplitudes do not change when an image is moved. Moving it is a way along a curve for all pixels
+    together, which steps can only follow in small pieces; a centroid in the middle of the field takes it out.
+    """
+    rows = np.broadcast_arrays(grid.x, grid.y[:, None])
+    return np.stack([row.ravel() for row in rows]) / (flux * error)
+
+
+def polar_arrays(obs: Observation, gain_error: np.ndarray) -> tuple[dict[str, Any], int]:
     """Return what `polar_residual` needs beside the basis, and the number of measurements.
 
-    gain_error: standard deviation of ln|g| of every station and time.
+    gain_error: standard deviation of ln|g|, by station.
     """
+    offset = scatter = np.sqrt(0.5) * gain_error
     sigma, vis = obs.sigma["I"], obs.vis["I"]
     amplitude = debias_amplitude(np.abs(vis), sigma)
     good = np.flatnonzero(amplitude > SNR_CUT * sigma)
@@ -107,11 +124,14 @@ def polar_arrays(obs: Observation, gain_error: float) -> tuple[dict[str, Any], i
     for time in np.unique(obs.time[good]):
         at = good[obs.time[good] == time]
         stations = np.zeros((len(at), len(obs.stations)))
-        stations[np.arange(len(at)), obs.ant1[at]] = stations[np.arange(len(at)), obs.ant2[at]] = gain_error
+        for station in (obs.ant1[at], obs.ant2[at]):
+            stations[np.arange(len(at)), station] = scatter[station]
         covariance = np.diag((sigma[at] / amplitude[at]) ** 2) + stations @ stations.T
         blocks.append((at, np.linalg.inv(np.linalg.cholesky(covariance))))
     arrays = {
         "sigma": sigma,
+        "offset": offset,
+        "stations": np.stack([obs.ant1, obs.ant2], -1),
         "log_amplitude": np.log(np.where(amplitude > 0, amplitude, 1.0)),
         "legs": table.row,
         "sign": np.where(table.conjugate, -1.0, 1.0),

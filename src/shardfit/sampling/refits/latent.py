@@ -1,9 +1,9 @@
 """Fields of many unit Gaussians seen through few data: modes, evidence and perturbed refits, solved in data space.
 
 A model is r = residual(signal), signal = visible field(y, θ): y (n,) are unit Gaussians, n large; the signal (m,), m
-small, is all that data see of the field they make; residuals have unit errors. With K = ∂signal/∂y and G = RᵀR, R = ∂residual/∂signal, the curvature of
-½|r|² + ½|y|² is 1 + KᵀGK. Its steps and determinant need matrices of m by m only: P = KKᵀ, (1 + KᵀGK)⁻¹Kᵀ =
-Kᵀ(1 + GP)⁻¹, det(1 + KᵀGK) = det(1 + GP).
+small, is all that data see of the field they make; residuals have unit errors. With K = ∂signal/∂y and G = RᵀR, R =
+∂residual/∂signal, the curvature of ½|r|² + ½|y|² is 1 + KᵀGK. Its steps and determinant need matrices of m by m only:
+P = KKᵀ, (1 + KᵀGK)⁻¹Kᵀ = Kᵀ(1 + GP)⁻¹, det(1 + KᵀGK) = det(1 + GP).
 """
 
 from collections.abc import Callable
@@ -32,8 +32,9 @@ TOGETHER, STRIDE = 8, 4  # problems in a batch, and steps until those that have 
 class LatentModel:
     """Data of a signal made of unit Gaussians, whose hyper-parameters are unit Gaussians too.
 
-    field: (y (n,), h (d,), args) → (p,); visible: (m, p), what data see of it, the signal; residual: (signal (m,), args)
-    → (k,) with unit errors; n, d: how many unit Gaussians and hyper-parameters there are; args: arrays that both get.
+    field: (y (n,), h (d,), args) → (p,); visible: (m, p), what data see of it, the signal; residual: (signal (m,),
+    args) → (k,) with unit errors; n, d: how many unit Gaussians and hyper-parameters there are; args: arrays that both
+    get.
     """
 
     visible: Any

@@ -1,7 +1,13 @@
 """Recipes: from an observation to an image in one call, and what is needed around it."""
 
 from shardfit.domains.vlbi.recipes.eht import EHT2017_TOLERANCE, ZERO_BASELINE
-from shardfit.domains.vlbi.recipes.errors import ErrorMap, error_map, posterior_scale
+from shardfit.domains.vlbi.recipes.errors import (
+    ErrorsUnderRegularisers,
+    TopSetErrors,
+    errors_under_regularisers,
+    posterior_scale,
+    top_set_errors,
+)
 from shardfit.domains.vlbi.recipes.image_posterior import ImagePosterior, posterior
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, Fit, ImagingResult, image, measurements
 from shardfit.domains.vlbi.recipes.measure import chi2, cross_correlation
@@ -14,25 +20,26 @@ from shardfit.domains.vlbi.recipes.spectral import SpectralResult, spectral_imag
 
 __all__ = [
     "EHT2017_TOLERANCE",
-    "PRESETS",
-    "ZERO_BASELINE",
-    "ErrorMap",
+    "ErrorsUnderRegularisers",
     "Fit",
     "ImagePosterior",
-    "ImagingResult",
     "ImagingOptions",
+    "ImagingResult",
     "MovieResult",
+    "PRESETS",
     "PolarisedOptions",
     "PolarisedResult",
     "PreCal",
     "Round",
     "SelfCal",
     "SpectralResult",
+    "TopSetErrors",
+    "ZERO_BASELINE",
     "chi2",
     "co_located",
     "compact_flux",
     "cross_correlation",
-    "error_map",
+    "errors_under_regularisers",
     "image",
     "known_image",
     "measurements",
@@ -44,4 +51,5 @@ __all__ = [
     "prepare",
     "simulated_ring",
     "spectral_image",
+    "top_set_errors",
 ]

@@ -5,12 +5,14 @@ and every draw is a fit of perturbed data and prior. No regulariser and no resta
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from scipy.linalg import block_diag
 
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import arithmetic
@@ -21,6 +23,7 @@ from shardfit.domains.vlbi.latent_image import HYPER, Scene, picture
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.recipes.preparation import compact_flux
 from shardfit.domains.vlbi.whitened import (
+    centroid_rows,
     compress,
     polar_arrays,
     polar_residual,
@@ -31,8 +34,10 @@ from shardfit.sampling.refits.hyper_search import HyperPoints, search
 from shardfit.sampling.refits.latent import LatentModel, draw_refits, modes, one_thread
 
 PRODUCTS = ("vis", "gains")
+OTHERS = "others"  # stations whose gain error is not given by name
 FITS = (0.75, 1.25)  # χ² per measurement of draws between which the data are explained within their errors
 STARTS, STIR = 8, 0.5  # first fits, and the size of unit Gaussians that all but one of them start at
+CENTRED = 0.02  # of the nominal resolution: error of the centroid, where data do not know the position
 HOPELESS = 25.0  # logarithm of evidence by which hyper-parameters may be worse than the best: they count for nothing
 FEW = 5.0  # effective hyper-parameters below which one combination decides nearly all
 
@@ -80,12 +85,13 @@ class ImagePosterior:
 
 
 class _Data(NamedTuple):
-    """visible: what is seen of pixels; residual: of that, with its arrays.
+    """visible: what is seen of pixels and of `more` unit Gaussians beside them; residual: of that, with its arrays.
 
     χ² has `rest` that no image changes, and n measurements.
     """
 
     visible: np.ndarray
+    more: int
     residual: Callable[..., Any]
     arrays: dict[str, Any]
     rest: float
@@ -100,7 +106,7 @@ def posterior(
     fov_uas: float = 128.0,
     flux: float | None = None,
     products: str = "gains",
-    gain_error: float = 0.1,
+    gain_error: float | Mapping[str, float] = 0.1,
     draws: int = 100,
     start: Image | None = None,
     seed: int = 0,
@@ -120,11 +126,13 @@ def posterior(
         'gains': amplitudes, with station gains integrated out, and closure phases. 'vis': complex visibilities, for
         data whose gains and phases are calibrated.
     gain_error
-        standard deviation of ln|g| of every station and time, with products='gains'.
+        standard deviation of ln|g|, with products='gains', of every station or by name (those not named: 'others');
+        half of its variance is taken to be constant, half to change from time to time.
     draws
         images to draw.
     start
-        an image to begin the search with, for closure phases from few stations.
+        an image to begin the search with, of the same pixels: closure phases from few stations have several
+        minima, and a search from nothing may end in a poor one.
     seed
         of everything random.
     on_progress
@@ -134,7 +142,8 @@ def posterior(
 
     """
     began = time.perf_counter()
-    _require(products, npix, draws, gain_error)
+    _require(products, npix, draws)
+    gain_errors = _by_station(gain_error, obs.stations.names)
     told = on_progress or (lambda text: None)
     flux = compact_flux(obs) if flux is None else float(flux)
     about = blank(npix, fov_uas * UAS, ra_hours=obs.ra_hours, dec_deg=obs.dec_deg, freq_hz=obs.freq_hz, mjd=obs.mjd)
@@ -142,10 +151,12 @@ def posterior(
     about = about.replace(source=obs.source, pulse="delta")
     scene = Scene(about.grid, flux, 0.5 * obs.nominal_resolution, 0.2 * fov_uas * UAS)
     with one_thread():
-        data = _data(obs, about.grid, flux, products, gain_error)
+        data = _data(obs, about.grid, flux, products, gain_errors)
         arrays = {**scene.arrays(), **data.arrays}
-        model = LatentModel(data.visible, arrays, _field, data.residual, scene.n, len(HYPER))
-        y0 = np.zeros(scene.n) if start is None else scene.start(_same_pixels(start, about))
+        model = LatentModel(data.visible, arrays, _field, data.residual, scene.n + data.more, len(HYPER))
+        y0 = np.zeros(model.n)
+        if start is not None:
+            y0[: scene.n] = scene.start(_same_pixels(start, about, centred=data.more > 0))
         points = _explore(model, y0, seed, told)
         images, y, chosen = _draw(model, points, draws, seed)
         squares = jax.vmap(lambda one, h: (model.residuals(one, h) ** 2).sum())(y, chosen)
@@ -158,37 +169,57 @@ def posterior(
     return ImagePosterior(images, about, chi2, found)
 
 
-def _require(products: str, npix: int, draws: int, gain_error: float) -> None:
+def _require(products: str, npix: int, draws: int) -> None:
     if products not in PRODUCTS:
         raise ValueError(f"posterior: unknown products {products!r}.{suggestion(str(products), PRODUCTS)}")
     for name, value, least in (("npix", npix, 8), ("draws", draws, 2)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"posterior: {name}={value!r} must be a whole number, at least {least}.")
-    if not (np.isfinite(gain_error) and gain_error > 0):
-        raise ValueError(
-            f"posterior: gain_error={gain_error!r} must be positive. With perfect gains use products='vis'."
-        )
 
 
-def _same_pixels(start: Image, about: Image) -> np.ndarray:
+def _by_station(given: float | Mapping[str, float], names: Sequence[str]) -> np.ndarray:
+    """Return gain errors in the order of the stations."""
+    errors = given if isinstance(given, Mapping) else {OTHERS: given}
+    for name, value in errors.items():
+        if name not in (*names, OTHERS):
+            raise ValueError(f"posterior: gain_error of {name!r}, which did not observe.{suggestion(name, names)}")
+        if not (np.isfinite(value) and value > 0):
+            raise ValueError(
+                f"posterior: gain_error={value!r} must be positive. With perfect gains use products='vis'."
+            )
+    missing = [name for name in names if name not in errors and OTHERS not in errors]
+    if missing:
+        raise ValueError(f"posterior: gain_error of {', '.join(missing)} is missing. Name them, or {OTHERS!r}.")
+    return np.array([float(errors.get(name, errors.get(OTHERS, 0.0))) for name in names])
+
+
+def _same_pixels(start: Image, about: Image, centred: bool) -> np.ndarray:
     if start.shape != about.shape or not np.isclose(start.pixel_rad, about.pixel_rad):
         raise ValueError(
             f"posterior: start has {start.shape} pixels of {start.pixel_rad / UAS:.4g} µas, the posterior "
             f"{about.shape} of {about.pixel_rad / UAS:.4g} µas. Make it with the same npix and fov_uas."
         )
-    return start.values["I"]
+    values = start.values["I"]
+    if not centred:
+        return values
+    away = [np.sum(values * at) / (values.sum() * start.pixel_rad) for at in (start.y[:, None], start.x)]
+    signs = np.sign([start.y[1] - start.y[0], start.x[1] - start.x[0]])
+    return np.roll(values, [-round(one) for one in away * signs], (0, 1))
 
 
-def _data(obs: Observation, grid: Grid, flux: float, products: str, gain_error: float) -> _Data:
+def _data(obs: Observation, grid: Grid, flux: float, products: str, gain_errors: np.ndarray) -> _Data:
     seen = compress(obs, grid, flux)
     if products == "vis":
-        return _Data(seen.visible, visibility_residual, {"target": seen.target}, seen.rest, seen.n)
-    arrays, n = polar_arrays(obs, gain_error)
-    return _Data(seen.visible, polar_residual, {"basis": seen.basis, **arrays}, 0.0, n)
+        return _Data(seen.visible, 0, visibility_residual, {"target": seen.target}, seen.rest, seen.n)
+    arrays, n = polar_arrays(obs, gain_errors)
+    centred, more = centroid_rows(grid, flux, CENTRED * obs.nominal_resolution), len(obs.stations)
+    visible = block_diag(np.concatenate([seen.visible, centred]), np.eye(more))
+    return _Data(visible, more, polar_residual, {"basis": seen.basis, **arrays}, 0.0, n)
 
 
 def _field(y: jax.Array, h: jax.Array, arrays: dict[str, Any]) -> jax.Array:
-    return picture(y, h, arrays).ravel()
+    n = arrays["r2"].size + 1
+    return jnp.concatenate([picture(y[:n], h, arrays).ravel(), y[n:]])
 
 
 def _explore(model: LatentModel, y0: np.ndarray, seed: int, told: Callable) -> HyperPoints:
@@ -223,7 +254,9 @@ def _draw(model: LatentModel, points: HyperPoints, draws: int, seed: int) -> tup
             "not be a fair sample. Errors that are far too small are the usual reason: see add_fractional_noise."
         )
     y, h = np.asarray(found.y)[kept], points.h[at][kept]
-    return np.asarray(jax.vmap(lambda one, hyper: picture(one, hyper, model.args))(y, h)), y, h
+    shape = model.args["r2"].shape
+    fields = jax.vmap(lambda one, hyper: model.field(one, hyper, model.args)[: shape[0] * shape[1]])(y, h)
+    return np.asarray(fields).reshape(-1, *shape), y, h
 
 
 def _numbers(scene: Scene, points: HyperPoints, h: np.ndarray, flux: np.ndarray, chi2: np.ndarray) -> Posterior:

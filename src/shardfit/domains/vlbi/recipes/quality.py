@@ -14,21 +14,34 @@ SCATTER = 5.0  # standard deviations by which χ² of few measurements may be of
 FLUX = 0.1  # relative difference of an image's flux from the given one
 
 
+class Unexplained(ValueError):
+    """What is asked for needs an image that explains the data within their errors."""
+
+
+def unexplained(chi2: Mapping[str, float], data: DataSet | None = None) -> list[str]:
+    """Return the products whose χ² per measurement is far above 1, or no number; data: as for `chi2_doubts`."""
+    return [name for name, value in chi2.items() if not value <= max(HIGH, 1 + _scatter(name, data))]
+
+
+def _scatter(name: str, data: DataSet | None) -> float:
+    """Return by how much χ² per measurement of a product may be off by chance."""
+    n = data.products[name].n if data is not None and name in data.products else np.inf
+    return SCATTER * np.sqrt(2 / n)
+
+
 def chi2_doubts(chi2: Mapping[str, float], data: DataSet | None = None, where: str = "") -> list[str]:
     """Return what is odd about χ² per measurement, by product; data: tells how many measurements there are."""
-    found = []
+    found, high = [], unexplained(chi2, data)
     for name, value in chi2.items():
-        n = data.products[name].n if data is not None and name in data.products else np.inf
-        spread = SCATTER * np.sqrt(2 / n)
         what = f"χ² of {name}{where} is {value:.3g}"
         if not np.isfinite(value):
             found.append(f"{what}.")
-        elif value > max(HIGH, 1 + spread):
+        elif name in high:
             found.append(
                 f"{what} per measurement: the image does not explain these data within their errors. Raise maxiter, "
                 "calibrate, or allow for calibration errors (tolerance, systematic)."
             )
-        elif value < min(LOW, 1 - spread):
+        elif value < min(LOW, 1 - _scatter(name, data)):
             found.append(f"{what} per measurement: the errors are too large, or noise is fitted.")
     return found
 

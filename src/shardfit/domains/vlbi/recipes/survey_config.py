@@ -13,7 +13,7 @@ from shardfit.domains.vlbi.recipes.measure import cross_correlation
 from shardfit.domains.vlbi.recipes.options import options_from
 from shardfit.domains.vlbi.recipes.preparation import compact_flux, prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe
-from shardfit.domains.vlbi.recipes.surveys import OBSERVED, imaging_survey, training_data
+from shardfit.domains.vlbi.recipes.surveys import OBSERVED, ImagingSurvey, imaging_survey, training_data
 from shardfit.surveys.axes import Axis
 
 EXAMPLE = """\
@@ -43,13 +43,18 @@ def make(
 
     An axis 'data' may name known images: they are seen with the baselines of the data.
     """
+    made = prepared(settings, axes)
+    return made.problem, made.axes, made.options
+
+
+def prepared(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> ImagingSurvey:
+    """Return the survey of a configuration; settings, axes: as for `make`."""
     given, obs = _read(settings)
     wanted = [name for name in axes.get("data", ()) if name in MODELS]
     others = {}
     if wanted:
         others = {name: seen for name, (seen, _) in training_data(obs, wanted, **_about(given)).items()}
-    prepared = imaging_survey(obs, axes, others=others, **given)
-    return prepared.problem, prepared.axes, prepared.options
+    return imaging_survey(obs, axes, others=others, **given)
 
 
 def truths(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> tuple[str, Callable, dict[str, float]]:

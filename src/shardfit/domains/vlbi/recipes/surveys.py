@@ -28,6 +28,7 @@ from shardfit.domains.vlbi.operations import add_fractional_noise, rescale_zero_
 from shardfit.domains.vlbi.options import Polarisation
 from shardfit.domains.vlbi.packing import pack
 from shardfit.domains.vlbi.problem import REGULARISERS, imaging_problem, with_data_weights
+from shardfit.domains.vlbi.recipes.errors import ErrorsUnderRegularisers, errors_around
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_image
 from shardfit.domains.vlbi.recipes.measure import cross_correlation
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
@@ -35,7 +36,7 @@ from shardfit.domains.vlbi.recipes.preparation import baseline_limit, compact_fl
 from shardfit.domains.vlbi.simulation import Gains, draw_gains
 from shardfit.domains.vlbi.tables import DataSet
 from shardfit.domains.vlbi.transforms import lifted
-from shardfit.surveys.axes import Axis, Span, Start, weight_axis
+from shardfit.surveys.axes import Axis, Span, Start, apply, weight_axis
 from shardfit.surveys.picture import Picture
 from shardfit.surveys.ranking import below, points_at, trained
 from shardfit.surveys.reading import Survey
@@ -61,13 +62,18 @@ SWEPT = "simple"  # from strong to weak entropy images gain detail: the neighbou
 
 @dataclass(frozen=True, eq=False)
 class ImagingSurvey:
-    """What `survey` needs to image one observation in many ways; resolution: nominal, rad."""
+    """What `survey` needs to image one observation in many ways.
+
+    resolution: nominal, rad; measured, weights: data products and their weights where no axis changes them.
+    """
 
     problem: Problem
     axes: Mapping[str, Axis]
     picture: Picture
     prior: Image
     resolution: float
+    measured: DataSet
+    weights: Mapping[str, float]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -79,6 +85,14 @@ class ImagingSurvey:
     def image(self, picture: np.ndarray) -> Image:
         """Return a picture of the survey as an Image."""
         return self.prior.replace(values={"I": np.asarray(picture, float)})
+
+    def errors(self, point: Mapping[str, Any], params: Any, **options: Any) -> ErrorsUnderRegularisers:
+        """Return error bars of a point, its values of the axes, whose fit ended at params; see `errors_around`."""
+        double = self.problem.replace(precision="float64")
+        there = double.replace(objective=apply(Start(double.objective, double.x0), self.axes, point).objective)
+        weights = {name: float(point.get(name, weight)) for name, weight in self.weights.items()}
+        image = {"I": np.asarray(params["I"], float)}
+        return errors_around(there, image, self.prior, self.measured, weights, **options)
 
 
 def imaging_survey(
@@ -108,8 +122,9 @@ def imaging_survey(
     _check_axes(axes, chosen, observations)
     start = prior_image(ready, flux, chosen)
     source = _Source(observations, chosen, start)
+    measured = source.measured(OBSERVED, flux, chosen.systematic)
     problem = imaging_problem(
-        source.measured(OBSERVED, flux, chosen.systematic),
+        measured,
         start.grid,
         start.values["I"],
         data_weights=chosen.data,
@@ -127,7 +142,7 @@ def imaging_survey(
     extent = (x[0] + half, x[-1] - half, y[-1] - half, y[0] + half)
     picture = Picture(start.shape, leaf="I", extent=extent, extent_unit="µas", unit="Jy/pixel")
     made = {name: _axis(name, values, source) for name, values in axes.items()}
-    return ImagingSurvey(problem, made, picture, start, ready.nominal_resolution)
+    return ImagingSurvey(problem, made, picture, start, ready.nominal_resolution, measured, chosen.data)
 
 
 def training_data(

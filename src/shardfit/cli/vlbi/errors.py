@@ -1,0 +1,77 @@
+"""`shardfit vlbi errors`: conservative error bars of a survey's Top Set, its spread and errors under regularisers."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the survey, what of it is the Top Set, and where to write."""
+    parser.add_argument("run_dir", metavar="RUN", help="run directory of a survey of images")
+    parser.add_argument("--out", metavar="DIR", help="directory to write (RUN/errors)")
+    parser.add_argument("--below", nargs="+", default=[], metavar="COLUMN=LIMIT", help="only points within limits")
+    parser.add_argument("--trained", metavar="RUN", help="only choices that bring back every truth of this survey")
+    parser.add_argument("--align", action="store_true", help="shift pictures onto each other before the mean")
+    parser.add_argument("--blur", metavar="UAS", type=float, default=0.0, help="FWHM to blur to, µas (0)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write mean and standard deviation as FITS files, and their picture."""
+    from shardfit.cli.surveys.config import SAVED, read_config
+    from shardfit.cli.surveys.top import chosen
+    from shardfit.domains.vlbi.constants import UAS
+    from shardfit.domains.vlbi.recipes import top_set_errors
+    from shardfit.domains.vlbi.recipes.survey_config import prepared
+    from shardfit.surveys.reading import Survey
+
+    config = read_config(Path(args.run_dir) / SAVED)
+    if config.science != "vlbi":
+        raise ValueError(f"{args.run_dir} is no survey of images: its science is {config.science}.")
+    if not args.blur >= 0:
+        raise ValueError(f"--blur {args.blur}: give zero or a positive number of µas.")
+    made = prepared(config.settings, config.axes)
+    with Survey(args.run_dir) as survey:
+        rows = chosen(survey, survey.ranked_by(None), args.below, args.trained)
+        if len(rows) < 2:
+            raise ValueError(f"{len(rows)} points are chosen, which have no spread. Loosen --below or --trained.")
+        # pictures are aligned to the first of them, whose error bars then lie where they are
+        rows.sort(key=lambda row: _far_from_one(survey, row))
+        images = [made.image(one) for one in survey.pictures([row["id"] for row in rows], align=args.align)]
+        under = _under(made, survey, rows[0])
+    found = top_set_errors(images, under, fwhm_rad=args.blur * UAS)
+    out = _write(Path(args.out) if args.out else Path(args.run_dir) / "errors", found)
+    kind = "spread and errors under the regularisers" if found.under else "spread alone, which is far too small"
+    print(f"{len(images)} points; standard deviations are {kind}\nimages: {out / 'mean.fits'}, sd.fits, errors.png")
+    return 0
+
+
+def _far_from_one(survey: Any, row: dict[str, Any]) -> float:
+    """Return by how much χ² per measurement of a point is off 1: errors of data are right where it is not."""
+    return sum(abs(row[f"part.{name}"] - 1) for name in survey.heading.parts if name.startswith("data."))
+
+
+def _under(made: Any, survey: Any, row: dict[str, Any]) -> Any:
+    """Return the error bars of one point, None where its fit does not explain the data."""
+    from shardfit.domains.vlbi.recipes.quality import Unexplained
+
+    point = {name: row[f"axis.{name}"] for name in survey.heading.axes}
+    try:
+        return made.errors(point, survey.params(row["id"]))
+    except Unexplained as reason:
+        print(f"doubtful: {reason}")
+        return None
+
+
+def _write(out: Path, found: Any) -> Path:
+    from shardfit.domains.vlbi import plots
+    from shardfit.domains.vlbi.fits_image import write_image
+    from shardfit.io.files import write_atomic
+    from shardfit.report.style import png_bytes
+
+    out.mkdir(parents=True, exist_ok=True)
+    write_image(found.mean, out / "mean.fits", overwrite=True)
+    write_image(found.sd, out / "sd.fits", overwrite=True)
+    png = png_bytes(plots.errors(found.mean, found.sd))
+    write_atomic(out / "errors.png", lambda file: file.write(png))
+    return out
