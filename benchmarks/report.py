@@ -24,6 +24,7 @@ ORDER = (
     "survey",
     "converge",
     "m87_grid",
+    "coverage",
     "schedule",
     "sample",
     "linear",
