@@ -61,10 +61,11 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.uvfits import read_uvfits, write_uvfits
 
 __all__ = [
+    "EHT2017",
+    "UAS",
     "Beam",
     "Calibrated",
     "DataSet",
-    "EHT2017",
     "ErrorsUnderRegularisers",
     "GainTable",
     "Gains",
@@ -87,7 +88,6 @@ __all__ = [
     "SpectralResult",
     "Stations",
     "TopSetErrors",
-    "UAS",
     "add_fractional_noise",
     "align",
     "apply_gains",
@@ -168,9 +168,9 @@ __getattr__, __dir__ = lazy_names(
         "observation": "Observation Stations make_observation",
         "operations": "add_fractional_noise average_scans average_time flag",
         "problem": "image_maps imaging_problem with_data_weights",
-        "recipes": "ErrorsUnderRegularisers ImagePosterior ImagingResult MovieResult PolarisedResult PreCal Round SelfCal "
-        "SpectralResult TopSetErrors chi2 compact_flux cross_correlation errors_under_regularisers image known_image "
-        "movie observe polarimetric_image posterior prepare spectral_image top_set_errors",
+        "recipes": "ErrorsUnderRegularisers ImagePosterior ImagingResult MovieResult PolarisedResult PreCal Round "
+        "SelfCal SpectralResult TopSetErrors chi2 compact_flux cross_correlation errors_under_regularisers image "
+        "known_image movie observe polarimetric_image posterior prepare spectral_image top_set_errors",
         "recipes.geometric": "ShapeFit fit_shape",
         "rings": "Ring extract_ring mean_ring",
         "selfcal": "Calibrated GainTable apply_gains self_calibrate solve_gains",

@@ -20,13 +20,14 @@ from shardfit.domains.vlbi.recipes.spectral import SpectralResult, spectral_imag
 
 __all__ = [
     "EHT2017_TOLERANCE",
+    "PRESETS",
+    "ZERO_BASELINE",
     "ErrorsUnderRegularisers",
     "Fit",
     "ImagePosterior",
     "ImagingOptions",
     "ImagingResult",
     "MovieResult",
-    "PRESETS",
     "PolarisedOptions",
     "PolarisedResult",
     "PreCal",
@@ -34,7 +35,6 @@ __all__ = [
     "SelfCal",
     "SpectralResult",
     "TopSetErrors",
-    "ZERO_BASELINE",
     "chi2",
     "co_located",
     "compact_flux",
