@@ -27,18 +27,6 @@ NUMBERS = ("value", "pick_value", "step", "energy", "weight", "sub_weight", "acc
 COUNTS = ("depth", "leaf", "gradients")
 
 
-class Starts(NamedTuple):
-    """Where the open branches of a subtree begin.
-
-    rows: (3, levels, n, chains), for each level the momentum at a branch's first leaf, that at the leaf before, and the
-    total of the subtree's momenta up to there. products: (2, levels, chains) total·momentum, and
-    before·(total - before).
-    """
-
-    rows: jax.Array
-    products: jax.Array
-
-
 class Tree(NamedTuple):
     """Trajectories that grow by doubling.
 
@@ -46,13 +34,15 @@ class Tree(NamedTuple):
     draw: chosen from the tree, pick: from the subtree, each z and slope. total: sum of momenta. numbers: (7, chains).
     value, pick_value: -log density at draw and pick; weight: log of the sum of exp(-energy error); accept: sum of
     acceptance probabilities; energy: at the start of the transition, infinite until the first point has been evaluated.
-    sub_: of the subtree. counts: (3, chains), leaf: of the subtree.
+    sub_: of the subtree. counts: (3, chains), leaf: of the subtree. starts: (3, levels, n, chains), where the open
+    branches of the subtree begin: the momentum at a branch's first leaf, that at the leaf before, and the total of the
+    subtree's momenta up to there.
     """
 
     vectors: jax.Array
     numbers: jax.Array
     counts: jax.Array
-    starts: Starts
+    starts: jax.Array
 
     @property
     def draw(self) -> jax.Array:
@@ -111,7 +101,7 @@ def plant(z: jax.Array, max_depth: int) -> Tree:
         vectors=jnp.stack([z, none, none, z, none, none, z, none, z, none, none, none]),
         numbers=jnp.stack([zero, zero, zero, zero + jnp.inf, zero, zero - jnp.inf, zero]),
         counts=jnp.stack([count] * 3),
-        starts=Starts(jnp.zeros((3, levels, n, chains), z.dtype), jnp.zeros((2, levels, chains), z.dtype)),
+        starts=jnp.zeros((3, levels, n, chains), z.dtype),
     )
 
 
@@ -253,7 +243,7 @@ def choose(condition: jax.Array, one, other):
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)
 
 
-def _turns(tree: Tree, momentum: jax.Array, sub_total: jax.Array) -> tuple[Starts, jax.Array, jax.Array]:
+def _turns(tree: Tree, momentum: jax.Array, sub_total: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the starts with this leaf, whether a branch that ends here turns back, and whether the whole tree would.
 
     A stretch of trajectory turns back where the sum of its momenta points against the momentum at one of its ends. A
@@ -261,32 +251,26 @@ def _turns(tree: Tree, momentum: jax.Array, sub_total: jax.Array) -> tuple[Start
     to its last, as in Stan: a trajectory that has just closed a circle passes the test of its ends alone.
     """
     leaf, starts = tree.counts[1], tree.starts
-    level = jnp.arange(starts.rows.shape[1])[:, None]
+    level = jnp.arange(starts.shape[1])[:, None]
     innermost = jax.lax.population_count(leaf >> 1)  # level of the innermost branch that is open
     closed = jax.lax.population_count(leaf & ~(leaf + 1))  # how many branches end with this leaf: trailing ones
 
-    of_first, of_before = _dot(starts.rows[:2], sub_total)
-    before_here, total_here = _dot(starts.rows[1:], momentum)
-    own, cross = starts.products
-    length = _dot(sub_total, momentum)
-    whole = (of_first - own <= 0) | (length - total_here <= 0)
-    late = (of_before - cross <= 0) | (length - total_here + before_here <= 0)
+    first, before, earlier = starts
+    whole = _turns_back(sub_total - earlier, first, momentum)
+    late = _turns_back(sub_total - earlier + before, before, momentum)
     ending = (closed > 0) & (level <= innermost) & (level > innermost - closed)
     halfway = (closed == 0) & (level == innermost - 1)  # this leaf is the first of a second half
     turning = ((ending | halfway) & whole) | (ending & (level > innermost - closed + 1) & late)
 
-    first, total, far = starts.rows[0, 0], tree.vectors[TOTAL], tree.vectors[FAR][1]
-    joined = total + sub_total
-    top = (_dot(far, joined) <= 0) | (_dot(momentum, joined) <= 0)
-    halves = (_dot(far, total + first) <= 0) | (_dot(first, total + first) <= 0)
-    halves = halves | (of_before[0] - cross[0] <= 0) | (length + before_here[0] <= 0)
-    opened = _opened(tree, momentum, (closed == 0) & (level == innermost))
+    total, far = tree.vectors[TOTAL], tree.vectors[FAR][1]
+    top = _turns_back(total + sub_total, far, momentum)
+    halves = _turns_back(total + first[0], far, first[0]) | late[0]
+    opening = jnp.stack([momentum, tree.vectors[1], tree.vectors[SUB_TOTAL]])[:, None]
+    put = (closed == 0) & (level == innermost)
+    opened = jnp.where(put[:, None], opening, starts)
     return opened, jnp.any(turning, 0), top | ((tree.counts[0] > 0) & halves)
 
 
-def _opened(tree: Tree, momentum: jax.Array, put: jax.Array) -> Starts:
-    """Return the starts with a branch that begins at this leaf, at the level where put (levels, chains)."""
-    before, total, starts = tree.vectors[1], tree.vectors[SUB_TOTAL], tree.starts
-    rows = jnp.stack([momentum, before, total])[:, None]
-    products = jnp.stack([_dot(total, momentum), _dot(before, total - before)])[:, None]
-    return Starts(jnp.where(put[:, None], rows, starts.rows), jnp.where(put, products, starts.products))
+def _turns_back(total: jax.Array, one_end: jax.Array, other_end: jax.Array) -> jax.Array:
+    """Return whether a stretch turns back: the total of its momenta, and those at its ends, all (..., n, chains)."""
+    return (_dot(one_end, total) <= 0) | (_dot(other_end, total) <= 0)
