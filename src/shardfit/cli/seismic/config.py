@@ -14,7 +14,10 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True)
 class ModelSection:
-    """[model]: the true model. name: a built-in one, or file: read from there."""
+    """[model]: the true model. name: a built-in one, or file: read from there.
+
+    Of elastic waves also vs, a file, or else vp / vp_over_vs and zero in water; rho, one number or a file.
+    """
 
     name: str | None = None
     file: str | None = None
@@ -23,6 +26,9 @@ class ModelSection:
     seed: int = 0
     dtype: str = "<f4"
     download: bool = False
+    vp_over_vs: float = 1.8
+    vs: str | None = None
+    rho: float | str = 2000.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class StartSection:
     top: float = 1600.0
     bottom: float = 4000.0
     file: str | None = None
+    vs: str | None = None
     dtype: str = "<f4"
     water: float | None = 1500.0
 
@@ -73,6 +80,9 @@ class SimulationSection:
     free_surface: bool = False
     v_max: float | None = None
     engine: str = "auto"
+    waves: str = "acoustic"
+    source: str = "explosive"
+    receiver: str = "pressure"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ name = "faulted"     # layers, lens, faulted, marmousi; or file = "vp.npz" (.sgy
 shape = [80, 200]    # [nz, nx] cells; marmousi and files know theirs, raw binary needs it
 dh = 25.0            # spacing, or [dz, dx]
 seed = 0             # of the faulted section
+# vp_over_vs = 1.8   # of elastic waves: vs, zero in water; or vs = "vs.npz"
+# rho = 2000.0       # of elastic waves: density in kg/m³, or a file
 
 [start]
 kind = "smoothed"    # the true model smoothed; "linear" in depth (top, bottom); "file"
@@ -44,6 +46,9 @@ widths = 20          # absorbing cells, or [top, bottom, left, right]
 free_surface = false
 # v_max = 4600.0     # fastest speed ever tried; the time step must be stable for it
 engine = "auto"      # "native" (compiled, CPU) where possible, else "jax"
+# waves = "elastic"  # "acoustic"
+# source = "explosive"   # of elastic waves: force_x, force_z
+# receiver = "pressure"  # of elastic waves: velocity_x, velocity_z
 
 [inversion]          # any option of InversionOptions
 epochs = 40          # steps, of every band
@@ -51,6 +56,7 @@ batchsize = 8        # shots per step, or "all"
 learning_rate = 25.0 # m/s per step
 bands = [4.0, "all"] # from low frequencies to high: corners in Hz
 # solver = "adam"    # sgd, rmsprop; with batchsize = "all" also lbfgsb, lbfgs
+# fitted = ["vp", "vs"]  # of elastic waves
 # loss = "l2"        # l1, huber, student-t, correlation, envelope, nim, w2
 
 [inversion.conditioning]

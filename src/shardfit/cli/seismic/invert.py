@@ -132,7 +132,9 @@ def _pictures(out: Path, setup: Setup, options: Any) -> Callable[..., None]:
 
     # at sources and receivers the gradient is many times what it is elsewhere, and nothing else would be seen
     away = mask(setup.sim, setup.shots, Conditioning(near=FADED))
-    reference, name = (setup.start, "start") if setup.truth is None else (setup.truth, "true")
+    model, name = (setup.start, "start") if setup.truth is None else (setup.truth, "true")
+    shown = "vp" if "vp" in options.fitted else sorted(options.fitted)[0]
+    reference = model[shown] if isinstance(model, dict) else model
 
     def show(epoch: int, velocity: np.ndarray, gradient: np.ndarray | None, losses: np.ndarray) -> None:
         save_survey(out, setup, setup.observed)

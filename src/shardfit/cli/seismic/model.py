@@ -9,6 +9,7 @@ from pathlib import Path
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.seismic.config import read_config
 from shardfit.cli.seismic.setup import add_common, build, model_data
+from shardfit.cli.seismic.velocities import speed
 
 FORMATS = ("npz", "sgy", "npy", "bin")
 
@@ -41,8 +42,10 @@ def run(args: argparse.Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     metres = (setup.sources * sim.dh, setup.receivers * sim.dh)
     file = save_gathers(out / f"gathers.{args.format}", Gathers(traces, sim.dt, *metres))
-    save_model(out / "model.npz", setup.truth, sim.dh)
-    save(out, "model", plots.model(setup.truth, sim.dh, sources=setup.sources, receivers=setup.receivers[0]))
+    save_model(out / "model.npz", speed(setup.truth), sim.dh)
+    for name in ("vs", "rho") if isinstance(setup.truth, dict) else ():
+        save_model(out / f"{name}.npz", setup.truth[name], sim.dh)
+    save(out, "model", plots.model(speed(setup.truth), sim.dh, sources=setup.sources, receivers=setup.receivers[0]))
     save_survey(out, setup, traces)
     if config.film:
         save_film(out, setup, setup.truth, config.simulation.engine)

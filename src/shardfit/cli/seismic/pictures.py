@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.cli.seismic.setup import Setup
+from shardfit.cli.seismic.velocities import speed
 
 FRAMES = (0.12, 0.24, 0.36, 0.48, 0.6, 0.72)  # of the film, shown as a still
 
@@ -39,6 +40,6 @@ def save_film(out: Path, setup: Setup, velocity: Any, engine: str) -> None:
 
     source = setup.sources[setup.n_shots // 2]
     fields, times = wavefield(setup.sim, velocity, setup.wavelet, source, engine=engine)
-    plots.animate(out / "wavefield.gif", fields, times, velocity, setup.sim.dh)
+    plots.animate(out / "wavefield.gif", fields, times, speed(velocity), setup.sim.dh)
     still = [round(part * (len(times) - 1)) for part in FRAMES]
-    save(out, "wavefield", plots.snapshots(fields[still], times[still], velocity, setup.sim.dh))
+    save(out, "wavefield", plots.snapshots(fields[still], times[still], speed(velocity), setup.sim.dh))

@@ -11,23 +11,25 @@ import numpy as np
 from shardfit.cli.seismic.config import Config
 from shardfit.cli.seismic.pictures import save_film, save_survey
 from shardfit.cli.seismic.setup import Setup
+from shardfit.cli.seismic.velocities import speed
 
-SUBTITLE = (
-    "Velocity model whose simulated shots match the recorded ones: acoustic waveform inversion in two dimensions."
-)
+SUBTITLE = "Velocity model whose simulated shots match the recorded ones: {} waveform inversion in two dimensions."
 Rows = list[tuple[str, str]]
 
 
 def write_run(out: Path, inversion: Any, setup: Setup, config: Config) -> tuple[Path, Rows]:
     """Write everything; return the path of the report and the table of what was reached."""
+    from shardfit.domains.seismic.medium import bare
     from shardfit.io.files import write_atomic
     from shardfit.io.results import save_result
     from shardfit.io.run_dir import write_environment
     from shardfit.report.run import report_run, save_extra
 
-    buffer = io.BytesIO()
-    np.save(buffer, np.asarray(inversion.velocity, np.float32), allow_pickle=False)
-    write_atomic(out / "model.npy", lambda file: file.write(buffer.getvalue()))
+    for name, values in inversion.medium.items():
+        buffer = io.BytesIO()
+        np.save(buffer, np.asarray(values, np.float32), allow_pickle=False)
+        file = "model.npy" if name in ("velocity", "vp") else f"{name}.npy"
+        write_atomic(out / file, lambda file, buffer=buffer: file.write(buffer.getvalue()))
     write_atomic(out / "metrics.csv", lambda file: file.write(metrics_csv(inversion.metrics).encode()))
     table = reached(inversion, setup)
     save_result(_summary(inversion, setup), out)
@@ -35,11 +37,12 @@ def write_run(out: Path, inversion: Any, setup: Setup, config: Config) -> tuple[
     save_survey(out, setup, setup.observed)
     pictures = _figures(out, inversion, setup)
     if config.film:
-        save_film(out, setup, inversion.velocity, config.simulation.engine)
+        save_film(out, setup, bare(inversion.medium), config.simulation.engine)
         pictures["wavefield"] = _copied(out, "wavefield", "The wave of the middle shot in the inverted model.")
+    models = [pictures[name] for name in ("models", "shear") if name in pictures]
     shown = [name for name in ("data", "wavefield") if name in pictures]  # wide: each in a section of its own
     blocks = [
-        {"title": "Model", "blocks": [pictures["models"], {"header": ["what was reached", ""], "rows": table}]},
+        {"title": "Model", "blocks": [*models, {"header": ["what was reached", ""], "rows": table}]},
         {"title": "Fit", "blocks": [pictures["convergence"], pictures["profiles"]]},
         *({"title": name.capitalize(), "blocks": [pictures[name]]} for name in shown),
         {"title": "Survey", "blocks": [pictures["observed_data"], pictures["ricker"]]},
@@ -48,7 +51,7 @@ def write_run(out: Path, inversion: Any, setup: Setup, config: Config) -> tuple[
             "blocks": [{"header": ["setting", "value"], "rows": _settings(inversion, setup, config)}],
         },
     ]
-    save_extra(out, f"Waveform inversion of {_origin(config)}", SUBTITLE, blocks)
+    save_extra(out, f"Waveform inversion of {_origin(config)}", SUBTITLE.format(config.simulation.waves), blocks)
     return report_run(out), table
 
 
@@ -71,17 +74,27 @@ def reached(inversion: Any, setup: Setup) -> Rows:
         corner = "all" if corners[band] is None else f"{corners[band]:g} Hz"
         name = f", band {corner}" if len(corners) > 1 else ""
         rows.append((f"loss{name}, first and last epoch", f"{losses[0]:.4g} → {losses[-1]:.4g}"))
-    if setup.truth is not None:
-        error = [model_error(model, setup.truth) for model in (setup.start, inversion.velocity)]
-        size = model_error(np.zeros_like(setup.truth), setup.truth)
-        rows.append(("model error (rms)", f"{error[0]:.1f} → {error[1]:.1f} m/s"))
-        rows.append(("relative model error", f"{100 * error[0] / size:.2f} → {100 * error[1] / size:.2f} %"))
-        alike = [structural_similarity(model, setup.truth) for model in (setup.start, inversion.velocity)]
-        rows.append(("structural similarity (SSIM)", f"{alike[0]:.3f} → {alike[1]:.3f}"))
+    for of, start, found, truth in _compared(inversion, setup):
+        error = [model_error(model, truth) for model in (start, found)]
+        size = model_error(np.zeros_like(truth), truth)
+        rows.append((f"model error (rms){of}", f"{error[0]:.1f} → {error[1]:.1f} m/s"))
+        rows.append((f"relative model error{of}", f"{100 * error[0] / size:.2f} → {100 * error[1] / size:.2f} %"))
+        alike = [structural_similarity(model, truth) for model in (start, found)]
+        rows.append((f"structural similarity (SSIM){of}", f"{alike[0]:.3f} → {alike[1]:.3f}"))
     rows.append(
         ("time of the inversion", seconds(sum(result.timings.get("total", 0.0) for result in inversion.results)))
     )
     return rows
+
+
+def _compared(inversion: Any, setup: Setup) -> list[tuple[str, Any, Any, Any]]:
+    """Return (name, start, found, truth) of every field that was fitted; none where the truth is not known."""
+    if setup.truth is None:
+        return []
+    if not isinstance(setup.truth, dict):
+        return [("", setup.start, inversion.velocity, setup.truth)]
+    names = inversion.options.fitted
+    return [(f" of {name}", *(m[name] for m in (setup.start, inversion.medium, setup.truth))) for name in names]
 
 
 def _summary(inversion: Any, setup: Setup) -> Any:
@@ -93,9 +106,9 @@ def _summary(inversion: Any, setup: Setup) -> Any:
     names = dict.fromkeys(name for result in inversion.results for name in result.timings)
     timings = {name: sum(result.timings.get(name, 0.0) for result in inversion.results) for name in names}
     derived = {}
-    if setup.truth is not None:
-        derived["model error, rms (m/s)"] = model_error(inversion.velocity, setup.truth)
-        derived["structural similarity"] = structural_similarity(inversion.velocity, setup.truth)
+    for of, _, found, truth in _compared(inversion, setup):
+        derived[f"model error, rms (m/s){of}"] = model_error(found, truth)
+        derived[f"structural similarity{of}"] = structural_similarity(found, truth)
     # the number of steps is the plan of an inversion, not a limit that it failed to stay below
     status = Status.COMPLETED if last.status is Status.MAX_STEPS else last.status
     steps, evaluations = (sum(getattr(r, n) for r in inversion.results) for n in ("steps", "evaluations"))
@@ -109,22 +122,23 @@ def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, dict[str, str
     from shardfit.cli.seismic.invert import band_marks
     from shardfit.cli.seismic.pictures import save
     from shardfit.domains.seismic import plots, propagate, select
+    from shardfit.domains.seismic.medium import bare
     from shardfit.report.run import save_figure
 
     sim, dh = setup.sim, setup.sim.dh
-    sections = {"start": setup.start, "inverted": inversion.velocity}
+    sections = {"start": speed(setup.start), "inverted": inversion.velocity}
     if setup.truth is not None:
-        sections = {"true": setup.truth, **sections}
+        sections = {"true": speed(setup.truth), **sections}
     shot = setup.n_shots // 2
     wavelet = inversion.wavelet if inversion.wavelet.ndim == 1 else inversion.wavelet[shot : shot + 1]
-    velocity = jnp.asarray(inversion.velocity, jnp.float32)
-    modelled = np.asarray(propagate(sim, velocity, wavelet, select(setup.shots, slice(shot, shot + 1))))[0]
-    loss = plots.loss(
-        inversion.metrics["loss"], bands=band_marks(inversion.options), error=inversion.metrics.get("model_error")
-    )
+    medium = {name: jnp.asarray(values, jnp.float32) for name, values in inversion.medium.items()}
+    modelled = np.asarray(propagate(sim, bare(medium), wavelet, select(setup.shots, slice(shot, shot + 1))))[0]
+    error = next((inversion.metrics[n] for n in ("model_error", "model_error_vp") if n in inversion.metrics), None)
+    loss = plots.loss(inversion.metrics["loss"], bands=band_marks(inversion.options), error=error)
     save(out, "loss", loss)
     made = {
         "models": ("The models, all with the colours of the first.", plots.panels(sections, dh)),
+        **_shear(inversion, setup, plots),
         "profiles": ("Velocity along three vertical lines.", plots.profiles(sections, dh)),
         "convergence": ("Loss of every epoch, on the shots drawn for it; dashed: rms error of the model.", loss),
         "data": (
@@ -137,6 +151,15 @@ def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, dict[str, str
     blocks = {key: {"picture": key, "caption": caption} for key, (caption, _) in made.items()}
     blocks["observed_data"] = _copied(out, "observed_data", "Recorded pressure of the last shot.")
     return blocks | {"ricker": _copied(out, "ricker", "The source signature and its spectrum.")}
+
+
+def _shear(inversion: Any, setup: Setup, plots: Any) -> dict[str, tuple[str, Any]]:
+    """Return the picture of the shear velocities, if they were fitted."""
+    if "vs" not in inversion.medium or "vs" not in inversion.options.fitted:
+        return {}
+    models = {"true": setup.truth, "start": setup.start, "inverted": inversion.medium}
+    sections = {name: model["vs"] for name, model in models.items() if model is not None}
+    return {"shear": ("Velocities of shear waves, likewise.", plots.panels(sections, setup.sim.dh))}
 
 
 def _copied(out: Path, name: str, caption: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ import numpy as np
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.seismic.config import checked_table, read_config
 from shardfit.cli.seismic.setup import add_common, build, model_data, positive, split
+from shardfit.cli.seismic.velocities import speed
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
         config = replace(config, start=replace(config.start, kind="file", file=str(Path(args.velocity).resolve())))
     config = replace(config, seed=config.seed if args.seed is None else args.seed)
     setup = build(config, args.data, args.max_shots, need_start=True)
+    options.check(setup.sim)
     print(f"migrating {setup.n_shots} shots of {setup.receivers.shape[1]} receivers", flush=True)
     observed = setup.observed
     if observed is None:
@@ -54,10 +56,11 @@ def run(args: argparse.Namespace) -> int:
         return 0
     out, buffer = Path(args.out), io.BytesIO()
     np.save(buffer, image.astype(np.float32), allow_pickle=False)
-    water = water_cells(setup.start, config.start.water or WATER)
+    water = water_cells(speed(setup.start), config.start.water or WATER)
     water |= np.roll(water, 1, axis=0)  # the high-pass filter smears the sea floor over one more row
     save(out, "image", plots.image(image, setup.sim.dh, mute=water))
-    save(out, "model", plots.model(setup.start, setup.sim.dh, sources=setup.sources, receivers=setup.receivers[0]))
+    points = {"sources": setup.sources, "receivers": setup.receivers[0]}
+    save(out, "model", plots.model(speed(setup.start), setup.sim.dh, **points))
     save_survey(out, setup, observed)
     write_atomic(out / "image.npy", lambda file: file.write(buffer.getvalue()))
     print(f"image: {out / 'image.npy'}, {out / 'image.png'}  ({seconds(time.perf_counter() - began)} in all)")

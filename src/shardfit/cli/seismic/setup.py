@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.cli.seismic.config import Config
-from shardfit.cli.seismic.velocities import start_model, true_model
+from shardfit.cli.seismic.velocities import media, speed
 
 MARGIN = 1.1  # v_max over the fastest model, where it is not given
 BATCH = 8  # shots modelled at once
@@ -19,7 +19,8 @@ BATCH = 8  # shots modelled at once
 class Setup:
     """What a command works on. Positions are (z, x) in cells.
 
-    truth, start: (nz, nx), None where there is none; observed: (shots, receivers, nt), None until modelled.
+    truth, start: (nz, nx), or {"vp", "vs", "rho"} of elastic waves, None where there is none; observed: (shots,
+    receivers, nt), None until modelled.
     """
 
     sim: Any
@@ -80,28 +81,22 @@ def split(devices: int) -> Any:
 
 def build(config: Config, folder: str | None, most: int | None, need_start: bool) -> Setup:
     """Return the setup of a configuration. folder: of public models; most: shots, or None for all."""
-    from shardfit.domains.seismic import Simulation, acquisition, check_velocity, ricker
+    from shardfit.domains.seismic import acquisition, ricker
 
-    truth, dh = true_model(config, folder)
-    start = start_model(config, truth, dh) if need_start else None
+    truth, start, dh = media(config, folder, need_start)
     known = [model for model in (truth, start) if model is not None]
     if not known:
         raise ValueError("[model]: name a model or a file, from which data can be made.")
     gathers = _recorded(config)
-    survey, scheme = config.survey, config.simulation
+    survey = config.survey
     dt = survey.dt if gathers is None else gathers.dt
     nt = survey.nt if gathers is None else gathers.traces.shape[-1]
     if dt is None or nt is None:
         raise ValueError("[survey]: dt (seconds) and nt (samples) are needed where [data] names no file.")
     if gathers is not None and survey.nt not in (None, nt):
         raise ValueError(f"[survey]: nt = {survey.nt}, but {config.data.file} has {nt} samples. Leave nt out.")
-    fastest = max(float(model.max()) for model in known)
-    v_max = math.ceil(MARGIN * fastest) if scheme.v_max is None else scheme.v_max
-    shape, f_peak = known[0].shape, survey.f_peak
-    sim = Simulation(shape, dh, dt, nt, v_max, f_peak, scheme.order, scheme.widths, scheme.free_surface)
-    for model in known:
-        check_velocity(sim, model)
-    wavelet = ricker(f_peak, dt, nt, survey.delay)
+    sim = _simulation(config, known, dh, dt, nt)
+    wavelet = ricker(survey.f_peak, dt, nt, survey.delay)
     if gathers is None or gathers.sources is None:
         sources, receivers = _positions(config, sim)
     else:
@@ -117,6 +112,25 @@ def build(config: Config, folder: str | None, most: int | None, need_start: bool
     weights = None if gathers is None or gathers.live is None else gathers.live[used].astype(float)
     shots = acquisition(sim, sources, receivers)
     return Setup(sim, truth, start, wavelet, sources, receivers, shots, observed, weights)
+
+
+def _simulation(config: Config, known: list, dh: tuple[float, float], dt: float, nt: int) -> Any:
+    """Return the simulation, which all models that are known fit."""
+    from shardfit.domains.seismic import ElasticSimulation, Simulation, check_medium, check_velocity
+
+    scheme = config.simulation
+    fastest = max(float(speed(model).max()) for model in known)
+    v_max = math.ceil(MARGIN * fastest) if scheme.v_max is None else scheme.v_max
+    numbers = speed(known[0]).shape, dh, dt, nt, v_max, config.survey.f_peak, scheme.order, scheme.widths
+    if scheme.waves == "acoustic":
+        sim: Any = Simulation(*numbers, scheme.free_surface)
+        for model in known:
+            check_velocity(sim, model)
+        return sim
+    sim = ElasticSimulation(*numbers, scheme.free_surface, source=scheme.source, receiver=scheme.receiver)
+    for model in known:
+        check_medium(sim, model)
+    return sim
 
 
 def spread(count: int, most: int | None) -> np.ndarray:
@@ -135,8 +149,8 @@ def model_data(setup: Setup, config: Config, say: Callable[[str], Any]) -> np.nd
         raise ValueError("[model]: data can be made from a true model only. Name one, or a file of gathers in [data].")
     if not config.data.noise >= 0:
         raise ValueError(f"[data]: noise = {config.data.noise} is a share of the data's rms, zero or positive.")
-    velocity = jax.numpy.asarray(setup.truth, "float32")
-    run = jax.jit(lambda shots: propagate(setup.sim, velocity, setup.wavelet, shots, config.simulation.engine))
+    truth = jax.tree.map(lambda x: jax.numpy.asarray(x, "float32"), setup.truth)
+    run = jax.jit(lambda shots: propagate(setup.sim, truth, setup.wavelet, shots, config.simulation.engine))
     parts = []
     for first in range(0, setup.n_shots, BATCH):
         # a last batch of fewer shots would be compiled anew: it is filled up with the last shot

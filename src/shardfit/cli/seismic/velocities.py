@@ -1,5 +1,7 @@
 """The models that a configuration names: the true one, and the start."""
 
+from typing import Any
+
 import numpy as np
 
 from shardfit.cli.seismic.config import Config
@@ -7,6 +9,77 @@ from shardfit.core.errors import suggestion
 
 MADE = ("layers", "lens", "faulted")
 STARTS = ("smoothed", "linear", "file")
+
+
+WAVES = ("acoustic", "elastic")
+
+
+def media(config: Config, folder: str | None, need_start: bool) -> tuple[Any, Any, tuple[float, float]]:
+    """Return what waves travel in: the true model and the start, None where there is none, and the spacing (dz, dx).
+
+    Velocities (nz, nx), or {"vp", "vs", "rho"} of elastic waves.
+    """
+    if config.simulation.waves not in WAVES:
+        given = config.simulation.waves
+        raise ValueError(f"[simulation]: unknown waves {given!r}.{suggestion(given, WAVES)}")
+    truth, dh = true_model(config, folder)
+    start = start_model(config, truth, dh) if need_start else None
+    if config.simulation.waves == "acoustic":
+        _refuse_elastic_keys(config)
+        return truth, start, dh
+    solid = None if truth is None else _solid(config, truth, config.model.vs)
+    if start is None:
+        return solid, None, dh
+    if config.start.kind == "smoothed" and solid is not None:
+        return solid, _smoothed(config, start, solid, dh), dh
+    return solid, _solid(config, start, config.start.vs), dh
+
+
+def speed(model: Any) -> Any:
+    """Return the velocity of P waves of a model, whatever its waves are."""
+    return model["vp"] if isinstance(model, dict) else model
+
+
+def _refuse_elastic_keys(config: Config) -> None:
+    own = {"model": ("vp_over_vs", "vs", "rho"), "start": ("vs",), "simulation": ("source", "receiver")}
+    for section, keys in own.items():
+        found = getattr(config, section)
+        for key in keys:
+            if getattr(found, key) != getattr(type(found)(), key):
+                raise ValueError(f"[{section}]: {key} is for elastic waves. Set waves = 'elastic' in [simulation].")
+
+
+def _solid(config: Config, vp: np.ndarray, vs: str | None) -> dict[str, np.ndarray]:
+    """Return the medium of a velocity of P waves. vs: the name of a file, None to derive it."""
+    from shardfit.domains.seismic import models
+
+    section, water = config.model, models.water_cells(vp, config.start.water or models.WATER)
+    if not section.vp_over_vs > 1:
+        raise ValueError(f"[model]: vp_over_vs = {section.vp_over_vs} must be above 1; it is 1.4 to 4 in rock.")
+    found = {"vp": vp, "vs": np.where(water, 0.0, vp / section.vp_over_vs)}
+    if vs is not None:
+        found["vs"] = _field(config, "vs", vs, vp.shape)
+    one = not isinstance(section.rho, str)
+    rho = np.full(vp.shape, float(section.rho)) if one else _field(config, "rho", str(section.rho), vp.shape)
+    return {**found, "rho": rho}
+
+
+def _field(config: Config, key: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    from shardfit.domains.seismic.files import load_model
+
+    found = load_model(config.path(name), shape=shape, dtype=config.model.dtype).velocity
+    if found.shape != shape:
+        raise ValueError(f"{key} = {name!r} has shape {found.shape}, vp {shape}.")
+    return found
+
+
+def _smoothed(config: Config, vp: np.ndarray, solid: dict, dh: tuple[float, float]) -> dict[str, np.ndarray]:
+    """Return the medium whose fields are as smooth as the velocity of P waves; water stays."""
+    from shardfit.domains.seismic import models
+
+    water = solid["vs"] == 0
+    smooth = {name: models.smoothed(solid[name], config.start.metres, dh, water) for name in ("vs", "rho")}
+    return {"vp": vp, **smooth}
 
 
 def true_model(config: Config, folder: str | None) -> tuple[np.ndarray | None, tuple[float, float]]:

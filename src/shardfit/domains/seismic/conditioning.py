@@ -121,9 +121,9 @@ def _optimiser(name, rate, how, shape, mask, weights, options) -> Any:
     mask, weights = (np.frombuffer(raw).reshape(shape) for raw in (mask, weights))
 
     def update(updates: Any, state, params=None):
-        field = updates.reshape(shape)
-        own = partial(jnp.asarray, dtype=field.dtype)
-        return condition(field, own(mask), own(weights), how).ravel(), state
+        fields = updates.reshape(-1, *shape)  # an elastic medium has several
+        own = partial(jnp.asarray, dtype=fields.dtype)
+        return jnp.stack([condition(one, own(mask), own(weights), how) for one in fields]).ravel(), state
 
     conditioning = optax.GradientTransformation(lambda params: optax.EmptyState(), update)
     return optax.chain(conditioning, relative_to_first(), getattr(optax, name)(rate, **dict(options)))

@@ -4,6 +4,7 @@ The field's second time difference is recorded on a coarse lattice of receivers,
 As a statistic of rows it is summed over devices like any other; between lattice cells it is interpolated.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from shardfit.core.objective import Objective
 from shardfit.core.terms import statistic_term
 from shardfit.domains.seismic.arrays import Series, Velocity
 from shardfit.domains.seismic.geometry import Points, Shots
+from shardfit.domains.seismic.medium import as_medium, bare, speed
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.options import WaveOptions
 from shardfit.domains.seismic.propagate import propagate
@@ -32,14 +34,14 @@ class EnergyModel:
         """Record the lattice and sum squares over time."""
         n = rows["shots"].sources.cells.shape[0]
         lattice = jnp.broadcast_to(cells[:, None], (n, cells.size, 1))
-        shots = rows["shots"]._replace(receivers=Points(lattice, jnp.ones(lattice.shape, params["velocity"].dtype)))
-        field = propagate(self.sim, params["velocity"], rows["wavelet"], shots, self.engine)
+        shots = rows["shots"]._replace(receivers=Points(lattice, jnp.ones(lattice.shape, speed(params).dtype)))
+        field = propagate(self.sim, bare(params), rows["wavelet"], shots, self.engine)
         return jnp.sum(jnp.diff(field, 2) ** 2, -1)
 
 
 def illumination(
     sim: Simulation,
-    velocity: Velocity,
+    velocity: Velocity | Mapping[str, Velocity],
     wavelet: Series,
     shots: Shots,
     *,
@@ -55,7 +57,7 @@ def illumination(
     Parameters
     ----------
     sim, velocity
-        the simulation, and the model (nz, nx) in m/s.
+        the simulation, and the model (nz, nx) in m/s, or an elastic medium.
     wavelet
         (nt,), (shots, nt) or (shots, sources, nt).
     shots
@@ -84,7 +86,7 @@ def illumination(
     }
     term = statistic_term(EnergyModel(sim, waves.engine), rows, cells.ravel().astype(np.int32), loss=jnp.sum, chunk=1)
     objective = Objective({"energy": term}).with_precision(waves.precision)
-    params = {"velocity": np.asarray(velocity, waves.dtype)}
+    params = {name: x.astype(waves.dtype) for name, x in as_medium(sim, velocity).items()}
     energy = 0.0
     for block in blocks(n, max(batchsize, n_shards(mesh))):
         some = objective.take(lambda *_, block=block: block).place(mesh)

@@ -4,6 +4,7 @@ In the frequency domain the filter of a shot, or of all, is Σ conj(D) O / (Σ |
 linearity it is what the wavelet has to be filtered with. `matched` does this inside a loss, for every shot anew.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -57,7 +58,7 @@ def matched(kind: str, modelled: Traces, observed: Traces, weights: Any = None) 
 
 def estimate_source(
     sim: Simulation,
-    velocity: Velocity,
+    velocity: Velocity | Mapping[str, Velocity],
     recording: Recording,
     source: SourceOptions | None = None,
     *,
@@ -69,7 +70,7 @@ def estimate_source(
     Parameters
     ----------
     sim, velocity
-        the simulation, and the model (nz, nx) in m/s.
+        the simulation, and the model (nz, nx) in m/s, or an elastic medium.
     recording
         shots and data; its wavelet is the guess that is scaled or filtered.
     source
@@ -96,7 +97,7 @@ def estimate_source(
         for block in blocks(n, batchsize):
             some = wavelet if wavelet.ndim == 1 else wavelet[block]
             traces = np.asarray(recording.observed[block])
-            rows = (np.asarray(velocity), some, select(recording.shots, block), traces)
+            rows = (jax.tree.map(np.asarray, velocity), some, select(recording.shots, block), traces)
             sums.append(jax.tree.map(np.asarray, block_products(*cast(rows, waves.precision))))
         top, bottom = (np.concatenate(parts) for parts in zip(*sums, strict=True))
         if not source.per_shot:

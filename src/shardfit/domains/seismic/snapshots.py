@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,6 +25,7 @@ def wavefield(
     z, x = (np.arange(0, n, step) for n in sim.shape)
     grid = np.stack(np.meshgrid(z, x, indexing="ij"), -1).reshape(-1, 2)
     shot = acquisition(sim, [source], grid)
-    traces = np.asarray(propagate(sim, jnp.asarray(velocity, jnp.float32), wavelet, shot, engine))[0]
+    model = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), velocity)
+    traces = np.asarray(propagate(sim, model, wavelet, shot, engine))[0]
     when = np.linspace(0, sim.nt - 1, min(frames, sim.nt)).astype(int)
     return traces[:, when].T.reshape(len(when), len(z), len(x)), sim.dt * when

@@ -1,6 +1,6 @@
-"""invert: recorded shots and a start model become a velocity model, band by band."""
+"""invert: recorded shots and a start model become a velocity model, or an elastic medium, band by band."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.bands import low_pass
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.illumination import illumination
+from shardfit.domains.seismic.medium import Medium, as_medium, bare, speed
 from shardfit.domains.seismic.metrics import model_error, structural_similarity
 from shardfit.domains.seismic.options import MisfitOptions, ModelOptions
 from shardfit.domains.seismic.parametrisation import transform_of
@@ -35,6 +36,8 @@ from shardfit.solve.monitor import Snapshot
 from shardfit.solve.optax_loop import OptaxLoop
 from shardfit.solve.registry import as_solver
 
+SHEAR = 0.58  # change of vs, m/s, where vp changes by one: about the ratio of both
+MOST_SHEAR = 0.9  # of vp at the start, for vs
 FIRST_STEP = 0.02  # share of the velocity by which a line search begins to change it
 PROBE_SHOTS = 8
 DISTANCES = {"model_error": model_error, "similarity": structural_similarity}
@@ -43,21 +46,27 @@ Show = Callable[[int, np.ndarray, np.ndarray | None, np.ndarray], Any]
 
 @dataclass(frozen=True, eq=False)
 class Inversion:
-    """A velocity model and how it was reached.
+    """A velocity model, or an elastic medium, and how it was reached.
 
-    velocity: (nz, nx) m/s. results: of every band. metrics: columns with one entry for the start of every band and one
-    for each of its steps: 'epoch' (counted on over all bands), 'band', 'loss' (of the shots drawn for it), and with a
-    known truth 'model_error' (rms, m/s) and 'similarity', both of the model that the loss was measured on
-    (of several processes the first knows them).
+    medium: by name, (nz, nx) each: 'velocity', or 'vp', 'vs' and 'rho'. results: of every band. metrics: columns with
+    one entry for the start of every band and one for each of its steps: 'epoch' (counted on over all bands), 'band',
+    'loss' (of the shots drawn for it), and with a known truth 'model_error' (rms, m/s) and 'similarity', both of the
+    model that the loss was measured on (of several processes the first knows them); of an elastic medium
+    'model_error_vp' and so on.
     wavelet: as used last, estimated or given. engine: which propagator ran, and how it kept states.
     """
 
-    velocity: np.ndarray
+    medium: Medium
     results: tuple[Result, ...]
     metrics: dict[str, np.ndarray]
     wavelet: np.ndarray
     engine: str
     options: InversionOptions
+
+    @property
+    def velocity(self) -> np.ndarray:
+        """(nz, nx) m/s, of P waves."""
+        return speed(self.medium)
 
     @property
     def interrupted(self) -> bool:
@@ -69,9 +78,9 @@ class Inversion:
 class Display:
     """show(epoch, velocity, gradient, losses) is called every so many epochs, counted as in `Inversion.metrics`.
 
-    velocity: the model (nz, nx) that the last loss was measured on; gradient: with respect to the solver's coordinates,
-    None where the solver keeps none; losses: of all epochs so far, NaN at the start of the present band. Returning True
-    ends the inversion.
+    velocity: the model (nz, nx) that the last loss was measured on; of a medium vp, if it is fitted. gradient: with
+    respect to the solver's coordinates, None where the solver keeps none; losses: of all epochs so far, NaN at the
+    start of the present band. Returning True ends the inversion.
     """
 
     show: Show
@@ -84,22 +93,22 @@ class Display:
 
 def invert(
     sim: Simulation,
-    start: Velocity,
+    start: Velocity | Mapping[str, Velocity],
     recording: Recording,
     options: InversionOptions | None = None,
     run: RunOptions | None = None,
     *,
-    truth: Velocity | None = None,
+    truth: Velocity | Mapping[str, Velocity] | None = None,
     display: Display | None = None,
 ) -> Inversion:
-    """Fit a velocity model to recorded shots.
+    """Fit a velocity model, or an elastic medium, to recorded shots.
 
     Parameters
     ----------
     sim
         the simulation.
     start
-        (nz, nx) m/s.
+        (nz, nx) m/s; with an `ElasticSimulation` {"vp", "vs", "rho"}, of which `options.fitted` change.
     recording
         shots, wavelet and observed data.
     options
@@ -108,7 +117,7 @@ def invert(
         devices that share the shots of a step, seed, and a folder in which every band leaves its own; a call that was
         killed goes on where it stopped.
     truth
-        (nz, nx), where it is known.
+        as the start, where it is known.
     display
         what to call while it runs.
 
@@ -120,36 +129,37 @@ def invert(
         raise ValueError(f"invert: solver {run.solver!r} in RunOptions. Name it in InversionOptions, with its rate.")
     options.check(sim, recording.n_shots, n_shards(run.mesh))
     keywords = run.series("band-")
-    velocity, losses = np.asarray(start), np.zeros(0)
+    medium, losses = as_medium(sim, start), np.zeros(0)
+    known_truth = None if truth is None else as_medium(sim, truth)
     results, columns = [], []
     for band, corner in enumerate(options.corners):
         if options.source is not None:
-            wavelet = estimate_source(sim, velocity, recording, options.source, waves=options.waves)
+            wavelet = estimate_source(sim, bare(medium), recording, options.source, waves=options.waves)
             recording = replace(recording, wavelet=wavelet)
-        problem = _problem(sim, velocity, recording, corner, options)
+        problem = _problem(sim, medium, recording, corner, options)
         if not options.first_order and options.conditioning.idle:
             problem = _well_scaled(problem, options.parameter, run.mesh)
-        solver = _solver(sim, velocity, recording, options, band, run.mesh)
+        solver = _solver(sim, medium, recording, options, band, run.mesh)
         settings = keywords(band + 1)
-        watch = Watch(losses, solver, truth, display, settings["run_dir"])
+        watch = Watch(losses, solver, known_truth, display, settings["run_dir"])
         if run.resume != "never":
             watch.recall()
-        watch.note(0, velocity)
+        watch.note(0, problem.x0)
         settings |= {"seed": run.seed + band, "run_dir": watch.store, "certify": options.certify and band == 0}
         result = fit(problem, solver, callback=watch, every=1, **settings)
         results.append(result)
         columns.append(watch.columns(band, result))
         losses = np.concatenate([losses, columns[-1]["loss"]])
-        velocity = result.params["velocity"]
+        medium |= {name: np.asarray(result.params[name]) for name in problem.x0}
         if result.status is Status.INTERRUPTED:
             break
     metrics = {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
     engine = _engine_used(sim, options, recording.n_shots, n_shards(run.mesh))
-    return Inversion(np.asarray(velocity), tuple(results), metrics, recording.wavelet, engine, options)
+    return Inversion(medium, tuple(results), metrics, recording.wavelet, engine, options)
 
 
 def _problem(
-    sim: Simulation, velocity: Any, recording: Recording, corner: float | None, options: InversionOptions
+    sim: Simulation, medium: Medium, recording: Recording, corner: float | None, options: InversionOptions
 ) -> Problem:
     extra = {}
     if options.tikhonov:
@@ -158,11 +168,20 @@ def _problem(
         extra["tv"] = penalties.total_variation(options.tv, options.tv_eps)
     bounds = options.bounds
     if bounds is None and options.bounded:
-        bounds = (0.5 * float(np.min(velocity)), sim.v_max)
+        bounds = (0.5 * float(np.min(speed(medium))), sim.v_max)
     response = None if corner is None else low_pass(sim, corner, options.band_order)
     misfit = MisfitOptions(options.loss, options.normalise, response=response, match=options.match)
-    model = ModelOptions(bounds, options.parameter)
-    return inversion_problem(sim, velocity, recording, misfit, model, options.waves, extra)
+    model, start = ModelOptions(bounds, options.parameter), bare(medium)
+    if "vp" in medium:
+        start = {name: medium[name] for name in options.fitted}
+        limits = {"vp": bounds, "vs": (0.0, MOST_SHEAR * medium["vp"]), "rho": (1.0, np.inf)} if bounds else {}
+        model = ModelOptions(
+            {name: limits[name] for name in start if name in limits},
+            options.parameter,
+            {name: SHEAR for name in start if name == "vs"},
+            {name: x for name, x in medium.items() if name not in start},
+        )
+    return inversion_problem(sim, start, recording, misfit, model, options.waves, extra)
 
 
 def _well_scaled(problem: Problem, parameter: str, mesh: Any) -> Problem:
@@ -170,18 +189,20 @@ def _well_scaled(problem: Problem, parameter: str, mesh: Any) -> Problem:
 
     In m/s that step would be the gradient itself, 1e-6 or less, which float32 cannot even add to a velocity.
     """
-    start, n = problem.x0["velocity"], problem.objective.n_rows["data"]
+    n = problem.objective.n_rows["data"]
     some = np.unique(np.linspace(0, n - 1, PROBE_SHOTS).astype(int))
     objective = problem.objective.take(lambda *_: some).place(mesh)
-    gradient = np.asarray(objective.value_and_grad(problem.x0)[1]["velocity"])
-    largest = float(np.abs(gradient).max())
-    unit = (FIRST_STEP * float(np.median(start)) / largest) ** 0.5 if largest > 0 else 1.0
-    unit = float(f"{unit:.1e}")  # the same on any number of devices, whose gradients differ by rounding
-    return problem.replace(transforms={"velocity": transform_of(parameter, start, unit)})
+    gradient, transforms = objective.value_and_grad(problem.x0)[1], {}
+    for name, start in problem.x0.items():
+        largest = float(np.abs(gradient[name]).max())
+        unit = (FIRST_STEP * float(np.median(start)) / largest) ** 0.5 if largest > 0 else 1.0
+        # rounded: the same on any number of devices, whose gradients differ by rounding
+        transforms[name] = transform_of(parameter, start, float(f"{unit:.1e}"))
+    return problem.replace(transforms=transforms)
 
 
 def _solver(
-    sim: Simulation, velocity: Any, recording: Recording, options: InversionOptions, band: int, mesh: Any
+    sim: Simulation, medium: Medium, recording: Recording, options: InversionOptions, band: int, mesh: Any
 ) -> Solver:
     how, energy = options.conditioning, None
     # no tolerance suits misfits of any size: the number of steps ends it
@@ -192,14 +213,15 @@ def _solver(
         # an inverse Hessian to begin with needs no detail
         sampling = {"batchsize": options.batchsize or 8, "every": 2 if options.first_order else 4}
         energy = illumination(
-            sim, velocity, recording.wavelet, recording.shots, **sampling, mesh=mesh, waves=options.waves
+            sim, bare(medium), recording.wavelet, recording.shots, **sampling, mesh=mesh, waves=options.waves
         )
     mask = conditioning.mask(sim, recording.shots, how)
     if energy is not None and not options.first_order:
         energy = np.minimum(energy, energy[mask > 0].max())  # what is held, the cells of sources, sets no scale
     factors = mask, conditioning.weights(sim, how, energy)
     if not options.first_order:
-        return preconditioned(how, *factors, float(np.median(velocity)), **ends)
+        fields = len(options.fitted) if "vp" in medium else 1
+        return preconditioned(how, *factors, float(np.median(speed(medium))), fields, **ends)
     rate = options.learning_rate * options.decay**band
     more = {} if options.solver == "sgd" else {"eps": options.eps}
     return OptaxLoop(
@@ -226,7 +248,7 @@ class Watch:
     What it notes goes to the events of the band's folder as well, so that a call that goes on knows the past.
     """
 
-    def __init__(self, before: np.ndarray, solver: Solver, truth: Any, display: Display | None, run_dir: Any):
+    def __init__(self, before: np.ndarray, solver: Solver, truth: Medium | None, display: Display | None, run_dir: Any):
         self.before, self.truth, self.display = before, truth, display
         self.store = RunDir(run_dir) if isinstance(run_dir, Path) else run_dir
         # scipy's solvers call back after their steps, the device loop's history has them counted already
@@ -236,27 +258,33 @@ class Watch:
     def recall(self) -> None:
         """Read what an earlier call noted."""
         for event in () if self.store is None else self.store.events():
-            facts = {n: event[n] for n in ("loss", *DISTANCES) if isinstance(event.get(n), float)}
+            facts = {n: event[n] for n in event if n.startswith(("loss", *DISTANCES)) and isinstance(event[n], float)}
             if event["event"] == "epoch" and isinstance(event.get("step"), int):
                 self.notes[event["step"]] = facts
 
-    def note(self, step: int, velocity: Any, **facts: float) -> None:
+    def note(self, step: int, fitted: Mapping[str, Any] | None, **facts: float) -> None:
         """Note what is known of the model at a step."""
-        if self.truth is not None:
-            facts |= {name: measure(velocity, self.truth) for name, measure in DISTANCES.items()}
+        for name, truth in (self.truth or {}).items():
+            if fitted is not None and name in fitted:
+                suffix = "" if name == "velocity" else f"_{name}"
+                facts |= {f"{key}{suffix}": measure(fitted[name], truth) for key, measure in DISTANCES.items()}
         self.notes[step] = facts
 
     def __call__(self, shot: Snapshot) -> Any:
         """Note the loss and the distance from the truth, and show."""
         epoch = len(self.before) + shot.step - self.late
         due = self.display is not None and epoch % self.display.every == 0
-        velocity = shot.params["velocity"] if due or self.truth is not None else None
-        self.note(shot.step, velocity, loss=shot.value)
+        fitted = shot.params if due or self.truth is not None else None
+        self.note(shot.step, fitted, loss=shot.value)
         if self.store is not None:
             self.store.event("epoch", step=shot.step, **self.notes[shot.step])
-        if self.display is None or velocity is None or not due:
+        if self.display is None or fitted is None or not due:
             return None
-        gradient = None if shot.slope is None else np.asarray(shot.slope).reshape(velocity.shape)
+        names = sorted(fitted)  # in which order coordinates follow each other
+        shown = "vp" if "vp" in fitted else names[0]
+        velocity, slopes = fitted[shown], shot.slope
+        slopes = None if slopes is None else np.asarray(slopes).reshape(len(names), *velocity.shape)
+        gradient = None if slopes is None else slopes[names.index(shown)]
         past = [self.notes.get(step, {}).get("loss", np.nan) for step in range(self.late, shot.step + 1)]
         return self.display.show(epoch, velocity, gradient, np.concatenate([self.before, past]))
 
@@ -271,4 +299,5 @@ class Watch:
         if self.truth is None:
             return found
         notes = [self.notes.get(int(step), {}) for step in steps]
-        return found | {name: np.array([note.get(name, np.nan) for note in notes]) for name in DISTANCES}
+        names = dict.fromkeys(name for note in notes for name in note if name.startswith(tuple(DISTANCES)))
+        return found | {name: np.array([note.get(name, np.nan) for note in notes]) for name in names}

@@ -121,16 +121,20 @@ class Pairs:
 
 
 def preconditioned(
-    how: Conditioning, mask: np.ndarray, weights: np.ndarray, typical: float, **options: Any
+    how: Conditioning, mask: np.ndarray, weights: np.ndarray, typical: float, fields: int = 1, **options: Any
 ) -> PreconditionedLBFGS:
-    """Return the solver that conditions as told. mask, weights: (nz, nx); typical: velocity; 2 % may change first."""
+    """Return the solver that conditions as told, each of so many fields alike.
+
+    mask, weights: (nz, nx); typical: velocity; 2 % may change first.
+    """
     from scipy.ndimage import gaussian_filter
 
     def smooth(vector: np.ndarray) -> np.ndarray:
-        return gaussian_filter(vector.reshape(mask.shape), how.smoothing).ravel()
+        each = vector.reshape(fields, *mask.shape)
+        return np.stack([gaussian_filter(one, how.smoothing) for one in each]).ravel()
 
     return PreconditionedLBFGS(
-        scale=(mask * np.sqrt(weights / weights.max())).ravel(),
+        scale=np.tile((mask * np.sqrt(weights / weights.max())).ravel(), fields),
         smooth=smooth if how.smoothing else None,
         first=float(f"{0.02 * typical:.3g}"),
         label=str(how),

@@ -9,6 +9,8 @@ from shardfit.core.errors import suggestion
 from shardfit.core.precision import PRECISIONS
 from shardfit.domains.seismic.bands import check_corner
 from shardfit.domains.seismic.conditioning import FIRST_ORDER, Conditioning
+from shardfit.domains.seismic.elastic import PARAMETERS as ELASTIC
+from shardfit.domains.seismic.elastic import ElasticSimulation
 from shardfit.domains.seismic.losses import Loss, as_loss
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.options import NORMALISE, SOURCE_FITS, SourceOptions, WaveOptions, require_known
@@ -30,10 +32,12 @@ class InversionOptions:
         see `MisfitOptions`.
     parameter
         what the solver sees, see `parametrisation`.
+    fitted
+        of an elastic medium: which of 'vp', 'vs' and 'rho' change, the others stay as in the start.
     solver
         'adam', 'adamw', 'sgd', 'rmsprop' on mini-batches, or 'lbfgsb', 'lbfgs', 'lbfgs-bt' on all shots.
     learning_rate
-        m/s per step.
+        m/s per step; of vs in an elastic medium 0.58 of it.
     decay
         factor of the learning rate from band to band.
     epochs
@@ -45,8 +49,8 @@ class InversionOptions:
     band_order
         of the filter.
     bounds
-        velocities, m/s, numbers or (nz, nx); None is from half the slowest start to the simulation's v_max where the
-        solver knows bounds.
+        velocities, m/s, numbers or (nz, nx), of an elastic medium those of vp; None is from half the slowest start to
+        the simulation's v_max where the solver knows bounds. vs stays below 0.9 of vp at the start.
     conditioning
         of gradients, for first-order solvers and 'lbfgsb', whose steps begin with it as an inverse Hessian.
     tikhonov, tv
@@ -67,6 +71,7 @@ class InversionOptions:
     loss: str | Loss = "l2"
     normalise: str = "rms"
     parameter: str = "velocity"
+    fitted: tuple[str, ...] = ("vp", "vs")
     solver: str = "adam"
     learning_rate: float = 25.0
     decay: float = 1.0
@@ -93,6 +98,9 @@ class InversionOptions:
     def __post_init__(self):
         as_loss(self.loss)
         object.__setattr__(self, "bands", tuple(self.bands))
+        object.__setattr__(self, "fitted", tuple(self.fitted))
+        for name in self.fitted or ("",):
+            require_known("fitted parameter", name, ELASTIC)
         named = [("normalise", NORMALISE), ("parameter", PARAMETERS), ("solver", (*FIRST_ORDER, *SECOND_ORDER))]
         named += [(n, SOURCE_FITS) for n in ("estimate_source", "match") if getattr(self, n) is not None]
         for name, known in named:
@@ -157,6 +165,8 @@ class InversionOptions:
 
     def check(self, sim: Simulation, n_shots: int, n_devices: int) -> None:
         """Raise for what does not go with this survey or these devices."""
+        if isinstance(sim, ElasticSimulation) and (self.tikhonov or self.tv):
+            raise ValueError("invert: tikhonov and tv are for the one velocity of acoustic waves. Drop them.")
         for corner in self.bands:
             if corner is not None:
                 check_corner(sim, corner, self.band_order)

@@ -3,6 +3,7 @@
 With iterations it is least-squares migration: the change of the velocity whose single scattering fits the data.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,10 @@ from shardfit.core.problem import Problem
 from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.born import migration_problem
 from shardfit.domains.seismic.conditioning import Conditioning
+from shardfit.domains.seismic.elastic import ElasticSimulation
 from shardfit.domains.seismic.illumination import blocks, illumination
-from shardfit.domains.seismic.options import MisfitOptions, WaveOptions
+from shardfit.domains.seismic.medium import as_medium, bare
+from shardfit.domains.seismic.options import MisfitOptions, ModelOptions, WaveOptions
 from shardfit.domains.seismic.problem import inversion_problem
 from shardfit.domains.seismic.recipes.lbfgs import preconditioned
 from shardfit.domains.seismic.recording import Recording
@@ -57,10 +60,15 @@ class MigrationOptions:
         if not self.floor >= 0:
             raise ValueError(f"rtm: floor={self.floor} must be zero or positive.")
 
+    def check(self, sim: Simulation) -> None:
+        """Raise for what does not go with these waves."""
+        if self.iterations and isinstance(sim, ElasticSimulation):
+            raise ValueError("rtm: least-squares migration is acoustic. Use iterations=0 with elastic waves.")
+
 
 def rtm(
     sim: Simulation,
-    velocity: Velocity,
+    velocity: Velocity | Mapping[str, Velocity],
     recording: Recording,
     options: MigrationOptions | None = None,
     *,
@@ -76,7 +84,7 @@ def rtm(
     sim
         the simulation.
     velocity
-        (nz, nx) m/s, smooth.
+        (nz, nx) m/s, smooth; with an `ElasticSimulation` {"vp", "vs", "rho"}, and the image is that of vp.
     recording
         shots, wavelet and data; what the velocity explains, such as the direct wave, is subtracted from the data.
     options
@@ -90,24 +98,33 @@ def rtm(
 
     """
     options, waves = options or MigrationOptions(), waves or WaveOptions()
+    options.check(sim)
     size, energy = max(options.batchsize, n_shards(mesh)), None
     if options.compensation:
         energy = illumination(sim, velocity, recording.wavelet, recording.shots, batchsize=size, mesh=mesh, waves=waves)
         energy = energy / energy.max() + options.floor
     if options.iterations:
-        image = _least_squares(migration_problem(sim, velocity, recording, waves, size), options, energy, mesh)
+        problem = migration_problem(sim, np.asarray(velocity), recording, waves, size)
+        image = _least_squares(problem, options, energy, mesh)
     else:
-        image = _migrated(inversion_problem(sim, velocity, recording, SUM, waves=waves), recording.n_shots, size, mesh)
+        medium = as_medium(sim, velocity)
+        model, start = ModelOptions(), bare(medium)
+        if "vp" in medium:
+            model = ModelOptions(known={name: x for name, x in medium.items() if name != "vp"})
+            start = {"vp": medium["vp"]}
+        problem = inversion_problem(sim, start, recording, SUM, model, waves)
+        image = _migrated(problem, recording.n_shots, size, mesh)
         image = image if energy is None else image / energy**options.compensation
     return -laplacian(image, sim.dh) if options.high_pass else image
 
 
 def _migrated(problem: Problem, n: int, size: int, mesh: Any) -> np.ndarray:
     """Return minus the gradient of the misfit of n shots, a block at a time."""
-    image = np.zeros(problem.x0["velocity"].shape)
+    (name,) = problem.x0
+    image = np.zeros(problem.x0[name].shape)
     for block in blocks(n, size):
         some = problem.objective.take(lambda *_, block=block: block).place(mesh)
-        gradient = some.value_and_grad(problem.x0)[1]["velocity"]
+        gradient = some.value_and_grad(problem.x0)[1][name]
         image -= np.asarray(gradient, np.float64) * (len(block) / n)  # a batch stands for all shots
     return image
 
