@@ -45,10 +45,10 @@ def run(quick: bool) -> dict[str, dict]:
     for kind in ("forward", "gradient"):
         for size in sizes:
             for order in (4, 8):
-                cases[f"{kind}-{size}-o{order}"] = _against("deepwave", kind, size, order)
+                cases[f"{kind}-{size}-o{order}"] = against("deepwave", kind, size, order)
     for kind in ("forward", "gradient"):
         for size in sizes:
-            cases[f"sweep-{kind}-{size}"] = _against("sweep", kind, size, 8)
+            cases[f"sweep-{kind}-{size}"] = against("sweep", kind, size, 8)
         cases[f"offgrid-{kind}"] = _alone("offgrid", "100x300", 4, kind=kind)
     if not quick:
         cases |= {f"roofline-{size}-o{order}": _alone("roofline", size, order) for size, order in ROOFLINES}
@@ -61,9 +61,10 @@ def _case(size: str, order: int, shots: int) -> dict:
     return {"shape": [int(n) for n in size.split("x")], "nt": STEPS[size], "shots": shots, "order": order}
 
 
-def _against(peer: str, kind: str, size: str, order: int) -> dict:
+def against(peer: str, kind: str, size: str, order: int, waves: str = "acoustic") -> dict:
+    """Return the figures of our engine and a peer's on the same scene."""
     engine, scaling = {"deepwave": ("native", "physical"), "sweep": ("jax", "raw")}[peer]
-    arguments = {"kind": kind, **_case(size, order, SHOTS[peer]), "engine": engine, "scaling": scaling}
+    arguments = {"kind": kind, **_case(size, order, SHOTS[peer]), "engine": engine, "scaling": scaling, "waves": waves}
     with tempfile.TemporaryDirectory() as folder:
         figures = duel(peer, (OURS, f"benchmarks.seismic_{peer}"), {**arguments, "folder": folder}, ROUNDS[kind])
         whole = [np.load(f"{folder}/{side}.npy").astype(float) for side in ("ours", "peer")]
