@@ -10,6 +10,11 @@ from tests.solve.cases import DECAY, decay_residual, least_squares_problem, pena
 BUILT_IN = ["lbfgsb", "lbfgs", "lbfgs-bt", "lm", "adam"]
 
 
+def fast(*names):
+    """Every built-in solver, those that are not named as slow tests."""
+    return [pytest.param(name, marks=() if name in names else pytest.mark.slow) for name in BUILT_IN]
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_step_limit_returns_and_says_so(name):
     result = sf.fit(least_squares_problem(), name, maxiter=2, progress=False)
@@ -48,7 +53,7 @@ def wall(p, rows):
     return jnp.where(p < 2, 1, jnp.nan) * (p - 1.9) * rows["v"]
 
 
-@pytest.mark.parametrize("name", ["lbfgsb", "lbfgs", "lbfgs-bt", "lm"])
+@pytest.mark.parametrize("name", fast("lbfgsb", "lm")[:4])
 def test_non_finite_trials_do_not_lose_the_answer(name):
     problem = sf.Problem(sf.Objective({"wall": sf.residual_term(wall, {"v": np.full(50, 3.0)})}), np.array(-40.0))
     result = sf.fit(problem, name, progress=False)
@@ -66,7 +71,7 @@ def test_best_finite_point_is_kept_when_a_run_breaks():
     assert np.isfinite(result.value) and -1 < float(result.params) < 1
 
 
-@pytest.mark.parametrize("name", ["lbfgsb", "lbfgs", "lm", "adam"])
+@pytest.mark.parametrize("name", fast("lbfgs", "lm"))
 def test_nan_at_the_start_is_an_error_that_names_the_cause(name):
     def root(p, rows):
         return jnp.sqrt(p["a"] - 1.0) * rows["v"] + p["b"]
@@ -120,7 +125,7 @@ def test_frozen_stochastic_problem_fits_with_any_solver():
     assert sf.fit(frozen, "lbfgs", progress=False).success
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", fast("lbfgsb", "lm", "adam"))
 def test_a_fit_traces_the_model_a_bounded_number_of_times(name):
     traces = []
 

@@ -154,7 +154,8 @@ SOURCES = {
 }
 
 
-@pytest.mark.parametrize("name", ["double", *(pytest.param(n, marks=pytest.mark.slow) for n in ("jet", "halo"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["double", "jet", "halo"])
 def test_index_of_other_sources(name):
     """Core and jet of the VLBA, a double and a core with a halo of the EHT: not the ring that weights began with."""
     parts, (unit, width, dec, array, frequencies, bandwidth), allowed = SOURCES[name]
