@@ -28,7 +28,17 @@ from shardfit.stats.groups import (
     group_numbers,
     require_density,
 )
-from shardfit.stats.projection import Normal, log_prior_scales, normal, prior_residuals, prior_slopes, products
+from shardfit.stats.projection import (
+    Normal,
+    column_products,
+    least,
+    log_det,
+    log_prior_scales,
+    normal,
+    prior_residuals,
+    prior_slopes,
+    products,
+)
 
 CANCELLING = 30.0  # squares of the parts of a model, over those of the data, from which on they cancel each other
 
@@ -86,19 +96,21 @@ class LinearTerm(RowTerm):
     def statistics(self, params: Any, rows: Any, mask: jax.Array | None, key: Any) -> jax.Array:
         """Return the products of a block's columns [B, y] by group (G, K+1, K+1)."""
         basis, y = self.contributions(params, rows, key), rows["y"]
+        columns = jnp.unstack(basis, axis=-1)
         if self.centre is not None:
-            y = y - jnp.sum(basis * self.own(self.centre, rows), axis=-1)
-        columns = jnp.concatenate([basis, y[..., None].astype(basis.dtype)], axis=-1)
-        columns = self.whitened(columns, rows, mask)
-        return self.products(columns, columns, rows)
+            own = jnp.unstack(self.own(self.centre, rows), axis=-1)
+            y = y - sum(column * c for column, c in zip(columns, own, strict=True))
+        # column by column, never as one array (n, K): what is computed for a row stays in registers
+        columns = [self.whitened(column, rows, mask) for column in (*columns, y)]
+        return column_products(columns, self.ids(rows), self.n_groups, inner=self.group is None)
 
     def losses(self, totals: jax.Array, key: Any) -> jax.Array:
         """Return ½Σ of the squared residuals at the best coefficients, or −log of the integral over coefficients."""
         solved = self.normal(totals)
-        value = jnp.sum(solved.least)
+        value = jnp.sum(least(solved))
         if not self.marginal:
             return value
-        return value + jnp.sum(0.5 * solved.log_det + log_prior_scales(self.prior, solved.vector))
+        return value + jnp.sum(0.5 * log_det(solved) + log_prior_scales(self.prior, solved.vector))
 
     def normal(self, totals: jax.Array) -> Normal:
         """Return what data and prior say of the coefficients, from the totals of all rows."""
@@ -115,7 +127,7 @@ class LinearTerm(RowTerm):
         return jnp.where((sums[0] <= CANCELLING * sums[1])[:, None], solved.best, 0)
 
     def whitened(self, columns: jax.Array, rows: Any, mask: jax.Array | None) -> jax.Array:
-        """Return columns (n, *shape, m) in units of the noise, zero where masked."""
+        """Return columns (n, *shape, m), or one (n, *shape), in units of the noise, zero where masked."""
         if "sigma" in rows:
             sigma = rows["sigma"]
             columns = columns / sigma.reshape(sigma.shape + (1,) * (columns.ndim - sigma.ndim))
@@ -123,8 +135,11 @@ class LinearTerm(RowTerm):
 
     def products(self, left: jax.Array, right: jax.Array, rows: Any) -> jax.Array:
         """Return the sums of products of columns by group."""
-        ids = self.inner if self.group is None else rows[self.group]
-        return products(left, right, ids, self.n_groups, inner=self.group is None)
+        return products(left, right, self.ids(rows), self.n_groups, inner=self.group is None)
+
+    def ids(self, rows: Any) -> Any:
+        """Return the group numbers of a block of rows, or those of the numbers of every row."""
+        return self.inner if self.group is None else rows[self.group]
 
     def own(self, coefficients: jax.Array, rows: Any) -> jax.Array:
         """Return for every number of a block its group's coefficients, as broad as (n, *shape, K)."""

@@ -6,12 +6,16 @@ What is left of yᵀy by the best coefficients is a small difference of large su
 coefficients c₀ near the best ones, y − Bc₀, the sums are small themselves; c − c₀ is then what is solved for.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
+
+from shardfit.stats.triangular import cholesky, solve_lower, solve_upper
+
+FEW_COLUMNS = 6  # whose products are summed one by one
 
 
 class Normal(NamedTuple):
@@ -24,30 +28,60 @@ class Normal(NamedTuple):
     centre: jax.Array  # c₀ (G, K)
 
     @property
+    def step(self) -> jax.Array:
+        """The way d (G, K) from c₀ to the minimum."""
+        return self.unwhiten(self.whiten(self.vector[..., None]))[..., 0]
+
+    @property
     def best(self) -> jax.Array:
         """The coefficients (G, K) at the minimum."""
-        return self.centre + self.unwhiten(self.whiten(self.vector[..., None]))[..., 0]
+        return self.centre + self.step
 
     @property
-    def least(self) -> jax.Array:
-        """The minimum (G,): half the squared residuals that are left, the prior's among them."""
-        step = self.unwhiten(self.whiten(self.vector[..., None]))[..., 0]
-        # at a minimum errors of the coefficients, such as the factor's slack makes, count by their squares only
-        curved = jnp.einsum("gk,gkl,gl->g", step, self.matrix, step)
-        return 0.5 * (self.square - 2 * jnp.sum(self.vector * step, axis=-1) + curved)
-
-    @property
-    def log_det(self) -> jax.Array:
-        """The logarithm (G,) of the determinant of A."""
-        return 2 * jnp.sum(jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1)), axis=-1)
+    def inverse(self) -> jax.Array:
+        """The inverse (G, K, K) of A."""
+        eye = jnp.eye(self.vector.shape[1], dtype=self.vector.dtype)
+        return self.unwhiten(self.whiten(jnp.broadcast_to(eye, self.matrix.shape)))
 
     def whiten(self, columns: jax.Array) -> jax.Array:
         """Return factor⁻¹ columns (G, K, m): products of these are products of columns with A⁻¹ between them."""
-        return solve_triangular(self.factor, columns, lower=True)
+        return solve_lower(self.factor, columns)
 
     def unwhiten(self, columns: jax.Array) -> jax.Array:
         """Return factor⁻ᵀ columns (G, K, m): of unit noise it makes noise with covariance A⁻¹."""
-        return solve_triangular(self.factor, columns, lower=True, trans="T")
+        return solve_upper(self.factor, columns)
+
+
+# Derivatives of the two that follow need no derivative of the factor: at a minimum the way there does not count, and
+# that of log det A is the trace of A⁻¹ dA.
+@jax.custom_jvp
+def least(solved: Normal) -> jax.Array:
+    """Return the minimum (G,): half the squared residuals that are left, the prior's among them."""
+    step = solved.step
+    # at a minimum errors of the coefficients, such as the factor's slack makes, count by their squares only
+    return 0.5 * solved.square + _quadratic(step, solved.vector, solved.matrix)
+
+
+@least.defjvp
+def _least_jvp(primals, tangents):
+    (solved,), (moved,) = primals, tangents
+    return least(solved), 0.5 * moved.square + _quadratic(solved.step, moved.vector, moved.matrix)
+
+
+def _quadratic(step: jax.Array, vector: jax.Array, matrix: jax.Array) -> jax.Array:
+    return jnp.sum(step * (0.5 * jnp.sum(matrix * step[:, None, :], axis=-1) - vector), axis=-1)
+
+
+@jax.custom_jvp
+def log_det(solved: Normal) -> jax.Array:
+    """Return the logarithm (G,) of the determinant of A."""
+    return 2 * jnp.sum(jnp.log(jnp.diagonal(solved.factor, axis1=-2, axis2=-1)), axis=-1)
+
+
+@log_det.defjvp
+def _log_det_jvp(primals, tangents):
+    (solved,), (moved,) = primals, tangents
+    return log_det(solved), jnp.sum(solved.inverse * moved.matrix, axis=(-2, -1))
 
 
 def normal(totals: jax.Array, prior: Any, centre: Any = None) -> Normal:
@@ -105,7 +139,7 @@ def _factor(matrix: jax.Array) -> jax.Array:
     scaled = matrix / (unit[..., :, None] * unit[..., None, :])
     empty = jnp.where(size > 0, 0, 1)  # a column of zeros: its coefficient is zero
     definite = scaled + (slack + empty)[..., None] * jnp.eye(k, dtype=matrix.dtype)
-    return unit[..., None] * jnp.linalg.cholesky(definite)
+    return unit[..., None] * cholesky(definite)
 
 
 def ranks(matrix: np.ndarray) -> np.ndarray:
@@ -114,6 +148,38 @@ def ranks(matrix: np.ndarray) -> np.ndarray:
     unit = np.sqrt(np.where(size > 0, size, 1))
     values = np.linalg.eigvalsh(matrix / (unit[..., :, None] * unit[..., None, :]))
     return np.sum(values > 16 * matrix.shape[-1] * np.finfo(matrix.dtype).eps, axis=-1)
+
+
+def column_products(columns: Sequence[jax.Array], ids: Any, n_groups: int, *, inner: bool) -> jax.Array:
+    """Return Σ column ⊗ column (G, m, m) over the rows of each group, for m columns (n, *shape); ids: as for products.
+
+    Of few columns every product is summed by itself: arrays of one number per row are what a processor adds quickest.
+    """
+    if len(columns) > FEW_COLUMNS:
+        whole = jnp.stack(columns, axis=-1)
+        return products(whole, whole, ids, n_groups, inner=inner)
+    sums = {}
+    for i, left in enumerate(columns):
+        for j, right in enumerate(columns[: i + 1]):
+            sums[i, j] = sums[j, i] = _group_sum(_real_product(left, right), ids, n_groups, inner)
+    order = range(len(columns))
+    return jnp.stack([jnp.stack([sums[i, j] for j in order], axis=-1) for i in order], axis=-2)
+
+
+def _real_product(left: jax.Array, right: jax.Array) -> jax.Array:
+    if not (jnp.iscomplexobj(left) and jnp.iscomplexobj(right)):
+        return left.real * right.real
+    return left.real * right.real + left.imag * right.imag
+
+
+def _group_sum(numbers: jax.Array, ids: Any, n_groups: int, inner: bool) -> jax.Array:
+    if ids is None:
+        return jnp.sum(numbers)[None]
+    if inner:
+        numbers = jnp.sum(numbers, axis=0)
+    elif ids.ndim == 1:
+        numbers = jnp.sum(numbers, axis=tuple(range(1, numbers.ndim)))
+    return jax.ops.segment_sum(numbers.reshape(-1), ids.reshape(-1), n_groups)
 
 
 def products(left: jax.Array, right: jax.Array, ids: Any, n_groups: int, *, inner: bool) -> jax.Array:
