@@ -48,14 +48,6 @@ def distance(first: jax.Array, second: jax.Array) -> jax.Array:
     return jnp.sqrt((second - first) ** 2 + SMOOTH)
 
 
-def sinc_and_slope(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return sin(x)/x of x in radians and its derivative, with their series near zero."""
-    small = jnp.abs(x) < 1e-4
-    safe = jnp.where(small, 1.0, x)
-    value = jnp.where(small, 1 - x * x / 6 + x**4 / 120, jnp.sin(safe) / safe)
-    return value, jnp.where(small, -x / 3 + x**3 / 30, (jnp.cos(safe) - value) / safe)
-
-
 class Grid(NamedTuple):
     """All pairs of frames: (n, nt, nt)."""
 

@@ -24,9 +24,9 @@ from shardfit.domains.xpcs.forward import (
     distance,
     integrate,
     moments_of_frames,
-    sinc_and_slope,
 )
 from shardfit.domains.xpcs.rates import PHI0, Parameter, PowerLaw, Rate
+from shardfit.domains.xpcs.sinc import sinc_and_slope
 
 CONVENTIONS = ("compat", "theory")
 
