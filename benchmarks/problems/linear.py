@@ -8,10 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import shardfit as sf
-from benchmarks.problems import densities
+from shardfit.domains.xpcs import Experiment, FitOptions, curved, fit_correlation, laminar_flow, simulate
+from shardfit.domains.xpcs.problem import TERM
+from shardfit.domains.xpcs.recipes.posterior import posterior_problem
+from shardfit.domains.xpcs.terms import joint_term
 
 ANGLES = 23
-SCALES = "scales"  # the parameter (angles, 2) that is sampled or not
+SCALES = ("scales", "contrast", "offset")  # names of the parameters that are sampled or not
 
 
 def decay(p: Any, rows: Any) -> jax.Array:
@@ -34,27 +37,29 @@ def decays(points: int = 40, sigma: float = 0.01) -> tuple[sf.Problem, sf.Proble
         return jnp.stack([found, jnp.ones_like(found)], axis=-1)
 
     def residual(p, rows):
-        return (jnp.sum(p[SCALES][rows["angle"]] * basis(p, rows), -1) - rows["y"]) / rows["sigma"]
+        return (jnp.sum(p[SCALES[0]][rows["angle"]] * basis(p, rows), -1) - rows["y"]) / rows["sigma"]
 
     term = sf.linear_term(basis, rows, groups="angle", marginal=True)
     sampled = sf.Objective({"decays": sf.residual_term(residual, rows)})
-    return sf.Problem(sf.Objective({"decays": term}), start), sf.Problem(sampled, {**start, SCALES: scales})
+    return sf.Problem(sf.Objective({"decays": term}), start), sf.Problem(sampled, {**start, SCALES[0]: scales})
 
 
-def correlations() -> tuple[sf.Problem, sf.Problem]:
-    """The shard of two-time correlations: seven parameters, and with the scales 53."""
-    short = densities.xpcs()
-    term = dict(short.objective.items())["pairs"]
-    angles = term.args[0]
+def flow(frames: int = 30) -> tuple[sf.Problem, sf.Problem]:
+    """Two-time correlations of a sheared sample, as `sample_correlation` draws from them: 7 parameters, or all 53."""
+    rng = np.random.default_rng(3)
+    law = laminar_flow()
+    truth = dict(zip(law.names, (8000.0, -0.25, 300.0, 2e-3, -0.2, 1e-4, -4.0), strict=True))
+    scales = 0.3 + 0.03 * rng.standard_normal(ANGLES), 1 + 0.01 * rng.standard_normal(ANGLES)
+    measured = Experiment(np.linspace(-90, 90, ANGLES), frames, 20.0 / frames, contrast=scales[0], offset=scales[1])
+    data = simulate(law, truth, measured, 1)
+    options = FitOptions(scaling="individual")
+    fitted = fit_correlation(data, curved(law, data), options, sf.RunOptions(progress=False))
+    short = posterior_problem(fitted)
+    term = dict(short.objective.items())[TERM]
+    rows = {name: term.rows[name] for name in ("pairs", "y", "w")}
+    joint = joint_term(rows, *term.args, fitted.setup.n_points)
+    x0 = {**short.x0, "contrast": fitted.contrast, "offset": fitted.offset}
+    return short, short.replace(objective=sf.Objective({TERM: joint}), x0=x0, name="flow, all")
 
-    def residual(p, rows, angles):
-        model = p[SCALES][:, 0] * densities.correlation(p, rows, angles) + p[SCALES][:, 1]
-        return (model - rows["y"]) / densities.NOISE
 
-    objective = sf.Objective({"pairs": sf.residual_term(residual, term.rows, angles)})
-    scales = np.tile([0.3, 1.0], (ANGLES, 1))
-    priors = {**short.priors, SCALES: sf.Flat()}
-    return short, sf.Problem(objective, {**densities.TRUTH, SCALES: scales}, priors=priors, name="xpcs, all")
-
-
-PAIRS: dict[str, Callable[[], tuple[sf.Problem, sf.Problem]]] = {"decays": decays, "xpcs": correlations}
+PAIRS: dict[str, Callable[[], tuple[sf.Problem, sf.Problem]]] = {"decays": decays, "flow": flow}

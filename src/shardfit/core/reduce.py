@@ -234,6 +234,9 @@ def _sums_and_pull(term, moves, inputs, key):
     if isinstance(term, Penalty):
         return None, None
     term = settled(term, inputs[0], key)
+    if isinstance(term, StatisticTerm) and term.slopes is not None and not inputs[1]:
+        sums, slopes = _sums_and_slopes(term, term.slopes, inputs[0])
+        return sums, lambda cotangent: (_pulled(slopes, cotangent, inputs[0]), [])
     if not _chunked(term):
         return jax.vjp(lambda p, leaves: local_sums(_moved(term, moves, leaves), p, key), *inputs)
 
@@ -248,6 +251,26 @@ def _sums_and_pull(term, moves, inputs, key):
         sums, gradient = walk(lambda s: _loss_and_cotangents(term, moves, jax.tree.map(jnp.zeros_like, s), key)[1])
         return sums, lambda cotangent: gradient
     return local_sums(term, inputs[0], key), lambda cotangent: walk(lambda sums: cotangent)[1]
+
+
+def _sums_and_slopes(term: StatisticTerm, slopes: Callable, params: Any) -> tuple[Any, Any]:
+    """Return a term's local sums and their derivatives, which it knows itself, at one walk over the rows."""
+
+    def block(rows, mask):
+        real = jnp.ones(leading(rows)) if mask is None else mask.astype(float)
+        return slopes(params, rows, real, *term.args)
+
+    return sum_blocks(block, term.rows, term.counts, term.chunk)
+
+
+def _pulled(slopes: Any, cotangent: Any, params: Any) -> Any:
+    """Return the gradient from derivatives of sums, as `jax.jacfwd` gives them, and the cotangent of the sums."""
+    tree = jax.tree.structure(params)
+    parts = [
+        jax.tree.map(lambda slope, c=c: jnp.tensordot(c, slope, axes=c.ndim), tree.unflatten(tree.flatten_up_to(own)))
+        for c, own in zip(jax.tree.leaves(cotangent), jax.tree.structure(cotangent).flatten_up_to(slopes), strict=True)
+    ]
+    return _add_trees(params, parts)
 
 
 @jax.custom_jvp

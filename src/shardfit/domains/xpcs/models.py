@@ -67,6 +67,10 @@ class Model:
         """Return the Gram matrices (n, 3 + p, 3 + p) of [f, 1, y, ∂f] from the summed tiles."""
         return sums
 
+    def factorises(self, pairs: Any) -> bool:
+        """Whether the model has `slope_sums` and `scale_slopes`, which need factors common to all angles."""
+        return False
+
 
 def _triangle(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return row and column of every entry of an upper triangle, and where an entry (i, j) of the whole is in it."""
@@ -142,38 +146,67 @@ class Homodyne(Model):
 
     def sums(self, values: jax.Array, geometry: Geometry, pairs: Any, y: jax.Array, weight: jax.Array) -> Any:
         """Return the sums over one tile: ∂f = f·a for J and h·b for S, with a and b common to all angles."""
-        if not isinstance(pairs, Ahead):  # means over bins have no such factors
+        if not self.factorises(pairs):
             return super().sums(values, geometry, pairs, y, weight)
+        f, h, along_j, along_s = self._factors(values, geometry, pairs, y.shape)
+        one = jnp.ones_like(along_j[:1])
+        # weights common to all angles go with the common factors, others with the factors of each angle
+        common, own = (weight, 1.0) if weight.ndim == 1 else (1.0, weight)
+        rows, columns, _ = _triangle(len(along_j))
+        sides = {"f": along_j * common, "ff": along_j[rows] * along_j[columns] * common, "one": one * common}
+        f_own = f * own
+        left = {"f": ("f", f_own), "fy": ("f", f_own * y), "ff": ("ff", f_own * f), "y": ("one", y * own)}
+        left |= {"yy": ("one", y * y * own), "n": ("one", jnp.broadcast_to(own * one, y.shape))}
+        if h is not None:
+            rows, columns, _ = _triangle(len(along_s))
+            sides["h"] = along_s * common
+            sides["hh"] = along_s[rows] * along_s[columns] * common
+            sides["fh"] = (sides["f"][:, None] * along_s).reshape(-1, y.shape[1])
+            h_own = h * own
+            left |= {"h": ("h", h_own), "hy": ("h", h_own * y), "fh": ("fh", f_own * h), "hh": ("hh", h_own * h)}
+        return {name: per_angle @ sides[side].T for name, (side, per_angle) in left.items()}
+
+    def factorises(self, pairs: Any) -> bool:
+        """Whether derivatives at these pairs have factors common to all angles: means over bins have none."""
+        return isinstance(pairs, Ahead)
+
+    def _factors(self, values: jax.Array, geometry: Geometry, pairs: Ahead, shape: tuple) -> tuple:
+        """Return f (n, m) and h (n, m), and the factors along_j (1 + J, m) and along_s (S + 1, m) of ∂f.
+
+        Up to numbers of each angle ∂f is f·along_j[1:] by the parameters of J, h·along_s[:-1] by those of S, and
+        h·along_s[-1] by phi0; without shear h and along_s are None.
+        """
         split = self.n_diffusion
         path, slopes = with_slopes(partial(_path, self.diffusion, geometry, pairs), values[:split])
         q = geometry.q if jnp.ndim(geometry.q) == 0 else geometry.q[:, None]
         decay = jnp.exp(-q * q * geometry.dt * path)
-        one = jnp.ones_like(path)[None]
-        along_j = jnp.concatenate([one, -geometry.dt * slopes])
-        # weights common to all angles go with the common factors, others with the factors of each angle
-        common, own = (weight, 1.0) if weight.ndim == 1 else (1.0, weight)
-        rows, columns, _ = _triangle(split + 1)
-        sides = {"f": along_j * common, "ff": along_j[rows] * along_j[columns] * common, "one": one * common}
+        along_j = jnp.concatenate([jnp.ones_like(path)[None], -geometry.dt * slopes])
         if self.shear is None:
-            f = _floored(jnp.broadcast_to(decay, y.shape))
-        else:
-            path, slopes = with_slopes(partial(_path, self.shear, geometry, pairs), values[split:-1])
-            s, slope = sinc_and_slope(self._shear_scales(values, geometry)[0][:, None] * path)
-            power = s if self.convention == "theory" else s * s * s
-            f = _floored(decay * power * s)
-            h = (2.0 if self.convention == "theory" else 4.0) * decay * power * slope
-            along_s = jnp.concatenate([slopes, path[None]])
-            rows, columns, _ = _triangle(along_s.shape[0])
-            sides["h"] = along_s * common
-            sides["hh"] = along_s[rows] * along_s[columns] * common
-            sides["fh"] = (sides["f"][:, None] * along_s).reshape(-1, y.shape[1])
-        f_own = f * own
-        left = {"f": ("f", f_own), "fy": ("f", f_own * y), "ff": ("ff", f_own * f), "y": ("one", y * own)}
-        left |= {"yy": ("one", y * y * own), "n": ("one", jnp.broadcast_to(own * one, y.shape))}
+            return _floored(jnp.broadcast_to(decay, shape)), None, along_j, None
+        path, slopes = with_slopes(partial(_path, self.shear, geometry, pairs), values[split:-1])
+        s, slope = sinc_and_slope(self._shear_scales(values, geometry)[0][:, None] * path)
+        power = s if self.convention == "theory" else s * s * s
+        h = (2.0 if self.convention == "theory" else 4.0) * decay * power * slope
+        return _floored(decay * power * s), h, along_j, jnp.concatenate([slopes, path[None]])
+
+    def slope_sums(self, values: jax.Array, geometry: Geometry, pairs: Ahead, y: jax.Array, weight: jax.Array) -> Any:
+        """Return the sums of a tile that `scale_slopes` needs: of f, f·y and f² along their derivatives."""
+        f, h, along_j, along_s = self._factors(values, geometry, pairs, y.shape)
+        common, own = (weight, 1.0) if weight.ndim == 1 else (1.0, weight)
+        sums = {"j": [(own * x) @ (along_j * common).T for x in (f, f * y, f * f)]}
+        if h is not None:
+            sums["s"] = [(own * x) @ (along_s * common).T for x in (h, h * y, f * h)]
+        return sums
+
+    def scale_slopes(self, sums: Any, values: jax.Array, geometry: Geometry) -> tuple[list, list]:
+        """Return the totals (n,) of f, f·y, f², and for each its derivatives (n, p) by the values."""
+        squared = jnp.broadcast_to(geometry.q**2, geometry.phi.shape)[:, None]
+        slopes = [squared * along[:, 1:] for along in sums["j"]]
         if self.shear is not None:
-            h_own = h * own
-            left |= {"h": ("h", h_own), "hy": ("h", h_own * y), "fh": ("fh", f_own * h), "hh": ("hh", h_own * h)}
-        return {name: per_angle @ sides[side].T for name, (side, per_angle) in left.items()}
+            scales = [scale[:, None] for scale in self._shear_scales(values, geometry)]
+            by_shear = [jnp.concatenate([a[:, :-1] * scales[0], a[:, -1:] * scales[1]], 1) for a in sums["s"]]
+            slopes = [jnp.concatenate(pair, axis=1) for pair in zip(slopes, by_shear, strict=True)]
+        return [along[:, 0] for along in sums["j"]], [slopes[0], slopes[1], 2 * slopes[2]]
 
     def grams(self, sums: Any, values: jax.Array, geometry: Geometry) -> jax.Array:
         """Return the Gram matrices (n, 3 + p, 3 + p) of [f, 1, y, ∂f]."""

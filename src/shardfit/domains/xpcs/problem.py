@@ -211,7 +211,7 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
         precision = precision * shear_weights(data.phi, table["phi0"].start if "phi0" in table else 0.0)
     if options.triangle == "both":
         counts, n_points = 2 * counts, 2 * n_points
-    design = Design(basis, precision, np.asarray(level))
+    design = Design(basis, precision, np.asarray(level), apart=np.array_equal(basis, np.eye(len(basis))))
     repeats = 2.0 if options.triangle == "both" else 1.0
     x0, fixed = {name: p.start for name, p in table.items()}, dict(options.fixed)
     bounds = {name: (p.lower, p.upper) for name, p in table.items() if name not in fixed}

@@ -1,6 +1,6 @@
 """Contrast and offset of the angles: which of them are free together, and what the data say at first sight."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +10,7 @@ from jax.tree_util import register_dataclass
 
 from shardfit.core.errors import suggestion
 from shardfit.domains.xpcs.data import Correlation
+from shardfit.stats.projection import least, log_det, normal
 
 MODES = ("auto", "individual", "fourier", "constant", "constant_averaged")
 HELD = ("constant", "constant_averaged")
@@ -23,12 +24,13 @@ class Design:
     """How scales follow from their coefficients: contrast = basis @ a, offset = basis @ b; basis (n, m).
 
     precision (n,): what the squared residuals of an angle are multiplied with. level: subtracted from the data, so that
-    sums of squares keep their digits.
+    sums of squares keep their digits. apart: basis is the identity, so that every angle can be solved by itself.
     """
 
     basis: Any
     precision: Any
     level: Any
+    apart: bool = field(default=False, metadata={"static": True})
 
 
 def fourier_basis(phi: np.ndarray, order: int = 2) -> np.ndarray:
@@ -104,12 +106,15 @@ class Best(NamedTuple):
 
 def best_scales(grams: jax.Array, design: Design) -> Best:
     """Return the best scales from Gram matrices (n, ≥3, ≥3) of [f, 1, y, …]."""
+    if design.apart:
+        solved = normal(grams[:, :3, :3], None)
+        return Best(jnp.sum(least(solved)), *solved.best.T, jnp.sum(log_det(solved)))
     m = design.basis.shape[1]
     matrix = jnp.einsum("ki,kab,kj->aibj", design.basis, grams[:, :2, :2], design.basis).reshape(2 * m, 2 * m)
     vector = jnp.einsum("ki,ka->ai", design.basis, grams[:, :2, 2]).reshape(-1)
-    best, log_det = solve(matrix, vector)
+    best, log_size = solve(matrix, vector)
     value = 0.5 * (jnp.sum(grams[:, 2, 2]) - best @ vector)
-    return Best(value, best[:m], best[m:], log_det)
+    return Best(value, best[:m], best[m:], log_size)
 
 
 def solve(matrix: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from shardfit.core.equations import Gram, NormalEquations
 from shardfit.core.terms import StatisticTerm, statistic_term
-from shardfit.domains.xpcs.forward import Geometry, averaged
+from shardfit.domains.xpcs.forward import Ahead, Geometry, averaged
 from shardfit.domains.xpcs.layout import tiles_at_once
 from shardfit.domains.xpcs.losses import LOSSES, SLOPES
 from shardfit.domains.xpcs.models import Model
@@ -104,10 +104,41 @@ def _scale_sums(params: Any, rows: Any, model: Model, geometry: Geometry, design
     def tile(pairs, y, w):
         f = _curve(model, values, geometry, pairs)
         one = jnp.ones_like(f)
-        products = (f * f, f, f * y, one, y, y * y)
+        products = (f * f, f, f * y) if "fixed" in rows else (f * f, f, f * y, one, y, y * y)
         return jnp.stack([jnp.sum(product * w, axis=1) for product in products], axis=1)
 
-    return jax.vmap(tile)(rows["pairs"], rows["y"], rows["w"]) * design.precision[:, None]
+    sums = jax.vmap(tile)(rows["pairs"], rows["y"], rows["w"])
+    sums = jnp.concatenate([sums, rows["fixed"]], axis=2) if "fixed" in rows else sums
+    return sums * design.precision[:, None]
+
+
+def _with_fixed_sums(rows: Any) -> Any:
+    """Return rows with the sums (T, n, 3) of 1, y and y² over every tile, which no parameter changes."""
+    y, w = np.asarray(rows["y"]), np.asarray(rows["w"])
+    weights = "tkm" if w.ndim == 3 else "tm"
+    one = np.broadcast_to(np.ones(1), y.shape)
+    sums = [np.einsum(f"{weights},tkm,tkm->tk", w, a, b) for a, b in ((one, one), (one, y), (y, y))]
+    return {**rows, "fixed": np.stack(sums, axis=2)}
+
+
+def _scale_slopes(params: Any, rows: Any, real: jax.Array, model: Any, geometry: Geometry, design: Design) -> Any:
+    """Return the sums (n, 6) of `_scale_sums` over a block, and their derivatives by the parameters, in one walk."""
+    values, n = model.values(params), rows["y"].shape[1]
+    # frames of all tiles are one long tile: few long products take less than many short ones
+    pairs = Ahead(rows["pairs"].frames.reshape(-1))
+    w = rows["w"] * real.reshape(-1, *(1,) * (rows["w"].ndim - 1))
+    y, w = (jnp.swapaxes(part, 0, 1).reshape(n, -1) if part.ndim == 3 else part.reshape(-1) for part in (rows["y"], w))
+    sums = model.slope_sums(values, geometry, pairs, y, w)
+    (f, fy, ff), (f_slope, fy_slope, ff_slope) = model.scale_slopes(sums, values, geometry)
+    fixed = jnp.tensordot(real, rows["fixed"], axes=1)
+    totals = jnp.concatenate([jnp.stack([ff, f, fy], axis=1), fixed], axis=1) * design.precision[:, None]
+    none = jnp.zeros_like(f)
+    slopes = {
+        name: jnp.stack([ff_slope[:, i], f_slope[:, i], fy_slope[:, i], none, none, none], 1)
+        * design.precision[:, None]
+        for i, name in enumerate(model.names)
+    }
+    return totals, slopes
 
 
 _SYMMETRIC = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])  # where an entry of the Gram matrix is among the products
@@ -128,8 +159,9 @@ _marginal_value.shardable = True  # each shard integrates over scales of its own
 
 def marginal_term(rows: Any, model: Model, geometry: Geometry, design: Design) -> StatisticTerm:
     """Return the term for sampling: scales are integrated out under flat priors."""
-    how = {"loss": _marginal_value, "chunk": tiles_at_once(rows), "checked": True}
-    return statistic_term(_scale_sums, rows, model, geometry, design, **how)
+    slopes = _scale_slopes if model.factorises(rows["pairs"]) else None
+    how = {"loss": _marginal_value, "chunk": tiles_at_once(rows), "checked": True, "slopes": slopes}
+    return statistic_term(_scale_sums, _with_fixed_sums(rows), model, geometry, design, **how)
 
 
 def _projected_equations(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design) -> Gram:
