@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import shardfit as sf
+from shardfit.core.terms import RowTerm
 from shardfit.domains.xpcs import Experiment, FitOptions, curved, fit_correlation, laminar_flow, simulate
 from shardfit.domains.xpcs.problem import TERM
 from shardfit.domains.xpcs.recipes.posterior import posterior_problem
@@ -56,8 +57,10 @@ def flow(frames: int = 30) -> tuple[sf.Problem, sf.Problem]:
     fitted = fit_correlation(data, curved(law, data), options, sf.RunOptions(progress=False))
     short = posterior_problem(fitted)
     term = dict(short.objective.items())[TERM]
+    assert isinstance(term, RowTerm)
+    model, geometry, design = term.args
     rows = {name: term.rows[name] for name in ("pairs", "y", "w")}
-    joint = joint_term(rows, *term.args, fitted.setup.n_points)
+    joint = joint_term(rows, model, geometry, design, fitted.setup.n_points)
     x0 = {**short.x0, "contrast": fitted.contrast, "offset": fitted.offset}
     return short, short.replace(objective=sf.Objective({TERM: joint}), x0=x0, name="flow, all")
 

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from shardfit.core.mesh import mesh
 from shardfit.core.objective import Objective
+from shardfit.core.precision import arithmetic
 from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term
 
 TOLERANCE = 1e-12
@@ -502,3 +503,40 @@ def test_freeze_fixes_the_draw(stochastic):
 def test_a_missing_key_is_asked_for(stochastic, what):
     with pytest.raises(ValueError, match=r"stochastic term: pass key=.*or objective.freeze"):
         getattr(stochastic, what)(np.float64(1.0))
+
+
+@pytest.mark.parametrize(("devices", "chunk"), [(1, None), (1, 4), (3, 2)])
+def test_derivatives_that_a_term_knows_of_its_sums_give_the_same(devices, chunk):
+    """The loss is no plain sum, parameters are a tree, totals too; the Hessian goes through what the term gives."""
+    rng = np.random.default_rng(6)
+    rows = {"x": rng.standard_normal((11, 3)), "y": rng.standard_normal(11)}
+    params = {"a": np.array([0.3, -0.2, 0.5]), "b": np.array(0.1)}
+
+    def fn(p, r):
+        curve = jnp.tanh(r["x"] @ p["a"]) + p["b"] ** 2
+        return {"square": curve**2, "pair": jnp.stack([curve, curve * r["y"]], -1)}
+
+    def slopes(p, r, real):
+        def sums(p):
+            return jax.tree.map(lambda leaf: jnp.tensordot(real, leaf, axes=1), fn(p, r))
+
+        return sums(p), jax.jacfwd(sums)(p)
+
+    def loss(totals):
+        return jnp.log1p(totals["square"]) + jnp.sum(jnp.sin(totals["pair"]))
+
+    plain, known = (
+        Objective({"t": statistic_term(fn, rows, loss=loss, chunk=chunk, slopes=s)}) for s in (None, slopes)
+    )
+    placed = known.place(mesh(rows=devices))
+    jax.tree.map(
+        partial(np.testing.assert_allclose, rtol=1e-10), placed.value_and_grad(params), plain.value_and_grad(params)
+    )
+    with arithmetic("float64"):
+        curves = [jax.jit(jax.hessian(objective.value))(params) for objective in (placed, plain.place())]
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-8, atol=1e-10), *curves)
+
+
+def test_derivatives_of_sums_are_a_function():
+    with pytest.raises(TypeError, match="slopes is dict, not a function"):
+        statistic_term(lambda p, r: r, np.ones(3), slopes={})  # pyright: ignore[reportArgumentType]

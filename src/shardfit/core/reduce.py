@@ -265,10 +265,10 @@ def _sums_and_slopes(term: StatisticTerm, slopes: Callable, params: Any) -> tupl
 
 def _pulled(slopes: Any, cotangent: Any, params: Any) -> Any:
     """Return the gradient from derivatives of sums, as `jax.jacfwd` gives them, and the cotangent of the sums."""
-    tree = jax.tree.structure(params)
+    cotangents, tree = jax.tree.flatten(cotangent)
     parts = [
-        jax.tree.map(lambda slope, c=c: jnp.tensordot(c, slope, axes=c.ndim), tree.unflatten(tree.flatten_up_to(own)))
-        for c, own in zip(jax.tree.leaves(cotangent), jax.tree.structure(cotangent).flatten_up_to(slopes), strict=True)
+        jax.tree.map(lambda p, slope, c=c: jnp.tensordot(c, slope, axes=c.ndim).astype(p.dtype), params, own)
+        for c, own in zip(cotangents, tree.flatten_up_to(slopes), strict=True)
     ]
     return _add_trees(params, parts)
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import shardfit
 from shardfit import RunOptions, fit
 from shardfit.cli.xpcs.posterior_files import judged, write_posterior
 from shardfit.cli.xpcs.shard_sizes import shard_size
@@ -27,11 +28,37 @@ from shardfit.domains.xpcs import (
 from shardfit.domains.xpcs.problem import converted
 from shardfit.domains.xpcs.recipes.answer import read_answer
 from shardfit.domains.xpcs.recipes.posterior import posterior_problem
+from shardfit.domains.xpcs.terms import marginal_term
 from shardfit.sampling.posterior import Posterior
 from tests.domains.xpcs.cases import FLOW, FOLDER, STATIC, model_of, reference, small
 
 QUIET = RunOptions(progress=False)
 FLOWING = laminar_flow()
+
+
+@pytest.mark.parametrize(
+    ("model", "missing"), [(static(), False), (laminar_flow(), True), (laminar_flow("theory"), False)]
+)
+def test_the_density_without_scales_has_the_gradient_of_its_value(model, missing):
+    """Derivatives that the model knows of its sums, against those of the sums; any split of rows gives the same."""
+    data = small(model, STATIC if model == static() else {**FLOW, "gamma_dot_t0": 0.02}, n_frames=26)
+    if missing:
+        data.c2[1, 3, :5] = data.c2[1, :5, 3] = np.nan
+    ready = setup(data, model, FitOptions(scaling="individual"))
+    design = replace(ready.design, precision=np.linspace(0.5, 2.0, len(data.phi)) * ready.design.precision)
+    term = marginal_term(ready.problem.objective.terms[0].rows, model, ready.geometry, design)
+    assert term.slopes is not None
+    x0 = {name: 1.02 * value for name, value in (STATIC if model == static() else FLOW).items()}
+    found = []
+    for changes in ({"slopes": None}, {}, {"chunk": None}, {"chunk": 3}):
+        objective = shardfit.Objective({"c2": replace(term, **changes)})
+        for mesh in (None, shardfit.mesh(rows=4)) if not changes else (None,):
+            with arithmetic("float64"):
+                value, gradient = objective.place(mesh).value_and_grad(x0)
+            found.append((float(value), np.array([gradient[name] for name in model.names])))
+    for value, gradient in found[1:]:
+        assert value == pytest.approx(found[0][0], rel=1e-11)
+        np.testing.assert_allclose(gradient, found[0][1], rtol=1e-8)
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,7 @@ def best_scales(grams: jax.Array, design: Design) -> Best:
     """Return the best scales from Gram matrices (n, ≥3, ≥3) of [f, 1, y, …]."""
     if design.apart:
         solved = normal(grams[:, :3, :3], None)
-        return Best(jnp.sum(least(solved)), *solved.best.T, jnp.sum(log_det(solved)))
+        return Best(jnp.sum(least(solved)), solved.best[:, 0], solved.best[:, 1], jnp.sum(log_det(solved)))
     m = design.basis.shape[1]
     matrix = jnp.einsum("ki,kab,kj->aibj", design.basis, grams[:, :2, :2], design.basis).reshape(2 * m, 2 * m)
     vector = jnp.einsum("ki,ka->ai", design.basis, grams[:, :2, 2]).reshape(-1)
