@@ -282,7 +282,7 @@ def statistic_term(
     which follow a row wherever it goes: draws from them do not depend on chunk, devices or processes. checked:
     whoever read the rows found their numbers finite, so they are not read again. gram: normal equations, which make
     least squares possible where the loss is half a sum of squares. slopes(params, rows, real, *args): the sums of a
-    block, real ones, in which a row counts real (n,) times, and their derivatives as `jax.jacfwd` gives them, where both
+    block, in which a row counts real (n,) times, and their derivatives as `jax.jacfwd` gives them, all real, where both
     together take less than the two walks over chunks of rows that a gradient is made of otherwise.
 
     Example: `statistic_term(lambda p, rows, key, keys: p * jax.vmap(jax.random.normal)(keys), r, stochastic="rows")`.
