@@ -270,6 +270,8 @@ def test_help(capsys):
         (("vlbi", "image", "RING", "--seed", "-1"), "zero or positive"),
         (("vlbi", "simulate", "--out", "x", "--seed", "-1"), "zero or positive"),
         (("vlbi", "simulate"), "required: --out"),
+        (("vlbi", "posterior", "RING", "--gain-error", "a"), "write a number, and STATION=NUMBER"),
+        (("vlbi", "posterior", "RING", "--zero-baseline"), "--zero-baseline needs --flux"),
         (("vlbi", "chi2", "RING", "TEXT"), "cannot be read"),
         (("vlbi", "info", "TEXT"), "cannot be read"),
     ],
@@ -348,3 +350,12 @@ def test_errors_of_a_top_set(capsys, tmp_path):
     assert "doubtful: no error bars under the regularisers" in text and "far too small" in text
     assert (out / "errors" / "sd.fits").exists() and (out / "errors" / "errors.png").exists()
     assert "have no spread" in run(capsys, "vlbi", "errors", out, "--below", "data.vis=0")[2]
+
+
+@pytest.mark.slow
+def test_posterior_leaves_images_and_measures_the_ring(capsys, folder, tmp_path):
+    short = ("--npix", 16, "--draws", 10, "--flux", 0.6, "--gain-error", "0.05,LM=0.1", "--zero-baseline", "--ring")
+    code, text, err = run(capsys, "vlbi", "posterior", folder / "ring.uvfits", "--out", tmp_path / "out", *short)
+    assert code == 0, err
+    assert "ring diameter" in text or "no ring" in text
+    assert (tmp_path / "out" / "mean.fits").exists() and "draws" in (tmp_path / "out" / "report.html").read_text()

@@ -39,6 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--systematic", metavar="F", type=float, default=0.01, help="fraction of |V| added to all errors (0.01)"
     )
+    parser.add_argument(
+        "--zero-baseline",
+        action="store_true",
+        help="scale baselines within a site to the flux of --flux, not leave them out",
+    )
+    parser.add_argument("--ring", action="store_true", help="measure the diameter of a ring in every draw")
     parser.add_argument("--no-average", action="store_true", help="leave the data as they are, not averaged over scans")
     parser.add_argument("--draws", metavar="N", type=int, default=100, help="images to draw (100)")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of everything random (0)")
@@ -56,9 +62,15 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.domains.vlbi.recipes import co_located, compact_flux, posterior, prepare
 
     errors, start = _gain_errors(args.gain_error), None if args.start is None else read_image(args.start)
+    if args.zero_baseline and args.flux is None:
+        raise ValueError("--zero-baseline needs --flux, the flux of the compact source in Jy.")
     obs = read_observation(args.file)
+    how = {"systematic": args.systematic, "average": not args.no_average}
     # baselines within a site see flux that no image of the compact source has
-    obs = flag(prepare(obs, systematic=args.systematic, average=not args.no_average), uv_below=co_located(obs))
+    if args.zero_baseline:
+        obs = prepare(obs, args.flux, zero_baseline="auto", **how)
+    else:
+        obs = flag(prepare(obs, **how), uv_below=co_located(obs))
     flux = compact_flux(obs) if args.flux is None else args.flux
     print(
         f"{Path(args.file).name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities, {flux:.3f} Jy",
@@ -79,11 +91,34 @@ def run(args: argparse.Namespace) -> int:
     numbers = found.numbers
     print(f"  χ² of the draws {found.chi2.mean():.3f} per measurement")
     print(f"  flux {numbers.flat('flux').mean():.4f} ± {numbers.flat('flux').std(ddof=1):.4f} Jy")
+    if args.ring:
+        print(f"  {_rings(found)}")
     if numbers.note:
         print(f"  {numbers.note}")
     report = write_draws(out, found, obs, args)
     print(f"images: {out / 'images.npz'}, mean.fits, sd.fits\nreport: {report}")
     return 0
+
+
+def _rings(found: Any) -> str:
+    """Return the diameter of a ring over all draws, in words."""
+    import numpy as np
+
+    from shardfit.domains.vlbi.constants import UAS
+    from shardfit.domains.vlbi.rings import extract_ring
+
+    def diameter(image: Any) -> float:
+        try:
+            return extract_ring(image).diameter / UAS
+        except ValueError:  # no ring in this draw
+            return np.nan
+
+    seen = found.of(diameter)
+    seen = seen[np.isfinite(seen)]
+    if len(seen) < 2:
+        return "no ring in the draws"
+    counted = f"{len(seen)} of {len(found.images)} draws have one"
+    return f"ring diameter {seen.mean():.1f} ± {seen.std(ddof=1):.1f} µas ({counted})"
 
 
 def _gain_errors(text: str) -> dict[str, float]:

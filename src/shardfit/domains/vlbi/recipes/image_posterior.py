@@ -39,6 +39,7 @@ FITS = (0.75, 1.25)  # χ² per measurement of draws between which the data are 
 STARTS, STIR = 8, 0.5  # first fits, and the size of unit Gaussians that all but one of them start at
 CENTRED = 0.02  # of the nominal resolution: error of the centroid, where data do not know the position
 HOPELESS = 25.0  # logarithm of evidence by which hyper-parameters may be worse than the best: they count for nothing
+ODD = 2.5  # standard deviations of their prior by which hyper-parameters may be off
 FEW = 5.0  # effective hyper-parameters below which one combination decides nearly all
 
 
@@ -271,18 +272,24 @@ def _numbers(scene: Scene, points: HyperPoints, h: np.ndarray, flux: np.ndarray,
         problem="image",
         labels=("ln flux", *HYPER),
         units={"flux": "Jy", "length": "µas", "width": "µas"},
-        note=_in_words(points, float(chi2.mean())),
+        note=_in_words(points, float(chi2.mean()), h.mean(0)),
         extra={"independent": True, "hyper_effective": points.effective, "hyper_points": len(points.h)},
     )
 
 
-def _in_words(points: HyperPoints, chi2: float) -> str:
+def _in_words(points: HyperPoints, chi2: float, h: np.ndarray) -> str:
     told = []
     if not FITS[0] <= chi2 <= FITS[1]:
         size = "small" if chi2 > 1 else "large"
         told.append(
             f"χ² of the draws is {chi2:.2f} per measurement, not about 1: errors are too {size}, or the data are not "
             f"calibrated as assumed, and the spread of the images is too {size} as well."
+        )
+    odd = [name for name, one in zip(HYPER, h, strict=True) if abs(one) > ODD]
+    if odd:
+        told.append(
+            f"Hyper-parameters ({', '.join(odd)}) are far from what compact sources have: errors of the data or gains "
+            "that are too small are the usual reason, or a search that began in the wrong place (start)."
         )
     if points.effective < FEW:
         told.append(
