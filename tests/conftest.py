@@ -13,7 +13,7 @@ from tests.thrift import collect_rarely, share_contexts
 
 COMPILED = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiled"
 MOST_COMPILED = 2**30  # bytes
-MOST_MAPS = 40_000
+MOST_MAPS = 30_000
 # tests that share nothing: workers take them one by one, first
 ALONE = ("test_docs.py", "test_examples.py", "test_usual_code.py", "test_demo.py", "test_platforms.py")
 FLAGS = ["--xla_force_host_platform_device_count=8"]
