@@ -62,9 +62,10 @@ def case(truth: str, noise: float, seed: int) -> dict:
     """Return how one posterior compares with its truth."""
     name, _, gains = truth.partition(" ")
     sky = centred(source(name)) if gains else source(name)
-    how = {"products": "gains", "gain_error": GAINS} if gains else {"products": "vis"}
+    products, error = ("gains", GAINS) if gains else ("vis", 0.0)
     began = time.process_time()
-    found = posterior(night(sky, noise, seed, GAINS if gains else 0.0), flux=TOLD, draws=DRAWS, seed=seed, **how)
+    seen = night(sky, noise, seed, error)
+    found = posterior(seen, flux=TOLD, products=products, gain_error=error or GAINS, draws=DRAWS, seed=seed)
     cpu = time.process_time() - began
     flux = found.of(lambda image: image.flux)
     return {

@@ -214,7 +214,7 @@ def _data(obs: Observation, grid: Grid, flux: float, products: str, gain_errors:
         return _Data(seen.visible, 0, visibility_residual, {"target": seen.target}, seen.rest, seen.n)
     arrays, n = polar_arrays(obs, gain_errors)
     centred, more = centroid_rows(grid, flux, CENTRED * obs.nominal_resolution), len(obs.stations)
-    visible = block_diag(np.concatenate([seen.visible, centred]), np.eye(more))
+    visible = np.asarray(block_diag(np.concatenate([seen.visible, centred]), np.eye(more)))
     return _Data(visible, more, polar_residual, {"basis": seen.basis, **arrays}, 0.0, n)
 
 
