@@ -23,7 +23,12 @@ from shardfit.domains.vlbi.images import gaussian
 from shardfit.domains.vlbi.recipes.simulated import M87_LIKE
 
 PEERS = ()
-SETTINGS = {"precision": "float64", "threads": "all of one process", "draws": "60", "pixels": "32 x 32"}
+SETTINGS = {
+    "precision": "float64",
+    "threads": "all of one process",
+    "draws": "60",
+    "time above": "of what was not kept from earlier runs of the suite",
+}
 TRUTHS = ("ring", "crescent", "disk", "double", "jet")
 NOISE = (1.0, 5.0)
 SEEDS = 10
