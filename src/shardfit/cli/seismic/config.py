@@ -10,6 +10,7 @@ from shardfit.cli.toml import read_toml
 from shardfit.core.errors import suggestion
 
 Pair = tuple[float, float]
+Triple = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class ModelSection:
 
     name: str | None = None
     file: str | None = None
-    shape: tuple[int, int] | None = None
-    dh: float | Pair | None = None
+    shape: tuple[int, int] | tuple[int, int, int] | None = None
+    dh: float | Pair | Triple | None = None
     seed: int = 0
     dtype: str = "<f4"
     download: bool = False
@@ -67,7 +68,7 @@ class DataSection:
     shape: tuple[int, int, int] | None = None
     dtype: str = "<f4"
     by: int = 9
-    origin: Pair = (0.0, 0.0)
+    origin: Pair | Triple | None = None
     noise: float = 0.0
 
 
@@ -76,7 +77,7 @@ class SimulationSection:
     """[simulation]: the scheme."""
 
     order: int = 4
-    widths: int | tuple[int, int, int, int] = 20
+    widths: int | tuple[int, int, int, int] | tuple[int, int, int, int, int, int] = 20
     free_surface: bool = False
     v_max: float | None = None
     engine: str = "auto"

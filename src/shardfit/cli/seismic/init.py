@@ -15,7 +15,7 @@ film = true          # an animation of one shot
 
 [model]              # the true model: data are made from it, and the answer is compared with it
 name = "faulted"     # layers, lens, faulted, marmousi; or file = "vp.npz" (.sgy, .npy, .bin)
-shape = [80, 200]    # [nz, nx] cells; marmousi and files know theirs, raw binary needs it
+shape = [80, 200]    # [nz, nx] cells, or [nz, ny, nx]; marmousi and files know theirs, raw binary needs it
 dh = 25.0            # spacing, or [dz, dx]
 seed = 0             # of the faulted section
 # vp_over_vs = 1.8   # of elastic waves: vs, zero in water; or vs = "vs.npz"

@@ -115,13 +115,13 @@ def _with_options(config: Config, args: argparse.Namespace) -> Config:
 
 
 def _headline(setup: Setup, options: Any, devices: int) -> str:
-    from shardfit.domains.seismic import choose_engine
+    from shardfit.domains.seismic.recipes import engine_used
 
     sim = setup.sim
-    text = f"{sim.shape[0]} × {sim.shape[1]} cells, {setup.n_shots} shots of {setup.receivers.shape[1]} receivers, "
+    text = f"{' × '.join(map(str, sim.shape))} cells, {setup.n_shots} shots of {setup.receivers.shape[1]} receivers, "
     text += f"{sim.nt} samples; {options.solver}, {len(options.corners)} × {options.epochs} epochs, "
     text += f"{options.batchsize or 'all'} shots per step, {devices} device{'s' * (devices > 1)}"
-    return f"{text}\nengine {choose_engine(options.engine, sim)[1]}"
+    return f"{text}\nengine {engine_used(sim, options, setup.n_shots, devices)}"
 
 
 def _pictures(out: Path, setup: Setup, options: Any) -> Callable[..., None]:
@@ -138,9 +138,9 @@ def _pictures(out: Path, setup: Setup, options: Any) -> Callable[..., None]:
 
     def show(epoch: int, velocity: np.ndarray, gradient: np.ndarray | None, losses: np.ndarray) -> None:
         save_survey(out, setup, setup.observed)
-        sections = {name: reference, f"inverted, epoch {epoch}": velocity}
-        faded = None if gradient is None else gradient * away
-        save(out, f"epoch_{epoch:04d}", plots.panels(sections, setup.sim.dh, faded))
+        sections = {name: setup.section(reference), f"inverted, epoch {epoch}": setup.section(velocity)}
+        faded = None if gradient is None else setup.section(gradient * away)
+        save(out, f"epoch_{epoch:04d}", plots.panels(sections, setup.spacing, faded))
         save(out, "loss", plots.loss(losses, bands=band_marks(options)))
 
     return show

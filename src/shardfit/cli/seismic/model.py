@@ -44,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
     file = save_gathers(out / f"gathers.{args.format}", Gathers(traces, sim.dt, *metres))
     save_model(out / "model.npz", speed(setup.truth), sim.dh)
     for name in ("vs", "rho") if isinstance(setup.truth, dict) else ():
-        save_model(out / f"{name}.npz", setup.truth[name], sim.dh)
-    save(out, "model", plots.model(speed(setup.truth), sim.dh, sources=setup.sources, receivers=setup.receivers[0]))
+        save_model(out / f"{name}.npz", setup.truth[name], sim.dh, shear=True)
+    save(out, "model", plots.model(setup.section(speed(setup.truth)), setup.spacing, **setup.places()))
     save_survey(out, setup, traces)
-    if config.film:
+    if config.film and len(sim.shape) == 2:
         save_film(out, setup, setup.truth, config.simulation.engine)
     print(f"gathers: {file}  ({traces.nbytes / 1e6:.0f} MB, {seconds(time.perf_counter() - began)} in all)")
     return 0

@@ -28,9 +28,9 @@ def save_survey(out: Path, setup: Setup, observed: np.ndarray) -> None:
     from shardfit.domains.seismic import plots
 
     save(out, "ricker", plots.wavelet(setup.wavelet, setup.sim.dt))
-    title = f"shot {setup.n_shots} of {setup.n_shots}, source at {setup.sources[-1, 1] * setup.sim.dh[1]:.0f} m"
-    positions = setup.receiver_x(setup.n_shots - 1)
-    save(out, "observed_data", plots.gather(observed[-1], setup.sim.dt, positions, title=title))
+    title = f"shot {setup.n_shots} of {setup.n_shots}, source at {setup.sources[-1, -1] * setup.sim.dh[-1]:.0f} m"
+    chosen, positions = setup.line(setup.n_shots - 1)
+    save(out, "observed_data", plots.gather(observed[-1][chosen], setup.sim.dt, positions, title=title))
 
 
 def save_film(out: Path, setup: Setup, velocity: Any, engine: str) -> None:

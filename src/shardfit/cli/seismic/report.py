@@ -13,7 +13,7 @@ from shardfit.cli.seismic.pictures import save_film, save_survey
 from shardfit.cli.seismic.setup import Setup
 from shardfit.cli.seismic.velocities import speed
 
-SUBTITLE = "Velocity model whose simulated shots match the recorded ones: {} waveform inversion in two dimensions."
+SUBTITLE = "Velocity model whose simulated shots match the recorded ones: {} waveform inversion in {} dimensions."
 Rows = list[tuple[str, str]]
 
 
@@ -36,9 +36,10 @@ def write_run(out: Path, inversion: Any, setup: Setup, config: Config) -> tuple[
     write_environment(out)
     save_survey(out, setup, setup.observed)
     pictures = _figures(out, inversion, setup)
-    if config.film:
+    if config.film and len(setup.sim.shape) == 2:
         save_film(out, setup, bare(inversion.medium), config.simulation.engine)
         pictures["wavefield"] = _copied(out, "wavefield", "The wave of the middle shot in the inverted model.")
+    subtitle = SUBTITLE.format(config.simulation.waves, "two" if len(setup.sim.shape) == 2 else "three")
     models = [pictures[name] for name in ("models", "shear") if name in pictures]
     shown = [name for name in ("data", "wavefield") if name in pictures]  # wide: each in a section of its own
     blocks = [
@@ -51,7 +52,7 @@ def write_run(out: Path, inversion: Any, setup: Setup, config: Config) -> tuple[
             "blocks": [{"header": ["setting", "value"], "rows": _settings(inversion, setup, config)}],
         },
     ]
-    save_extra(out, f"Waveform inversion of {_origin(config)}", SUBTITLE.format(config.simulation.waves), blocks)
+    save_extra(out, f"Waveform inversion of {_origin(config)}", subtitle, blocks)
     return report_run(out), table
 
 
@@ -125,11 +126,13 @@ def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, dict[str, str
     from shardfit.domains.seismic.medium import bare
     from shardfit.report.run import save_figure
 
-    sim, dh = setup.sim, setup.sim.dh
+    sim, dh = setup.sim, setup.spacing
     sections = {"start": speed(setup.start), "inverted": inversion.velocity}
     if setup.truth is not None:
         sections = {"true": speed(setup.truth), **sections}
+    sections = {name: setup.section(model) for name, model in sections.items()}
     shot = setup.n_shots // 2
+    chosen, positions = setup.line(shot)
     wavelet = inversion.wavelet if inversion.wavelet.ndim == 1 else inversion.wavelet[shot : shot + 1]
     medium = {name: jnp.asarray(values, jnp.float32) for name, values in inversion.medium.items()}
     modelled = np.asarray(propagate(sim, bare(medium), wavelet, select(setup.shots, slice(shot, shot + 1))))[0]
@@ -143,7 +146,7 @@ def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, dict[str, str
         "convergence": ("Loss of every epoch, on the shots drawn for it; dashed: rms error of the model.", loss),
         "data": (
             f"Shot {shot + 1}: recorded, simulated in the inverted model, and the difference.",
-            plots.comparison(setup.observed[shot], modelled, sim.dt, setup.receiver_x(shot)),
+            plots.comparison(setup.observed[shot][chosen], modelled[chosen], sim.dt, positions),
         ),
     }
     for key, (_, figure) in made.items():
@@ -178,9 +181,9 @@ def _origin(config: Config) -> str:
 
 
 def _settings(inversion: Any, setup: Setup, config: Config) -> Rows:
-    sim = setup.sim
+    sim, steps = setup.sim, " × ".join(f"{h:g}" for h in setup.sim.dh)
     rows = [
-        ("grid", f"{sim.shape[0]} × {sim.shape[1]} cells of {sim.dh[0]:g} × {sim.dh[1]:g} m, order {sim.order}"),
+        ("grid", f"{' × '.join(map(str, sim.shape))} cells of {steps} m, order {sim.order}"),
         ("time axis", f"{sim.nt} samples of {1e3 * sim.dt:g} ms"),
         ("edges", f"absorbing cells {sim.widths}, free surface: {'yes' if sim.free_surface else 'no'}"),
         ("survey", f"{setup.n_shots} shots, {setup.receivers.shape[1]} receivers each, wavelet {sim.f_peak:g} Hz"),

@@ -58,9 +58,8 @@ def run(args: argparse.Namespace) -> int:
     np.save(buffer, image.astype(np.float32), allow_pickle=False)
     water = water_cells(speed(setup.start), config.start.water or WATER)
     water |= np.roll(water, 1, axis=0)  # the high-pass filter smears the sea floor over one more row
-    save(out, "image", plots.image(image, setup.sim.dh, mute=water))
-    points = {"sources": setup.sources, "receivers": setup.receivers[0]}
-    save(out, "model", plots.model(speed(setup.start), setup.sim.dh, **points))
+    save(out, "image", plots.image(setup.section(image), setup.spacing, mute=setup.section(water)))
+    save(out, "model", plots.model(setup.section(speed(setup.start)), setup.spacing, **setup.places()))
     save_survey(out, setup, observed)
     write_atomic(out / "image.npy", lambda file: file.write(buffer.getvalue()))
     print(f"image: {out / 'image.npy'}, {out / 'image.png'}  ({seconds(time.perf_counter() - began)} in all)")

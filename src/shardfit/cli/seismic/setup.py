@@ -17,10 +17,10 @@ BATCH = 8  # shots modelled at once
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What a command works on. Positions are (z, x) in cells.
+    """What a command works on. Positions are (z, x) or (z, y, x) in cells.
 
-    truth, start: (nz, nx), or {"vp", "vs", "rho"} of elastic waves, None where there is none; observed: (shots,
-    receivers, nt), None until modelled.
+    truth, start: of the grid's shape, or {"vp", "vs", "rho"} of elastic waves, None where there is none; observed:
+    (shots, receivers, nt), None until modelled.
     """
 
     sim: Any
@@ -38,9 +38,26 @@ class Setup:
         """Number of shots."""
         return len(self.sources)
 
-    def receiver_x(self, shot: int) -> np.ndarray:
-        """Return x of the receivers of a shot, metres."""
-        return self.receivers[shot, :, 1] * self.sim.dh[1]
+    def line(self, shot: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return which receivers of a shot a picture shows, and their x in metres; of a lattice the nearest line."""
+        places = self.receivers[shot]
+        across = places[:, 1:-1]
+        nearest = across[np.abs(across - self.sources[shot, 1:-1]).sum(-1).argmin()]
+        chosen = np.flatnonzero((across == nearest).all(-1))
+        return chosen, places[chosen, -1] * self.sim.dh[-1]
+
+    def section(self, field: Any) -> Any:
+        """Return what a picture shows of a field: itself, or the vertical section through the middle of a volume."""
+        return field if np.ndim(field) == 2 else field[:, field.shape[1] // 2]
+
+    @property
+    def spacing(self) -> tuple[float, float]:
+        """(dz, dx) of a section, metres."""
+        return self.sim.dh[0], self.sim.dh[-1]
+
+    def places(self) -> dict[str, Any]:
+        """Return sources, and receivers of the first shot, as (z, x) of a section."""
+        return {"sources": self.sources[:, [0, -1]], "receivers": self.receivers[0][:, [0, -1]]}
 
 
 def positive(text: str) -> int:
@@ -100,7 +117,7 @@ def build(config: Config, folder: str | None, most: int | None, need_start: bool
     if gathers is None or gathers.sources is None:
         sources, receivers = _positions(config, sim)
     else:
-        sources, receivers = gathers.cells(dh, config.data.origin)
+        sources, receivers = gathers.cells(dh, 0.0 if config.data.origin is None else config.data.origin)
     if gathers is not None and gathers.traces.shape[:2] != receivers.shape[:2]:
         raise ValueError(
             f"[survey] places {receivers.shape[0]} shots of {receivers.shape[1]} receivers, but {config.data.file} has "
@@ -114,7 +131,7 @@ def build(config: Config, folder: str | None, most: int | None, need_start: bool
     return Setup(sim, truth, start, wavelet, sources, receivers, shots, observed, weights)
 
 
-def _simulation(config: Config, known: list, dh: tuple[float, float], dt: float, nt: int) -> Any:
+def _simulation(config: Config, known: list, dh: tuple[float, ...], dt: float, nt: int) -> Any:
     """Return the simulation, which all models that are known fit."""
     from shardfit.domains.seismic import ElasticSimulation, Simulation, check_medium, check_velocity
 
@@ -176,17 +193,24 @@ def _recorded(config: Config) -> Any:
 
 
 def _positions(config: Config, sim: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return sources (shots, 2) and receivers (shots, n, 2) of a line along the surface, in cells."""
+    """Return sources (shots, axes) and receivers (shots, n, axes) along the surface, a line or a lattice, in cells."""
     from shardfit.domains.seismic.gathers import in_cells
 
-    survey, (dz, dx), width = config.survey, sim.dh, (sim.shape[1] - 1) * sim.dh[1]
+    survey, dz, dx = config.survey, sim.dh[0], sim.dh[-1]
     found = []
     for name in ("source", "receiver"):
         depth, step = getattr(survey, f"{name}_depth"), getattr(survey, f"{name}_step")
         step = (10 * dx if name == "source" else dx) if step is None else step
         if not step > 0:
             raise ValueError(f"[survey]: {name}_step = {step} m must be positive.")
-        x = np.arange(0, width + 1e-6 * dx, step)
-        x = x + 0.5 * (width - x[-1]) // dx * dx  # the line is centred, on whole cells
-        found.append(in_cells(np.stack([np.full(len(x), dz if depth is None else depth), x], -1), sim.dh))
+        axes = [_centred(n, h, step) for n, h in zip(sim.shape[1:], sim.dh[1:], strict=True)]
+        lattice = np.meshgrid([dz if depth is None else depth], *axes, indexing="ij")
+        found.append(in_cells(np.stack(lattice, -1).reshape(-1, len(sim.shape)), sim.dh))
     return found[0], np.broadcast_to(found[1], (len(found[0]), *found[1].shape))
+
+
+def _centred(n: int, h: float, step: float) -> np.ndarray:
+    """Return places along an axis of n cells, metres, a step apart, in the middle and on whole cells."""
+    width = (n - 1) * h
+    places = np.arange(0, width + 1e-6 * h, step)
+    return places + 0.5 * (width - places[-1]) // h * h

@@ -14,8 +14,8 @@ STARTS = ("smoothed", "linear", "file")
 WAVES = ("acoustic", "elastic")
 
 
-def media(config: Config, folder: str | None, need_start: bool) -> tuple[Any, Any, tuple[float, float]]:
-    """Return what waves travel in: the true model and the start, None where there is none, and the spacing (dz, dx).
+def media(config: Config, folder: str | None, need_start: bool) -> tuple[Any, Any, tuple[float, ...]]:
+    """Return what waves travel in: the true model and the start, None where there is none, and the spacing.
 
     Velocities (nz, nx), or {"vp", "vs", "rho"} of elastic waves.
     """
@@ -67,13 +67,13 @@ def _solid(config: Config, vp: np.ndarray, vs: str | None) -> dict[str, np.ndarr
 def _field(config: Config, key: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
     from shardfit.domains.seismic.files import load_model
 
-    found = load_model(config.path(name), shape=shape, dtype=config.model.dtype).velocity
+    found = load_model(config.path(name), shape=shape, dtype=config.model.dtype, shear=key == "vs").velocity
     if found.shape != shape:
         raise ValueError(f"{key} = {name!r} has shape {found.shape}, vp {shape}.")
     return found
 
 
-def _smoothed(config: Config, vp: np.ndarray, solid: dict, dh: tuple[float, float]) -> dict[str, np.ndarray]:
+def _smoothed(config: Config, vp: np.ndarray, solid: dict, dh: tuple[float, ...]) -> dict[str, np.ndarray]:
     """Return the medium whose fields are as smooth as the velocity of P waves; water stays."""
     from shardfit.domains.seismic import models
 
@@ -82,8 +82,8 @@ def _smoothed(config: Config, vp: np.ndarray, solid: dict, dh: tuple[float, floa
     return {"vp": vp, **smooth}
 
 
-def true_model(config: Config, folder: str | None) -> tuple[np.ndarray | None, tuple[float, float]]:
-    """Return the true model, None where there is none, and the spacing (dz, dx)."""
+def true_model(config: Config, folder: str | None) -> tuple[np.ndarray | None, tuple[float, ...]]:
+    """Return the true model, None where there is none, and the spacing along its axes."""
     from shardfit.domains.seismic import models
     from shardfit.domains.seismic.files import load_model
     from shardfit.domains.seismic.public_models import marmousi
@@ -93,12 +93,15 @@ def true_model(config: Config, folder: str | None) -> tuple[np.ndarray | None, t
         raise ValueError("[model]: give a name or a file, not both.")
     if section.name not in (None, "marmousi", *MADE):
         raise ValueError(f"[model]: unknown name {section.name!r}.{suggestion(section.name, (*MADE, 'marmousi'))}")
-    dz, dx = np.broadcast_to(0.0 if section.dh is None else section.dh, 2).tolist()
-    dh = None if section.dh is None else (dz, dx)
     if section.file is not None:
         velocity, told = load_model(config.path(section.file), shape=section.shape, dtype=section.dtype)
     elif section.name == "marmousi":
-        velocity, told = marmousi(30.0 if dh is None else dh[0], folder, section.download)
+        velocity, told = marmousi(30.0 if section.dh is None else np.ravel(section.dh)[0], folder, section.download)
+    shape = section.shape if velocity is None else velocity.shape
+    axes = 2 if shape is None else len(shape)
+    if section.dh is not None and np.size(section.dh) not in (1, axes):
+        raise ValueError(f"[model]: dh = {section.dh} for {axes} axes. Give one number, or one for each.")
+    dh = None if section.dh is None else tuple(np.broadcast_to(section.dh, axes).tolist())
     if dh is not None and told is not None and not np.allclose(dh, told, rtol=1e-4):
         raise ValueError(f"[model]: dh = {section.dh}, but the model has {told} m. Leave dh out.")
     dh = dh or told
@@ -106,13 +109,13 @@ def true_model(config: Config, folder: str | None) -> tuple[np.ndarray | None, t
         raise ValueError("[model]: dh is missing: the spacing of the cells in metres.")
     if section.name in MADE:
         if section.shape is None:
-            raise ValueError("[model]: shape is missing: [nz, nx] cells.")
+            raise ValueError("[model]: shape is missing: [nz, nx] cells, or [nz, ny, nx].")
         make = {"layers": models.layers, "lens": models.lens}.get(section.name)
         velocity = make(section.shape, dh) if make else models.faulted_section(section.shape, dh, section.seed)
     return velocity, dh
 
 
-def start_model(config: Config, truth: np.ndarray | None, dh: tuple[float, float]) -> np.ndarray:
+def start_model(config: Config, truth: np.ndarray | None, dh: tuple[float, ...]) -> np.ndarray:
     """Return the model that an inversion begins with, or that is migrated in."""
     from shardfit.domains.seismic import models
     from shardfit.domains.seismic.files import load_model

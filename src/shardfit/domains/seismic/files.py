@@ -27,7 +27,7 @@ class Model(NamedTuple):
     """velocity: (nz, nx) m/s; dh: (dz, dx) in metres, None where the file does not tell it."""
 
     velocity: np.ndarray
-    dh: tuple[float, float] | None
+    dh: tuple[float, ...] | None
 
 
 def load_gathers(
@@ -60,6 +60,8 @@ def save_gathers(path: str | Path, gathers: Gathers) -> Path:
     kind = _kind(path, exists=False)
     with _replacing(path) as partial:
         if kind in SEGY:
+            if gathers.sources is not None and gathers.sources.shape[-1] > 2:
+                raise ValueError(f"{path}: SEG-Y is written of lines (z, x). Use .npz for three dimensions.")
             segy.write_gathers(partial, gathers)
         elif kind == ".npz":
             known = {"sources": gathers.sources, "receivers": gathers.receivers}
@@ -70,8 +72,11 @@ def save_gathers(path: str | Path, gathers: Gathers) -> Path:
     return Path(path)
 
 
-def load_model(path: str | Path, *, shape: Any = None, dtype: Any = "<f4") -> Model:
-    """Read a velocity model. shape, dtype: of raw binary. Example: `load_model("vp.npz").velocity`."""
+def load_model(path: str | Path, *, shape: Any = None, dtype: Any = "<f4", shear: bool = False) -> Model:
+    """Read a velocity model. shape, dtype: of raw binary; shear: zero may be, it is water.
+
+    Example: `load_model("vp.npz").velocity`.
+    """
     kind, dh = _kind(path), None
     if kind in SEGY:
         velocity, dh = segy.read_model(path)
@@ -82,18 +87,19 @@ def load_model(path: str | Path, *, shape: Any = None, dtype: Any = "<f4") -> Mo
             raise ValueError(f"{path} holds no array.")
         velocity = arrays[name]
         if "dh" in arrays:
-            dz, dx = np.broadcast_to(arrays["dh"], 2)
-            dh = float(dz), float(dx)
+            dh = tuple(map(float, np.broadcast_to(arrays["dh"], velocity.ndim)))
     else:
         velocity = _mapped(path, kind, shape, dtype)
-    _check_model(path, velocity)
+    _check_model(path, velocity, shear)
     return Model(np.array(velocity), dh)
 
 
-def save_model(path: str | Path, velocity: Any, dh: Any) -> Path:
+def save_model(path: str | Path, velocity: Any, dh: Any, shear: bool = False) -> Path:
     """Write a velocity model (nz, nx) with its spacing in metres; .npy and raw binary keep the speeds only."""
     kind, velocity = _kind(path, exists=False), np.asarray(velocity)
-    _check_model(path, velocity)
+    _check_model(path, velocity, shear)
+    if kind in SEGY and velocity.ndim > 2:
+        raise ValueError(f"{path}: SEG-Y holds sections (nz, nx). Use .npz for three dimensions.")
     with _replacing(path) as partial:
         if kind in SEGY:
             segy.write_model(partial, velocity, dh)
@@ -119,13 +125,14 @@ def _known_dt(path: str | Path, dt: float | None) -> float:
     return dt
 
 
-def _check_model(path: str | Path, velocity: np.ndarray) -> None:
-    if velocity.ndim != 2:
-        raise ValueError(f"{path}: a model is (nz, nx); this array has shape {velocity.shape}.")
-    for bad, what in ((~np.isfinite(velocity), "not finite"), (velocity <= 0, "not positive")):
+def _check_model(path: str | Path, velocity: np.ndarray, shear: bool) -> None:
+    if velocity.ndim not in (2, 3):
+        raise ValueError(f"{path}: a model is (nz, nx) or (nz, ny, nx); this array has shape {velocity.shape}.")
+    low = velocity < 0 if shear else velocity <= 0
+    for bad, what in ((~np.isfinite(velocity), "not finite"), (low, "negative" if shear else "not positive")):
         if bad.any():
-            z, x = np.argwhere(bad)[0]
-            raise ValueError(f"{path}: the velocity is {what} at cell ({z}, {x}): {velocity[z, x]}.")
+            cell = tuple(map(int, np.argwhere(bad)[0]))
+            raise ValueError(f"{path}: the velocity is {what} at cell {cell}: {velocity[cell]}.")
     if velocity.max() < NOT_METRES:
         raise ValueError(f"{path}: speeds reach {velocity.max():g} only. They must be in m/s; km/s times 1000 is that.")
 

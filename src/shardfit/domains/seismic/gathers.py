@@ -12,8 +12,8 @@ NEAR = 1e-3  # cells: positions this close to a cell are on it; files round to m
 class Gathers:
     """Shot gathers. traces: (shots, receivers, nt), may be a memory map; dt: seconds.
 
-    sources: (shots, 2) and receivers: (shots, receivers, 2) are (z, x) in metres, z downwards; None where a file
-    does not tell them. live: (shots, receivers), False for traces that are dead or only fill up a shot;
+    sources: (shots, 2) and receivers: (shots, receivers, 2) are (z, x) in metres, or (z, y, x), z downwards; None where
+    a file does not tell them. live: (shots, receivers), False for traces that are dead or only fill up a shot;
     None: all are live.
     """
 
@@ -29,19 +29,23 @@ class Gathers:
         if not (self.dt > 0 and np.isfinite(self.dt)):
             raise ValueError(f"dt={self.dt!r} s must be positive. Give the time step of the traces.")
         shots, receivers, _ = self.traces.shape
-        expected = {"sources": (shots, 2), "receivers": (shots, receivers, 2), "live": (shots, receivers)}
+        axes = 2 if self.sources is None or np.shape(self.sources)[-1] != 3 else 3
+        expected = {"sources": (shots, axes), "receivers": (shots, receivers, axes), "live": (shots, receivers)}
         for name, shape in expected.items():
             found = getattr(self, name)
             if found is not None and np.shape(found) != shape:
                 raise ValueError(f"{name} have shape {np.shape(found)}; for these traces it must be {shape}.")
 
-    def cells(self, dh: Any, origin: tuple[float, float] = (0.0, 0.0)) -> tuple[np.ndarray, np.ndarray]:
-        """Return sources and receivers in cells of a grid. origin: (z, x) of its cell (0, 0) in metres.
+    def cells(self, dh: Any, origin: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Return sources and receivers in cells of a grid. origin: (z, x) of its first cell in metres.
 
         Example: `acquisition(sim, *gathers.cells(sim.dh))`.
         """
         if self.sources is None or self.receivers is None:
             raise ValueError("these gathers have no positions. Read SEG-Y or NPZ, or give sources and receivers.")
+        for name, numbers in (("dh", dh), ("origin", origin)):
+            if np.size(numbers) not in (1, self.sources.shape[-1]):
+                raise ValueError(f"{name} = {numbers} for positions of {self.sources.shape[-1]} numbers each.")
         return in_cells(self.sources, dh, origin), in_cells(self.receivers, dh, origin)
 
     def some(self, shots: Any) -> "Gathers":
@@ -50,8 +54,8 @@ class Gathers:
         return Gathers(self.traces[shots], self.dt, *known)
 
 
-def in_cells(positions: Any, dh: Any, origin: Any = (0.0, 0.0)) -> np.ndarray:
-    """Return positions (..., 2) in cells from (z, x) in metres; those close to a cell are put on it."""
+def in_cells(positions: Any, dh: Any, origin: Any = 0.0) -> np.ndarray:
+    """Return positions (..., 2 or 3) in cells from metres; those close to a cell are put on it."""
     cells = (np.asarray(positions, float) - np.asarray(origin)) / np.asarray(dh, float)
     whole = np.rint(cells)
     return np.where(np.abs(cells - whole) < NEAR, whole, cells)

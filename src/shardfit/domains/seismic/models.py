@@ -1,4 +1,4 @@
-"""Velocity models made by formula, (nz, nx) in m/s, and start models for an inversion.
+"""Velocity models made by formula, (nz, nx) or (nz, ny, nx) in m/s, and start models for an inversion.
 
 Lengths are metres and do not depend on the grid: the same section may be sampled finely or coarsely.
 """
@@ -12,7 +12,7 @@ WATER = 1500.0  # m/s
 
 
 def layers(
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     dh: Any,
     tops: Sequence[float] = (0.0, 0.15, 0.4, 0.7),
     speeds: Sequence[float] = (WATER, 1900.0, 2400.0, 3100.0),
@@ -23,32 +23,35 @@ def layers(
     """
     if len(tops) != len(speeds) or tops[0] != 0 or np.any(np.diff(tops) <= 0):
         raise ValueError(f"layers: tops {tuple(tops)} must rise from 0, one for each of the {len(speeds)} speeds.")
-    z, _ = _axes(shape, dh)
-    column = np.asarray(speeds, float)[np.searchsorted(tops, z / z[-1], side="right") - 1]
-    return np.tile(column[:, None], (1, shape[1]))
+    z = _axes(shape, dh)[0]
+    return _tiled(np.asarray(speeds, float)[np.searchsorted(tops, z / z[-1], side="right") - 1], shape)
 
 
 def lens(
-    shape: tuple[int, int], dh: Any, background: float = 2000.0, change: float = 400.0, radius: float | None = None
+    shape: tuple[int, ...], dh: Any, background: float = 2000.0, change: float = 400.0, radius: float | None = None
 ) -> np.ndarray:
     """A Gaussian anomaly in the middle of a uniform medium. change: m/s at its centre; radius: standard deviation in m.
 
     By default the radius is a tenth of the shorter side. Example: `lens((100, 100), 10.0, change=-300.0)`.
     """
-    z, x = _axes(shape, dh)
-    radius = float(0.1 * min(z[-1], x[-1])) if radius is None else radius
+    axes = _axes(shape, dh)
+    radius = float(0.1 * min(along[-1] for along in axes)) if radius is None else radius
     if not radius > 0:
         raise ValueError(f"lens: radius={radius!r} m must be positive.")
-    squared = (z[:, None] - z[-1] / 2) ** 2 + (x - x[-1] / 2) ** 2
+    squared = sum(part**2 for part in np.ix_(*(along - along[-1] / 2 for along in axes)))
     return background + change * np.exp(-0.5 * squared / radius**2)
 
 
-def faulted_section(shape: tuple[int, int], dh: Any, seed: int = 0, water: float | None = None) -> np.ndarray:
+def faulted_section(shape: tuple[int, ...], dh: Any, seed: int = 0, water: float | None = None) -> np.ndarray:
     """Water, flat young layers, and below an unconformity folded, dipping layers cut by normal faults.
 
     seed decides layers and faults. water: its depth in metres, by default 7 % of the whole. Speeds are 1500 to
     about 4500 m/s. Example: `faulted_section((100, 300), 15.0, seed=1)`.
     """
+    if len(shape) != 2:
+        raise ValueError(
+            f"faulted_section: shape {tuple(shape)} must be (nz, nx); layers and lens have three dimensions."
+        )
     rng = np.random.default_rng(seed)
     z, x = _axes(shape, dh)
     depth, width = z[-1], x[-1]
@@ -83,30 +86,35 @@ def smoothed(velocity: Any, metres: float, dh: Any, water: Any = None) -> np.nda
         raise ValueError(f"smoothed: metres={metres!r} must be positive.")
     velocity = np.asarray(velocity, float)
     rock = np.ones(velocity.shape) if water is None else 1.0 - np.asarray(water)
-    sigma = metres / np.broadcast_to(dh, 2)
+    sigma = metres / np.broadcast_to(dh, velocity.ndim)
     # both ends of the quotient see the same cells, so a sharp sea floor stays sharp
     total, weight = (gaussian_filter(a, sigma, mode="nearest", truncate=6.0) for a in (velocity * rock, rock))
     return np.where(rock > 0, total / np.where(rock > 0, weight, 1.0), velocity)
 
 
 def linear_in_depth(
-    shape: tuple[int, int], dh: Any, top: float = WATER, bottom: float = 4000.0, water: Any = None
+    shape: tuple[int, ...], dh: Any, top: float = WATER, bottom: float = 4000.0, water: Any = None
 ) -> np.ndarray:
     """Speed that grows in proportion to depth, from `top` to `bottom` m/s. water: mask of cells with 1500 m/s.
 
     Example: `linear_in_depth((100, 300), 15.0, 1600.0, 3800.0)`.
     """
-    z, _ = _axes(shape, dh)
-    velocity = np.tile((top + (bottom - top) * z / z[-1])[:, None], (1, shape[1]))
+    z = _axes(shape, dh)[0]
+    velocity = _tiled(top + (bottom - top) * z / z[-1], shape)
     return velocity if water is None else np.where(water, WATER, velocity)
 
 
-def _axes(shape: tuple[int, int], dh: Any) -> tuple[np.ndarray, np.ndarray]:
+def _axes(shape: tuple[int, ...], dh: Any) -> tuple[np.ndarray, ...]:
     """Return depths and positions of the cells in metres."""
-    (nz, nx), (dz, dx) = shape, np.broadcast_to(np.asarray(dh, float), 2)
-    if min(nz, nx) < 2 or min(dz, dx) <= 0:
+    steps = np.broadcast_to(np.asarray(dh, float), len(shape))
+    if min(shape) < 2 or min(steps) <= 0:
         raise ValueError(f"shape {tuple(shape)} with spacing {dh}: at least 2 cells a side and a positive spacing.")
-    return dz * np.arange(nz), dx * np.arange(nx)
+    return tuple(step * np.arange(n) for step, n in zip(steps, shape, strict=True))
+
+
+def _tiled(column: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a model that depends on the depth alone."""
+    return np.broadcast_to(column.reshape(-1, *(1,) * (len(shape) - 1)), shape).copy()
 
 
 def _displacement(rng: np.random.Generator, z: np.ndarray, x: np.ndarray, depth: float, width: float) -> np.ndarray:

@@ -14,6 +14,7 @@ from shardfit.core.status import Status
 from shardfit.domains.seismic import conditioning, penalties
 from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.bands import low_pass
+from shardfit.domains.seismic.elastic import KEPT, ElasticSimulation
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.illumination import illumination
 from shardfit.domains.seismic.medium import Medium, as_medium, bare, speed
@@ -26,7 +27,7 @@ from shardfit.domains.seismic.recipes.options import InversionOptions
 from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.signature import estimate_source
 from shardfit.domains.seismic.simulation import Simulation
-from shardfit.domains.seismic.strategies import as_strategy
+from shardfit.domains.seismic.strategies import as_strategy, n_bytes
 from shardfit.fitting import fit
 from shardfit.io.run_dir import RunDir
 from shardfit.run_options import RunOptions
@@ -154,7 +155,7 @@ def invert(
         if result.status is Status.INTERRUPTED:
             break
     metrics = {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
-    engine = _engine_used(sim, options, recording.n_shots, n_shards(run.mesh))
+    engine = engine_used(sim, options, recording.n_shots, n_shards(run.mesh))
     return Inversion(medium, tuple(results), metrics, recording.wavelet, engine, options)
 
 
@@ -233,13 +234,17 @@ def _solver(
     )
 
 
-def _engine_used(sim: Simulation, options: InversionOptions, n_shots: int, devices: int) -> str:
+def engine_used(sim: Simulation, options: InversionOptions, n_shots: int, devices: int) -> str:
+    """Return which engine runs and why, and how the JAX engine keeps states, with their bytes on a device."""
     chosen, why = choose_engine(options.engine, sim)
     if chosen != "jax":
         return why
     each = -(-(options.batchsize or n_shots) // devices)
+    each *= KEPT if isinstance(sim, ElasticSimulation) else 1  # fields that a step of one shot keeps
     item = np.dtype(options.waves.dtype).itemsize
-    return f"{why}; memory: {as_strategy(options.memory, sim, each, item)[1]}"
+    strategy, reason = as_strategy(options.memory, sim, each, item)
+    size = "" if options.memory == "auto" else f", {n_bytes(strategy, sim, each, item) / 1e6:,.0f} MB"
+    return f"{why}; memory: {reason}{size}"
 
 
 class Watch:
