@@ -100,4 +100,4 @@ def test_errors_come_first(capsys, tmp_path, config, old, new, complaint):
 
 def test_lines_are_written_as_segy_only(capsys, tmp_path, config):
     code, _, err = run(capsys, "seismic", "model", config, "--out", tmp_path, "--format", "sgy", "--max-shots", 1)
-    assert code == 2 and "Use .npz for three dimensions" in err
+    assert code == 2 and "Use npz for three dimensions" in err

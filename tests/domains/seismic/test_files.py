@@ -89,7 +89,7 @@ def test_complaints_about_gathers(tmp_path, name, options, complaint):
         (np.where(MODEL[3, 4] == MODEL, np.nan, MODEL), r"not finite at cell \(3, 4\)"),
         (np.where(MODEL[3, 4] == MODEL, 0, MODEL), r"not positive at cell \(3, 4\)"),
         (MODEL / 1000, "km/s times 1000"),
-        (MODEL[None], r"a model is \(nz, nx\)"),
+        (MODEL[None, None], r"a model is \(nz, nx\)"),
     ],
 )
 def test_complaints_about_models(tmp_path, velocity, complaint):

@@ -35,6 +35,8 @@ def run(args: argparse.Namespace) -> int:
     config = replace(config, seed=config.seed if args.seed is None else args.seed, data=replace(config.data, file=None))
     setup = build(config, args.data, args.max_shots, need_start=False)
     sim, out = setup.sim, Path(args.out)
+    if args.format == "sgy" and len(sim.shape) > 2:
+        raise ValueError("--format sgy: SEG-Y is written of lines (z, x). Use npz for three dimensions.")
     print(f"{setup.n_shots} shots, {setup.receivers.shape[1]} receivers, {sim.nt} samples of {1e3 * sim.dt:g} ms")
     traces = model_data(setup, config, lambda text: print(text, flush=True))
     if not writes_files():
