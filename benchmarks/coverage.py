@@ -32,7 +32,7 @@ SETTINGS = {
 TRUTHS = ("ring", "crescent", "disk", "double", "jet")
 NOISE = (1.0, 5.0)
 SEEDS = 10
-UNCALIBRATED, UNCALIBRATED_SEEDS, GAINS = ("ring", "double"), 1, 0.05
+UNCALIBRATED, UNCALIBRATED_SEEDS, GAINS = ("ring", "double"), 2, 0.05
 FINE, NPIX, FIELD = 128, 32, 128 * UAS
 FLUX, TOLD, SYSTEMATIC, BRIGHT, BLUR, DRAWS = 0.6, 0.55, 0.01, 0.1, 10 * UAS, 60
 
