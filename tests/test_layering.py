@@ -23,7 +23,6 @@ MAY_IMPORT = {
     "check": {"core", "distributed"},
     "io": {"core", "distributed"},
     "solve": {"core", "distributed", "stats"},
-    "demo": {"core"},
     "data": {"core"},
     "planning": MIDDLE,
     "sampling": MIDDLE | {"planning", "surveys", "root"},  # it fits first, and runs many chains in slots
@@ -31,7 +30,7 @@ MAY_IMPORT = {
     "root": MIDDLE | {"planning"},  # modules beside __init__.py
     "front": MIDDLE | UPPER,  # shardfit/__init__.py
     "report": MIDDLE | UPPER,
-    "cli": MIDDLE | UPPER | {"report", "demo", "data", "domains"},
+    "cli": MIDDLE | UPPER | {"report", "data", "domains"},
     "physics": {"core", "stats"},
     "plots": {"core", "stats", "report"},
     "recipes": MIDDLE | UPPER | {"report"},

@@ -73,9 +73,8 @@ def test_version(capsys):
     ("argv", "expected"),
     [
         (("dmeo",), "unknown command 'dmeo'. Did you mean 'demo'?"),
-        (("demo", "--row", "5"), "unknown option '--row'. Did you mean '--rows'?"),
-        (("demo", "--sede=5"), "unknown option '--sede'. Did you mean '--seed'?"),
-        (("demo", "--rows", "many"), "invalid int value"),
+        (("demo", "--onl", "vlbi"), "unknown option '--onl'. Did you mean '--only'?"),
+        (("demo", "--outt=5"), "unknown option '--outt'. Did you mean '--out'?"),
         (("show",), "required: RUN_DIR"),
         (("show", "a", "b"), "too many arguments: 'b'"),
         (("--debgu", "devices"), "unknown option '--debgu'. Did you mean '--debug'?"),
@@ -93,11 +92,10 @@ def test_misspelt_command_lines(capsys, argv, expected):
     [
         (("show", "nowhere"), "nowhere holds no result"),
         (("report", "nowhere"), "nowhere holds no result"),
-        (("demo", "--rows", "10"), "too few"),
-        (("demo", "--devices", "0"), "at least 1 device"),
-        (("demo", "--devices", "1000"), "JAX sees"),
-        (("demo", "--repeats", "1"), "fewer than 10"),
-        (("demo", "--seed", "-1"), "zero or positive"),
+        (("demo", "--only", "nothing"), "no such chapter"),
+        (("vlbi", "simulate", "--out", "x.uvfits", "--seed", "-1"), "zero or positive"),
+        (("vlbi", "image", "x.uvfits", "--devices", "0"), "at least 1 device"),
+        (("vlbi", "image", "x.uvfits", "--devices", "1000"), "JAX sees"),
     ],
 )
 def test_errors_are_one_message(capsys, argv, expected, tmp_path, monkeypatch):
@@ -137,5 +135,5 @@ def test_a_science_adds_commands(capsys, science):
 
 def test_help_imports_no_command():
     code = "import sys; from shardfit.cli import main; main(['--help']); "
-    code += "sys.exit(any(m.startswith(('shardfit.report', 'shardfit.demo', 'matplotlib')) for m in sys.modules))"
+    code += "sys.exit(any(m.startswith(('shardfit.report', 'matplotlib')) for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -1,59 +1,70 @@
+"""The demo: its chapters run as printed, and one page leads to all of them."""
+
 import os
+import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
 
-from shardfit.core.precision import arithmetic
-from shardfit.demo.ringdown import MODES, TRUE_MASS, TRUE_SPIN, black_hole, problem_of, residual, simulate
-from shardfit.io.results import load_result
+from shardfit.cli import main
+from shardfit.cli.commands import all_commands
+from shardfit.cli.demo import Told, write_index
+from shardfit.cli.demo_chapters import CHAPTERS, SETUP
+
+SHORTEST = "population"
 
 
-def test_modes_name_the_black_hole_they_come_from():
-    with arithmetic("float64"):
-        told = black_hole(simulate(500).truth)
-    for mode in MODES:
-        assert np.isclose(told[f"{mode}: mass (solar masses)"], TRUE_MASS, rtol=1e-12)
-        assert np.isclose(told[f"{mode}: spin"], TRUE_SPIN, rtol=1e-12)
+def test_every_chapter_names_commands_that_exist():
+    known = {command.name for command in all_commands()}
+    for words in (*SETUP, *(words for chapter in CHAPTERS for words in chapter.commands)):
+        assert shlex.split(words)[0] in known, words
 
 
-def test_residuals_of_the_truth_are_unit_normal():
-    data = simulate(20_000, seed=3)
-    with arithmetic("float64"):
-        r = np.asarray(residual(data.truth, data.rows))
-    assert abs(r.mean()) < 4 / np.sqrt(r.size)
-    assert abs(r.var() - 1) < 4 * np.sqrt(2 / r.size)
-
-
-def test_data_depend_on_the_seed_alone():
-    first, again, other = (simulate(600, seed).rows["strain"] for seed in (1, 1, 2))
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
-def test_problem_knows_units_and_limits():
-    problem = problem_of(simulate(500).rows)
-    assert problem.unit_labels() == ["10⁻²¹", "ms", "Hz", "rad"] * 2
-    far = jax.tree.leaves(problem.space.unpack(np.full(8, 50.0)))
-    assert max(far[2], far[6]) <= 700
-
-
-def test_demo_end_to_end(tmp_path):
+def test_one_chapter_end_to_end(tmp_path):
     pytest.importorskip("matplotlib")
-    flags = [flag for flag in os.environ["XLA_FLAGS"].split() if "device_count" not in flag]
-    env = os.environ | {"XLA_FLAGS": " ".join(flags)}  # the command chooses the number of devices itself
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "shardfit.cli", "demo", "--rows", "2000", "--repeats", "10", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    command = [sys.executable, "-m", "shardfit", "demo", "--only", SHORTEST, "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"XLA_FLAGS": ""})
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 devices" in done.stdout
-    assert "report.html" in done.stdout
-    assert "FAIL" not in done.stdout
-    result = load_result(out)
-    assert result.success
-    assert result.layout["rows"] == 2
-    text = (out / "report.html").read_text()
-    assert text.count("<img") == 6
-    assert "Ringdown of a black hole" in text
+    assert f"page: {out}" in done.stdout and "Galaxies" in done.stdout
+    page = (out / "index.html").read_text()
+    assert page.count("<img") == 1 and "all ran" in page
+    for link in re.findall(r'href="([^"]+)"', page):
+        assert (out / link).is_file(), link
+    assert "$ shardfit population fit smf.toml" in (out / f"{SHORTEST}.log").read_text()
+
+
+def test_a_failed_chapter_is_told(tmp_path):
+    page = write_index(tmp_path, [Told(CHAPTERS[0], 1.0, 2, "no such file")])
+    text = page.read_text()
+    assert "1 failed" in text and "exit code 2" in text and "<img" not in text
+
+
+def test_other_folders_are_left_alone(tmp_path, capsys):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    assert main(["demo", "--out", str(tmp_path)]) == 2
+    assert "no demo has made it" in capsys.readouterr().err
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    assert main(["demo", "--only", "vlib", "--out", str(tmp_path / "new")]) == 2
+    assert "Did you mean 'vlbi'?" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_whole_demo(tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "out"
+    done = subprocess.run(
+        [sys.executable, "-m", "shardfit", "demo", "--out", str(out)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"XLA_FLAGS": ""},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for chapter in CHAPTERS:
+        assert (out / chapter.out / "report.html").is_file(), chapter.out
+        assert not chapter.picture or (out / chapter.out / chapter.picture).is_file(), chapter.picture
+    assert Path(out / "index.html").read_text().count("<img") == sum(bool(c.picture) for c in CHAPTERS)

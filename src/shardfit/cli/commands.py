@@ -24,7 +24,7 @@ class Command:
 
 
 COMMANDS = (
-    Command("demo", "fit a built-in problem end to end and write its report", "shardfit.cli.demo"),
+    Command("demo", "every science once on built-in data, and a page of all reports", "shardfit.cli.demo"),
     Command("survey", "thousands of fits at once: run, resume, rank, export", "shardfit.cli.surveys"),
     Command("sample", "draw from the posterior of a problem of your own", "shardfit.cli.posteriors.sample"),
     Command("consensus", "the same, the rows in shards that are combined", "shardfit.cli.posteriors.consensus"),

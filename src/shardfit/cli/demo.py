@@ -1,45 +1,147 @@
-"""`shardfit demo`: fit a black-hole ringdown on one and on several devices, check the answer, write the report."""
+"""`shardfit demo`: every science once, on built-in data, and one page that leads to all reports."""
 
 import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from shardfit.cli.processes import request_devices
+from shardfit.cli.demo_chapters import CHAPTERS, SETUP, Chapter
+
+LIMIT = 900.0  # s, after which a command is given up
+MARK = ".shardfit-demo"  # a folder with this file may be written anew
+TITLE = "shardfit at work"
+SUBTITLE = (
+    "Each science once, small, on data that come with the package or are simulated. Every picture leads to a report; "
+    "the commands beside it run as printed in this folder."
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """How a chapter went: seconds, exit code of the last command that ran, and what the commands printed."""
+
+    chapter: Chapter
+    seconds: float
+    code: int
+    output: str
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Add the options of the demo."""
-    parser.add_argument("--out", metavar="DIR", default="demo-out", help="run directory to write (demo-out)")
-    parser.add_argument("--devices", metavar="N", type=int, help="devices to split the rows over (2 where available)")
-    parser.add_argument("--rows", metavar="N", type=int, default=200_000, help="rows of generated data (200000)")
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the generated data (0)")
-    parser.add_argument("--repeats", metavar="N", type=int, default=60, help="fits of the error-bar check (60)")
+    """Add the folder and a choice of chapters."""
+    names = ", ".join(chapter.out for chapter in CHAPTERS)
+    parser.add_argument("--out", metavar="DIR", default="demo-out", help="folder to write (demo-out)")
+    parser.add_argument("--only", metavar="NAME", action="append", help=f"one of: {names}; may be repeated (all)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo; 0 when every check holds, 1 otherwise."""
+    """Run the chapters, two at a time where there are two cores; return 0 if all ended well."""
+    from shardfit.core.errors import suggestion
+    from shardfit.report.values import seconds
+
+    known = {chapter.out: chapter for chapter in CHAPTERS}
+    for name in args.only or ():
+        if name not in known:
+            raise ValueError(f"--only {name}: no such chapter.{suggestion(name, known)}")
+    out = _fresh(Path(args.out))
     began = time.perf_counter()
-    devices = request_devices(args.devices, default=2)
-    if args.repeats < 10:
-        raise ValueError(f"--repeats {args.repeats}: fewer than 10 fits say nothing about error bars.")
-    if args.seed < 0:
-        raise ValueError(f"--seed {args.seed}: a seed is zero or positive.")
+    told = tell_all(out, [chapter for chapter in CHAPTERS if not args.only or chapter.out in args.only])
+    page = write_index(out, told)
+    bad = [one for one in told if one.code]
+    for one in bad:
+        print(f"\n{one.chapter.title}: exit code {one.code}\n{one.output[-2000:]}", file=sys.stderr)
+    print(f"page: {page}  ({seconds(time.perf_counter() - began)} in all)")
+    return 1 if bad else 0
 
-    from shardfit.cli.demo_pages import write_pages
-    from shardfit.cli.demo_study import make_study
-    from shardfit.report.values import coordinates, pair, seconds
 
-    out = Path(args.out)
-    print(f"A black hole rings down: {args.rows:,} rows, 8 parameters, {devices} device{'s' * (devices > 1)}")
-    study = make_study(out, args.rows, devices, args.seed, args.repeats, lambda text: print(f"  … {text}", flush=True))
-    report = write_pages(out, study)
-    print()
-    for c in coordinates(study.fit):
-        value, error = pair(c.value, c.error)
-        print(f"  {c.name:<20} {value:>12} ± {error:<9} {c.unit}")
-    print()
-    for check in study.checks:
-        print(f"  {'ok  ' if check.holds else 'FAIL'} {check.name}: {check.found}")
-    print(f"\nreport: {report}  ({seconds(time.perf_counter() - began)} in all)")
-    return 0 if all(check.holds for check in study.checks) else 1
+def _fresh(out: Path) -> Path:
+    """Make the folder, in place of that of an earlier demo."""
+    if out.exists():
+        if not out.is_dir() or (any(out.iterdir()) and not (out / MARK).exists()):
+            raise ValueError(f"--out {out}: exists, and no demo has made it. Name another folder.")
+        shutil.rmtree(out)
+    out.mkdir(parents=True)
+    (out / MARK).touch()
+    return out
+
+
+def tell_all(out: Path, chapters: Sequence[Chapter]) -> list[Told]:
+    """Run what all need, then the chapters; the display shows which are under way."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns) as display, ThreadPoolExecutor(min(2, cores)) as pool:
+        lines = [display.add_task(chapter.title, start=False, total=1) for chapter in chapters]
+
+        def one(line: Any, chapter: Chapter) -> Told:
+            display.start_task(line)
+            told = tell(out, chapter)
+            words = chapter.title if told.code == 0 else f"{chapter.title}: failed"
+            display.update(line, description=words, completed=1)
+            if not display.console.is_terminal:
+                display.console.print(f"{words}, {told.seconds:.0f} s")
+            return told
+
+        prepared = [_command(out, words) for words in SETUP]
+        if any(done.returncode for done in prepared):
+            raise RuntimeError("the data of the demo could not be copied: " + prepared[-1].stdout)
+        return list(pool.map(one, lines, chapters))
+
+
+def tell(out: Path, chapter: Chapter) -> Told:
+    """Run the commands of a chapter one after the other; the first that fails ends it."""
+    began, output, code = time.perf_counter(), "", 0
+    for name, text in chapter.files.items():
+        (out / name).write_text(text, encoding="utf-8")
+    for words in chapter.commands:
+        done = _command(out, words)
+        output += f"$ shardfit {words}\n{done.stdout}"
+        code = done.returncode
+        if code:
+            break
+    (out / f"{chapter.out}.log").write_text(output, encoding="utf-8")
+    return Told(chapter, time.perf_counter() - began, code, output)
+
+
+def _command(out: Path, words: str) -> Any:
+    command = [sys.executable, "-m", "shardfit", *shlex.split(words)]
+    try:
+        return subprocess.run(
+            command, cwd=out, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 124, f"given up after {LIMIT:.0f} s\n")
+
+
+def write_index(out: Path, told: Sequence[Told]) -> Path:
+    """Write index.html, a section for each chapter with its picture, commands and the way to its report."""
+    from shardfit.report.blocks import Link, PngBlock, Section, Table, Text
+    from shardfit.report.html import Badge, write_report
+
+    sections = []
+    for one in told:
+        chapter, folder = one.chapter, out / one.chapter.out
+        blocks: list[Any] = [Text(chapter.text)]
+        if one.code:
+            blocks.append(Text(f"This ended with exit code {one.code}; {chapter.out}.log says why."))
+        picture = folder / chapter.picture
+        if chapter.picture and picture.is_file():
+            blocks.append(PngBlock(picture.read_bytes(), chapter.title))
+        rows: list[tuple[Any, ...]] = [("command", f"shardfit {words}") for words in chapter.commands]
+        report = folder / "report.html"
+        if report.is_file():
+            rows.append(("report", Link(f"{chapter.out}/report.html", f"{chapter.out}/report.html")))
+        rows += [("printed", Link(f"{chapter.out}.log", f"{chapter.out}.log")), ("took", f"{one.seconds:.0f} s")]
+        blocks.append(Table(["", ""], rows))
+        sections.append(Section(chapter.title, blocks))
+    failed = sum(one.code != 0 for one in told)
+    badge = Badge(f"{failed} failed", "bad") if failed else Badge("all ran", "good")
+    return write_report(out / "index.html", TITLE, sections, badge=badge, subtitle=SUBTITLE)
