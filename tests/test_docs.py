@@ -22,10 +22,14 @@ def blocks(page, *languages):
 
 
 def command_lines(page):
-    """Line and words of the commands of a page, comments left out."""
+    """Line and words of the commands of a page, comments left out; a backslash continues a line."""
     for line, text in blocks(page, "bash", "sh", "console"):
+        begun = ""
         for number, words in enumerate(text.splitlines(), line + 1):
-            yield number, shlex.split(words, comments=True)
+            begun += words.removesuffix("\\")
+            if not words.endswith("\\"):
+                yield number, shlex.split(begun, comments=True)
+                begun = ""
 
 
 def with_blocks(*languages):
