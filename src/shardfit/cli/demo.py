@@ -129,12 +129,11 @@ def write_index(out: Path, told: Sequence[Told]) -> Path:
     sections = []
     for one in told:
         chapter, folder = one.chapter, out / one.chapter.out
-        blocks: list[Any] = [Text(chapter.text)]
+        picture = folder / chapter.picture
+        shown = picture.is_file()
+        blocks: list[Any] = [PngBlock(picture.read_bytes(), chapter.text) if shown else Text(chapter.text)]
         if one.code:
             blocks.append(Text(f"This ended with exit code {one.code}; {chapter.out}.log says why."))
-        picture = folder / chapter.picture
-        if chapter.picture and picture.is_file():
-            blocks.append(PngBlock(picture.read_bytes(), chapter.title))
         rows: list[tuple[Any, ...]] = [("command", f"shardfit {words}") for words in chapter.commands]
         report = folder / "report.html"
         if report.is_file():

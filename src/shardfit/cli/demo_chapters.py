@@ -96,7 +96,7 @@ CHAPTERS = (
             "xpcs init xpcs.toml --mode laminar_flow",
             "xpcs fit xpcs.npz --config xpcs.toml --out xpcs",
         ),
-        picture="figures/rates.png",
+        picture="figures/c2_heatmaps_phi_0_0.png",
     ),
     Chapter(
         out="xpcs-posterior",
@@ -106,6 +106,7 @@ CHAPTERS = (
             "xpcs simulate rest.npz --mode static --q 0.0054 --dt 0.1 --frames 1:60",
             "xpcs init rest.toml --mode static",
             "xpcs sample rest.npz --config rest.toml --out xpcs-posterior --draws 500",
+            "report xpcs-posterior",
         ),
         picture="figures/pair.png",
     ),
@@ -121,8 +122,8 @@ CHAPTERS = (
         title="48 images at once",
         text="The same M87 data with other weights of the regularisers, in one batch. Browse it with `shardfit serve "
         "survey`.",
-        commands=("survey run survey.toml", "report survey"),
-        picture="",
+        commands=("survey run survey.toml", "survey top survey -n 16 --wall survey/wall.png", "report survey"),
+        picture="wall.png",
         files={"survey.toml": SURVEY},
     ),
 )
