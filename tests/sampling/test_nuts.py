@@ -16,6 +16,7 @@ from shardfit.sampling.quality.diagnostics import ess_bulk, rhat
 from shardfit.solve import loop
 
 QUICK = NUTS(chains=4, warmup=60, draws=250)
+QUICK16 = NUTS(chains=16, warmup=100, draws=50)
 
 
 def run(problem, solver=QUICK, seed=0, given=None, on=None, ticks=512):
@@ -103,6 +104,26 @@ def test_starts_without_a_density_move_to_the_centre():
     assert np.all(np.abs(drawn["z"]) < 0.1)
     _, state = run(Problem(objective, 5.0), solver)
     assert Status.of(state.status) is Status.NONFINITE
+
+
+def walled(x):
+    """A unit normal density that falls off steeply beyond six."""
+    return 0.5 * jnp.sum(x**2) + 1e6 * jnp.sum(jnp.maximum(jnp.abs(x) - 6, 0) ** 2)
+
+
+def test_a_chain_that_starts_badly_does_not_slow_the_others():
+    """Few starts are where steps must be a thousand times shorter: they come away, and the step suits the density."""
+    problem = Problem(Objective({"walled": penalty(walled)}), np.zeros(2))
+    given = {"root": np.ones(2), "spread": 3.5}
+    outside = []
+    for seed in (0, 1, 2):
+        begun = loop.start(QUICK16, jnp.asarray(problem.z0()), None, None, jax.random.key(seed), given)
+        outside.append(int(np.sum(np.abs(begun.state.trees.vectors[0]).max(0) > 6.1)))
+        drawn, _ = run(problem, QUICK16, seed=seed, given=given)
+        assert drawn["step_size"].min() > 0.5
+        assert drawn["gradients"].mean() < 12
+        assert np.abs(drawn["z"].mean(1)).max() < 1.0
+    assert min(outside) > 0 and max(outside) < 8, outside
 
 
 @pytest.mark.slow

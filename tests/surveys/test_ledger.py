@@ -64,6 +64,27 @@ def test_what_is_written_is_read(ledger, tmp_path):
         assert again.rows("ORDER BY id")[0][f"axis.{ODD}"] == "naïve 'text'"
 
 
+ASKING = """
+import sys, threading
+from shardfit.surveys.ledger import Ledger
+
+LONG = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) SELECT sum(i) FROM n"
+with Ledger.open(sys.argv[1], read_only=True) as ledger:
+    threads = [threading.Thread(target=lambda: [ledger.select(LONG) for _ in range(30)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+"""
+
+
+def test_threads_may_ask_at_once(ledger, tmp_path):
+    """A server's threads share a connection. They once stood still for ever, each with the lock the other wanted."""
+    ledger.write([record(1)])
+    done = subprocess.run([sys.executable, "-c", ASKING, str(tmp_path)], timeout=60, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_point_is_written_once_and_a_refused_write_leaves_nothing(ledger):
     ledger.write([record(1)])
     with pytest.raises(CheckpointError, match="a point was finished twice"):

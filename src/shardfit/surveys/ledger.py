@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,9 @@ class Ledger:
     def __init__(self, path: Path, connection: sqlite3.Connection, heading: Heading):
         self.path, self.connection, self.heading = path, connection, heading
         self.checked = False
+        # A thread that sets the limit of its query holds Python's lock and waits for SQLite's; another whose query
+        # reaches its limit holds SQLite's and waits for Python's. One query at a time is all that SQLite does anyway.
+        self.asking = threading.Lock()
 
     @classmethod
     def create(cls, folder: str | Path, heading: Heading, name: str = LEDGER, *, shared: bool = False) -> "Ledger":
@@ -306,7 +310,7 @@ class Ledger:
 
     def select(self, sql: str, arguments: Sequence[Any] = ()) -> list[tuple]:
         """Return the rows of a query."""
-        with explained(self.path), limited(self.connection):
+        with self.asking, explained(self.path), limited(self.connection):
             return self.connection.execute(sql, tuple(arguments)).fetchall()
 
 

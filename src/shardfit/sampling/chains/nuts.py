@@ -5,6 +5,7 @@ different transitions at any time: phases depend on a chain's own count, the met
 have handed in (adapt.py). Random numbers depend on key, chain and tick alone.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -40,6 +41,9 @@ EARLY_DEPTH = 8  # of trees until the metric is final: longer ones say that it i
 CLOSING = 6  # the last 1/6 of warm-up is for the step's length alone
 EXPLORING = 10  # transitions per chain during which the metric is made from all points, not only from draws
 SOUND = 10.0  # error of the energy above which a point says more of the step's length than of the density
+REFUSED, MOVING = 0.05, 0.3  # acceptance of a transition that led nowhere, and of one that did
+STUCK = 2  # transitions in a row that lead nowhere while most chains move: the place is to blame, not the step
+MOST_HALVINGS = 30
 MOST_TRIES = 60  # halvings of the way from a start to the centre, until its density is finite
 STATS = ("value", "energy", "accept", "step_size", "diverging", "depth", "gradients")  # columns beside a draw's z
 
@@ -48,7 +52,8 @@ class State(NamedTuple):
     """x, value: the newest draw of the first chain. steps, most: transitions of the slowest and the fastest.
 
     trees: (..., chains). made: (chains,) transitions. kept: (chains, draws, n + stats). warm: (2, chains) gradients and
-    divergences of warm-up. centre: (n,) where starts lie around.
+    divergences of warm-up. latest: (chains,) acceptance of the newest transition. refused: (chains,) how many led
+    nowhere in a row, less those since that did not; see `_refusals`. centre: (n,) where starts lie around.
     """
 
     x: jax.Array
@@ -62,6 +67,8 @@ class State(NamedTuple):
     made: jax.Array
     kept: jax.Array
     warm: jax.Array
+    latest: jax.Array
+    refused: jax.Array
     centre: jax.Array
     spread: jax.Array
     tick: jax.Array
@@ -144,6 +151,8 @@ class NUTS(StepSolver):
             made=none,
             kept=jnp.zeros((self.chains, self.draws, n + len(STATS)), dtype),
             warm=jnp.stack([none, none]),
+            latest=jnp.zeros(self.chains, dtype),
+            refused=none,
             centre=z0,
             spread=jnp.ones((), dtype),
             tick=count,
@@ -200,17 +209,19 @@ class NUTS(StepSolver):
         ends = done.ends & (state.made < self.maxiter)
         warm = ends & warming
         # the first chain to end its warm-up settles the length for all: chains of other lengths would end far apart
-        learns = warm & (state.most < self.warmup)
+        free = state.refused < STUCK
+        learns = warm & free & (state.most < self.warmup)
         steps = follow(pool.steps, done.accept, learns, self.target_accept)
         made = state.made + ends
         # at first every point counts: where gradients are linear, any few of them give the metric
         newest = jnp.where(pool.exploring, jnp.stack([z, slope]), grown.vectors[trees.DRAW])
-        counts = jnp.where(pool.exploring, done.error < SOUND, warm)
+        counts = jnp.where(pool.exploring, done.error < SOUND, warm & free)
         exploring = jnp.sum(made) < EXPLORING * self.chains
         pool = collect(pool._replace(steps=steps, exploring=exploring), newest.transpose(2, 0, 1), counts)
         pool = emptied(pool, self.chains, state.pool.exploring & ~exploring)
         begins = done.ends | (grown.started & ~old.started)
-        grown = self._with_lengths(grown, begins & (made <= self.warmup), made < self.warmup, pool)
+        latest, refused = self._refusals(state, done.accept, warm)
+        grown = self._with_lengths(grown, begins & (made <= self.warmup), made < self.warmup, pool, refused)
         least, most = jnp.min(made), jnp.max(made)
         failed = jnp.any(~grown.started) & (state.tick >= MOST_TRIES)
         code = jnp.where(failed, Status.NONFINITE.code, Status.RUNNING.code)
@@ -225,12 +236,27 @@ class NUTS(StepSolver):
             made=made,
             kept=self._kept(state, grown, done, ends & ~warming),
             warm=state.warm + jnp.where(warm, jnp.stack([done.gradients, done.diverging.astype(jnp.int32)]), 0),
+            latest=latest,
+            refused=refused,
             tick=state.tick + 1,
         )
 
-    def _with_lengths(self, grown, chosen, warming, pool):
+    def _refusals(self, state, accept, warm):
+        """Return the newest acceptance of every chain, and its count of refusals in warm-up.
+
+        A chain that started where the common step is far too long would otherwise stay there, end transition after
+        transition with one gradient each, and so outvote all others: the step of all would shrink to what it needs.
+        It takes shorter steps of its own instead, and hands in nothing, until it has come away.
+        """
+        latest = jnp.where(warm, accept, state.latest)
+        others_move = 2 * jnp.sum(latest > MOVING) >= self.chains
+        count = jnp.where((accept < REFUSED) & others_move, state.refused + 1, state.refused - 1)
+        return latest, jnp.where(warm, jnp.clip(count, 0, STUCK + MOST_HALVINGS), state.refused)
+
+    def _with_lengths(self, grown, chosen, warming, pool, refused):
         """Give transitions that begin the length of the moment, or its mean from the first that is kept."""
-        return trees.with_length(grown, jnp.exp(jnp.where(warming, pool.log_step, pool.log_mean)), chosen)
+        shorter = math.log(2) * jnp.maximum(refused - STUCK + 1, 0)
+        return trees.with_length(grown, jnp.exp(jnp.where(warming, pool.log_step - shorter, pool.log_mean)), chosen)
 
     def _kept(self, state, grown: Tree, done: Transition, keeps):
         row = [grown.value, done.energy, done.accept, done.step, done.diverging, done.depth, done.gradients]
@@ -263,7 +289,8 @@ class NUTS(StepSolver):
             closed=state.most >= self.closing,
         )
         planted = trees.restart(old, change)
-        planted = self._with_lengths(planted, state.made <= self.warmup, state.made < self.warmup, renewed)
+        warming = state.made < self.warmup
+        planted = self._with_lengths(planted, state.made <= self.warmup, warming, renewed, state.refused)
         # every chain is evaluated at once: those that have a density wait for those that have none
         halfway = trees.plant(0.5 * (old.vectors[0] + state.centre[:, None]), self.max_depth)
         due = self._metric_due(state)
