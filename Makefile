@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 
 BIN  := .venv/bin
 PIP  := $(BIN)/python -m pip install -qq --disable-pip-version-check
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 2
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 DEV  := .venv/.installed-dev
 DOCS := .venv/.installed-docs
 

@@ -112,15 +112,6 @@ def pytest_xdist_make_scheduler(config, log):
         def _split_scope(self, nodeid):
             return group_of(nodeid)
 
-        def remove_node(self, node):
-            """Count the test that ended its worker as done: run again, it would end the next one, and so on."""
-            units = self.assigned_work[node].values()
-            culprit = next((test for unit in units for test, done in unit.items() if not done), None)
-            for unit in units:
-                unit.update({test: True for test in unit if test == culprit})
-            super().remove_node(node)
-            return culprit
-
     return ByGroup(config, log)
 
 
