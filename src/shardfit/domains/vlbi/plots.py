@@ -110,39 +110,30 @@ def errors(image: Image, sd: Image) -> Any:
 
 def draws(images: Sequence[Image], mean: Image, sd: Image) -> Any:
     """Draw the mean of a posterior, its standard deviation, and images drawn from it, all in one scale."""
-    figure = style.new_figure(9.6, 5.4)
-    shown = [(mean, "mean"), (sd, "standard deviation"), *((one, f"draw {i}") for i, one in enumerate(images, 1))]
-    area, most = (mean.pixel_rad / UAS) ** 2, max(one.values["I"].max() for one in (mean, *images))
-    panels = figure.subplots(2, -(-len(shown) // 2), sharex=True, sharey=True).ravel()
-    for axes, (one, title) in zip(panels, shown, strict=False):
-        surface = {"cmap": "afmhot", "extent": _extent(one), "vmin": 0, "vmax": 1e3 * most / area, "origin": "upper"}
-        drawn = axes.imshow(1e3 * one.values["I"] / area, interpolation="bicubic", **surface)
-        axes.set_title(title, fontsize=style.LABEL, color=style.INK, loc="left")
-        axes.tick_params(labelsize=style.TICK)
-    for axes in panels[len(shown) :]:
-        axes.set_axis_off()
-    figure.supxlabel("relative right ascension  (µas)", fontsize=style.LABEL, color=style.INK)
-    figure.supylabel("relative declination  (µas)", fontsize=style.LABEL, color=style.INK)
-    _bar(figure, drawn, panels, "brightness  (mJy/µas²)")
-    return figure
+    shown = {"mean": mean, "standard deviation": sd} | {f"draw {i}": one for i, one in enumerate(images, 1)}
+    return _side_by_side(shown, columns=-(-len(shown) // 2))
 
 
 def movie(found: Movie, *, most: int = 12) -> Any:
     """Draw the frames of a movie in one scale, at most so many, evenly chosen, with the first and the last."""
     chosen = np.unique(np.linspace(0, len(found) - 1, min(most, len(found))).round().astype(int))
-    columns = min(len(chosen), 4)
-    rows = -(-len(chosen) // columns)
-    figure = style.new_figure(2.4 * columns + 1.2, 2.4 * rows + 0.6)
+    return _side_by_side({f"{found.time_h[k]:.2f} h UTC": found.frames[k] for k in chosen}, columns=min(len(chosen), 4))
+
+
+def _side_by_side(images: Mapping[str, Image], columns: int) -> Any:
+    """Draw images of one grid by title, all in the scale of the brightest."""
+    rows = -(-len(images) // columns)
+    figure = style.new_figure(2.8 * columns + 1.2, 2.4 * rows + 0.6)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
-    area = (found.frames[0].pixel_rad / UAS) ** 2
-    most_bright = max(one.values["I"].max() for one in found.frames)
-    for axes, k in zip(panels, chosen, strict=False):
-        one = found.frames[k]
-        surface = {"cmap": "afmhot", "extent": _extent(one), "vmin": 0, "vmax": 1e3 * most_bright / area}
-        drawn = axes.imshow(1e3 * one.values["I"] / area, interpolation="bicubic", origin="upper", **surface)
-        axes.set_title(f"{found.time_h[k]:.2f} h UTC", fontsize=style.TICK, color=style.INK, loc="left")
+    first = next(iter(images.values()))
+    scale = 1e3 / (first.pixel_rad / UAS) ** 2
+    most = scale * max(one.values["I"].max() for one in images.values())
+    look = {"cmap": "afmhot", "extent": _extent(first), "vmin": 0, "vmax": most, "origin": "upper"}
+    for axes, (title, one) in zip(panels, images.items(), strict=False):
+        drawn = axes.imshow(scale * one.values["I"], interpolation="bicubic", **look)
+        axes.set_title(title, fontsize=style.LABEL, color=style.INK, loc="left")
         axes.tick_params(labelsize=style.TICK)
-    for axes in panels[len(chosen) :]:
+    for axes in panels[len(images) :]:
         axes.set_axis_off()
     figure.supxlabel("relative right ascension  (µas)", fontsize=style.LABEL, color=style.INK)
     figure.supylabel("relative declination  (µas)", fontsize=style.LABEL, color=style.INK)

@@ -84,15 +84,8 @@ def movie(
 
     Example: `movie(read_uvfits("sgra.uvfits"), frames=20).movie.light_curve`.
     """
-    for name in ELSEWHERE:
-        if name in options:
-            raise TypeError(f"movie has no option {name!r}. Calibrate with image() or self_calibrate() first.")
-    if preset == "m87":
-        raise ValueError("movie: preset 'm87' has rounds of self-calibration. Use 'eht' on calibrated data.")
     weights = dict(JOINING if joining is None else joining)
-    for name in weights:
-        if name not in TEMPORAL:
-            raise ValueError(f"movie: joining has an unknown name {name!r}. Use {' and '.join(TEMPORAL)}.")
+    _check(preset, weights, options)
     options = {"regularisers": dict(REGULARISATION), **options}
     chosen = options_from(preset, PRESETS, options)
     hours = _hours(obs, frames)
@@ -132,6 +125,17 @@ def movie(
         problem=problem,
         doubts=tuple(doubts),
     )
+
+
+def _check(preset: str, joining: Mapping[str, float], options: Mapping[str, Any]) -> None:
+    for name in ELSEWHERE:
+        if name in options:
+            raise TypeError(f"movie has no option {name!r}. Calibrate with image() or self_calibrate() first.")
+    if preset == "m87":
+        raise ValueError("movie: preset 'm87' has rounds of self-calibration. Use 'eht' on calibrated data.")
+    for name in joining:
+        if name not in TEMPORAL:
+            raise ValueError(f"movie: joining has an unknown name {name!r}. Use {' and '.join(TEMPORAL)}.")
 
 
 def _hours(obs: Observation, frames: Any) -> np.ndarray:
