@@ -169,6 +169,8 @@ def test_a_movie_is_recovered_where_one_image_fails(truth):
     east = np.array([(one.values["I"].sum(0) @ x) / one.flux for one in found.movie.frames])
     assert np.abs(east - true).max() < 0.4 * np.ptp(true)
     assert np.corrcoef(east, true)[0, 1] > 0.97
+    short = vlbi.movie(obs, frames=7, maxiter=3, **options)
+    assert short.result.steps == 3 and any("limit of 3 steps" in doubt for doubt in short.doubts)
     counts = np.isfinite(found.part_chi2["vis"])
     assert counts.all() and found.counts.sum() == len(found.data)
 

@@ -26,7 +26,7 @@ from shardfit.run_options import RunOptions
 REGULARISATION: Mapping[str, float] = MappingProxyType({"simple": 10.0, "tv": 1.0, "tv2": 1.0, "flux": 1e3})
 JOINING: Mapping[str, float] = MappingProxyType({"dt": 1.0, "di": 0.1})
 ELSEWHERE = ("taper_uas", "precal", "rounds")
-MAXITER = 1000  # of a movie; it has as many times more numbers than an image as there are frames
+MAXITER = 1000  # of a movie, unless given; it has as many times more numbers than an image as there are frames
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,8 @@ def movie(
     def problem_from(start: np.ndarray) -> Problem:
         return movie_problem(parts, hours, prior.grid, prior.values["I"], init=start, **about)
 
-    problem, result = _fits(problem_from, static.image, chosen, run, beam)
+    longer = replace(chosen, maxiter=options.get("maxiter", MAXITER))
+    problem, result = _fits(problem_from, static.image, longer, run, beam)
     found = Movie(tuple(prior.replace(values={"I": one}) for one in frame_maps(problem, result.params)), hours)
     chi2 = data_chi2(result)
     doubts = [*chi2_doubts(chi2), *step_doubts(result)]
@@ -166,10 +167,7 @@ def _fits(problem_from: Any, static: Image, options: ImagingOptions, run: RunOpt
     kept: Any = None
     for k in range(options.restarts + 1):
         problem = problem_from(start)
-        more = settings(k + 1)
-        if run.solver is None:
-            more["maxiter"] = max(options.maxiter, MAXITER)
-        result = fit(problem, certify=k == 0, **more)
+        result = fit(problem, certify=k == 0, **settings(k + 1))
         if kept is None or result.value < kept[1].value:
             kept = problem, result
         if result.status is Status.INTERRUPTED:
