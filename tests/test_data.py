@@ -1,5 +1,6 @@
 """Data sets of the package: complete, small, with origin and licence; and the reference numbers of the tests."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -9,7 +10,7 @@ from shardfit import data
 from shardfit.cli import main
 from tests.reference import REFERENCE
 
-NAMES = [dataset.name for dataset in data.DATASETS]
+NAMES = [dataset.name for dataset in data.DATASETS if dataset.shipped]
 
 
 def size(folder):
@@ -51,19 +52,55 @@ def test_reference_draws_agree_with_their_summaries():
                 assert draws[name].mean(dtype=float) == pytest.approx(known["mean"], abs=1e-6 * known["sd"])
 
 
-def test_list_and_copy(capsys, tmp_path):
+def test_list_and_get(capsys, tmp_path):
     assert main(["data", "list"]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in NAMES) and "public domain" in out
-    assert main(["data", "copy", "m87", str(tmp_path)]) == 0
+    assert main(["data", "get", "m87", str(tmp_path)]) == 0
     assert str(tmp_path / "m87" / "README.md") in capsys.readouterr().out
     copied = {p.name: p.read_bytes() for p in (tmp_path / "m87").iterdir()}
     assert copied == {p.name: p.read_bytes() for p in data.folder("m87").iterdir()}
 
 
-def test_copy_refuses(capsys, tmp_path):
+def test_get_refuses(capsys, tmp_path):
     (tmp_path / "xpcs").mkdir()
-    assert main(["data", "copy", "xpcs", str(tmp_path)]) == 2
+    assert main(["data", "get", "xpcs", str(tmp_path)]) == 2
     assert "exists already" in capsys.readouterr().err
-    assert main(["data", "copy", "m78", str(tmp_path)]) == 2
+    assert main(["data", "get", "m78", str(tmp_path)]) == 2
     assert "Did you mean 'm87'" in capsys.readouterr().err
+
+
+@pytest.fixture
+def remote(tmp_path, monkeypatch):
+    """A data set on a server: a folder of files, known by their checksums."""
+    server = tmp_path / "server"
+    server.mkdir()
+    (server / "night.txt").write_bytes(b"visibilities")
+    known = {(server / "night.txt").as_uri(): hashlib.sha256(b"visibilities").hexdigest()}
+    nights = data.Dataset("nights", "made up", "none", known, 12)
+    monkeypatch.setattr(data, "DATASETS", (*data.DATASETS, nights))
+    monkeypatch.setenv("SHARDFIT_DATA", str(tmp_path / "cache"))
+    return server / "night.txt"
+
+
+def test_a_download_is_kept_and_checked(remote, tmp_path, capsys):
+    with pytest.raises(FileNotFoundError, match="shardfit data get nights"):
+        data.folder("nights")
+    assert main(["data", "get", "nights", str(tmp_path)]) == 0
+    assert (tmp_path / "nights" / "night.txt").read_bytes() == b"visibilities"
+    assert data.folder("nights") == tmp_path / "cache" / "nights"
+    remote.unlink()  # it is in the cache now
+    assert data.get("nights") == data.folder("nights")
+    (data.folder("nights") / "night.txt").write_bytes(b"something else")
+    assert main(["data", "get", "nights"]) == 2
+    assert "SHA-256" in capsys.readouterr().err
+
+
+def test_without_a_network(remote, tmp_path, capsys):
+    remote.unlink()
+    assert main(["data", "get", "nights"]) == 2
+    told = capsys.readouterr().err
+    assert (
+        "could not be downloaded" in told and "another machine" in told and str(tmp_path / "cache" / "nights") in told
+    )
+    assert not list((tmp_path / "cache" / "nights").iterdir())

@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "front": MIDDLE | UPPER,  # shardfit/__init__.py
     "report": MIDDLE | UPPER,
     "cli": MIDDLE | UPPER | {"report", "data", "domains"},
-    "physics": {"core", "stats"},
+    "physics": {"core", "stats", "data"},  # public data sets
     "plots": {"core", "stats", "report"},
     "recipes": MIDDLE | UPPER | {"report"},
 }

@@ -35,6 +35,11 @@ class Science:
     report
         module of its figures: `figures(run_dir, result, settings) -> {name: (caption, matplotlib Figure)}`, called
         whenever the report of a run is made whose `report.json` names the science; settings: as kept there.
+    checks
+        module of its self-tests, which `shardfit doctor` runs: `CHECKS`, functions without arguments that return a
+        `shardfit.cli.doctor.finding.Finding`.
+    rates
+        module of what `shardfit bench` measures: `cases()`, which returns a list of `shardfit.cli.bench.Case`.
     data
         suffixes of the files it reads and what they hold: {".uvfits": "visibilities"}.
 
@@ -47,6 +52,8 @@ class Science:
     commands: str | None = None
     survey: str | None = None
     report: str | None = None
+    checks: str | None = None
+    rates: str | None = None
     data: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -56,7 +63,7 @@ class Science:
             raise ValueError(f"Science {self.name!r}: help is empty. Say in one line what it is about.")
 
     def module(self, kind: str) -> Any:
-        """Import the module of this kind: 'commands', 'survey' or 'report'."""
+        """Import the module of this kind: 'commands', 'survey', 'report', 'checks' or 'rates'."""
         address = getattr(self, kind)
         if address is None:
             raise ValueError(f"science {self.name!r} has no {kind} module.")

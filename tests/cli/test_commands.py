@@ -1,10 +1,13 @@
+import importlib
+import re
+import shlex
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from shardfit.cli import commands, main
+from shardfit.cli import app, commands, main
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.io.results import save_result
@@ -137,3 +140,48 @@ def test_help_imports_no_command():
     code = "import sys; from shardfit.cli import main; main(['--help']); "
     code += "sys.exit(any(m.startswith(('shardfit.report', 'matplotlib')) for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def every_command():
+    """(words, module) of every command of this package and its sciences."""
+
+    def walk(words, found):
+        for command in found:
+            module = importlib.import_module(command.module)
+            inner = getattr(module, "COMMANDS", None)
+            yield from walk([*words, command.name], inner) if inner else [([*words, command.name], module)]
+
+    return list(walk([], commands.all_commands()))
+
+
+def test_examples_of_every_command_parse():
+    """Help shows lines to copy: each must be a command line of that very command."""
+    for _, module in every_command():
+        for line in getattr(module, "EXAMPLES", ()):
+            for part in re.split(r"[|>]", line.partition("#")[0])[:1]:
+                given = shlex.split(part)
+                if given[:1] != ["shardfit"]:
+                    continue  # a line of a shell
+                args = app.parsed(given[1:])
+                assert args.run is not None, line
+
+
+@pytest.mark.parametrize("words", [w for w, _ in every_command()], ids=" ".join)
+def test_help_of_every_command(capsys, words):
+    assert main([*words, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"usage: shardfit {' '.join(words)}") and "--quiet" in out
+
+
+SAME = {"--out": "DIR", "--devices": "N", "--seed": "S", "--processes": "N"}
+
+
+def test_the_same_options_everywhere():
+    """One name, one meaning, one placeholder: users learn them once."""
+    for words, module in every_command():
+        parser = commands.Parser(prog="x")
+        module.add_arguments(parser, [])
+        for action in parser._actions:
+            for name, metavar in SAME.items():
+                if name in action.option_strings and words[-1] not in ("selfcal", "simulate", "export"):
+                    assert action.metavar == metavar, f"{' '.join(words)} {name} {action.metavar}"

@@ -1,9 +1,12 @@
 """Entry of the command line: parse, run one command, turn errors into one clear message."""
 
+import argparse
+import contextlib
+import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from shardfit.cli.commands import Parser, UsageError, add_commands, all_commands, parse
 from shardfit.cli.versions import own_version
@@ -17,16 +20,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 a check failed, 2 an error, 130 interrupted."""
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        parser = Parser(prog="shardfit", description="Fit differentiable models to more data than one device holds.")
-        parser.add_argument("--version", action="version", version=f"shardfit {own_version()}")
-        add_commands(parser, all_commands(), argv)
-        args = parse(parser, argv)
+        args = parsed(argv)
         if args.run is None:
             args.parser.print_help()
             return 0
-        if "no_compile_cache" in args:
-            os.environ["SHARDFIT_COMPILE_CACHE"] = "off"  # in the environment: processes that are started inherit it
-        return args.run(args)
+        return _run(args, argv)
     except SystemExit as end:  # argparse leaves this way after --help and --version
         return int(end.code or 0)
     except UsageError as error:
@@ -35,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _say("shardfit: interrupted.")
         return STOPPED
+    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except EXPECTED as error:
         if isinstance(error, NotImplementedError):  # a kind of RuntimeError, but never raised on purpose
             raise
@@ -43,6 +44,59 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             _say(f"shardfit: {_text(error)}\n(--debug shows where)")
         return FAILURE
+
+
+def parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command line; `run` is what does it, None where a command is missing."""
+    parser = Parser(prog="shardfit", description="Fit differentiable models to more data than one device holds.")
+    parser.add_argument("--version", action="version", version=f"shardfit {own_version()}")
+    add_commands(parser, all_commands(), argv)
+    return parse(parser, argv)
+
+
+def _run(args: argparse.Namespace, argv: list[str]) -> int:
+    """Run a command with the options that all have in common."""
+    if "no_cache" in args:
+        os.environ["SHARDFIT_COMPILE_CACHE"] = "off"  # in the environment: processes that are started inherit it
+    if getattr(args, "processes", None):
+        from shardfit.cli.launch import again
+
+        return again(args, argv)
+    args.argv, args.record = argv, None
+    args.quiet = "quiet" in args
+    with _voice(args.quiet, getattr(args, "summary", False)):
+        try:
+            code = args.run(args)
+        except BaseException as error:
+            if args.record is not None:
+                args.record.withdraw(STOPPED if isinstance(error, KeyboardInterrupt) else FAILURE)
+            raise
+        if args.record is not None:
+            args.record.finish(code)
+    if getattr(args, "summary", False) and args.record is not None:
+        from shardfit.cli.outcome import outcome
+
+        print(json.dumps(outcome(args.record), indent=1))
+    return code
+
+
+@contextlib.contextmanager
+def _voice(quiet: bool, machine: bool) -> Iterator[None]:
+    """Let a command print as asked: nothing but errors, or its text to standard error where JSON follows."""
+    if not quiet and not machine:
+        yield
+        return
+    before = os.environ.get("SHARDFIT_PROGRESS")
+    with contextlib.ExitStack() as stack:
+        if quiet:
+            os.environ["SHARDFIT_PROGRESS"] = "off"  # in the environment for the same reason
+        target = stack.enter_context(open(os.devnull, "w")) if quiet else sys.stderr
+        stack.enter_context(contextlib.redirect_stdout(target))
+        try:
+            yield
+        finally:
+            if quiet and before is None:
+                os.environ.pop("SHARDFIT_PROGRESS", None)
 
 
 def _text(error: BaseException) -> str:

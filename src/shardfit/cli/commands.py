@@ -1,7 +1,7 @@
 """Commands by name. A module is imported only when its command is called, so `shardfit --help` stays quick.
 
-A command module has `add_arguments(parser, argv)` and `run(args) -> int`; one with commands of its own has `COMMANDS`
-instead. Sciences bring their commands through entry points.
+A command module has `add_arguments(parser, argv)`, `run(args) -> int`, and `EXAMPLES`, lines that its help shows; one
+with commands of its own has `COMMANDS` instead. Sciences bring their commands through entry points.
 """
 
 import argparse
@@ -26,18 +26,24 @@ class Command:
 COMMANDS = (
     Command("demo", "every science once on built-in data, and a page of all reports", "shardfit.cli.demo"),
     Command("survey", "thousands of fits at once: run, resume, rank, export", "shardfit.cli.surveys"),
-    Command("sample", "draw from the posterior of a problem of your own", "shardfit.cli.posteriors.sample"),
-    Command("consensus", "the same, the rows in shards that are combined", "shardfit.cli.posteriors.consensus"),
-    Command("calibrate", "simulate and sample many times: do intervals hold?", "shardfit.cli.posteriors.calibrate"),
-    Command("data", "public data sets that come with shardfit: list, copy", "shardfit.cli.data"),
+    Command("fit", "fit a problem of your own", "shardfit.cli.problems.fit"),
+    Command("plan", "memory and time of a problem of your own, before it runs", "shardfit.cli.problems.plan"),
+    Command("sample", "draw from the posterior of a problem of your own", "shardfit.cli.problems.sample"),
+    Command("consensus", "the same, the rows in shards that are combined", "shardfit.cli.problems.consensus"),
+    Command("calibrate", "simulate and sample many times: do intervals hold?", "shardfit.cli.problems.calibrate"),
+    Command("data", "public data sets: list, get", "shardfit.cli.data"),
     Command("init", "write a commented configuration to start from", "shardfit.cli.init"),
     Command("launch", "run a script in many processes that work as one", "shardfit.cli.launch"),
     Command("rank", "run a script as one of many processes started by Slurm or MPI", "shardfit.cli.rank"),
     Command("report", "rebuild report.html of a run directory or a survey", "shardfit.cli.report"),
     Command("serve", "show a survey in the browser while it runs", "shardfit.cli.serve"),
     Command("show", "print the result, or the posterior, of a run directory", "shardfit.cli.show"),
+    Command("rerun", "repeat the command that made a run directory, and compare", "shardfit.cli.rerun"),
+    Command("doctor", "check that everything a run needs is here and works", "shardfit.cli.doctor"),
+    Command("bench", "measure how fast this machine is, science by science", "shardfit.cli.bench"),
     Command("devices", "print what JAX sees, and versions", "shardfit.cli.devices"),
     Command("sciences", "print the installed sciences, and what each can do", "shardfit.cli.sciences"),
+    Command("completion", "print what lets a shell complete commands and options", "shardfit.cli.completion"),
 )
 
 
@@ -65,10 +71,13 @@ class Parser(argparse.ArgumentParser):
             "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
         )
         self.add_argument(
-            "--no-compile-cache",
+            "--no-cache",
             action="store_true",
             default=argparse.SUPPRESS,
             help="neither keep compiled programs for the next run nor use kept ones",
+        )
+        self.add_argument(
+            "--quiet", action="store_true", default=argparse.SUPPRESS, help="print nothing but errors and warnings"
         )
 
     def error(self, message: str) -> NoReturn:
@@ -90,7 +99,9 @@ def add_commands(parser: Parser, commands: Sequence[Command], argv: Sequence[str
     parser.set_defaults(parser=parser, run=None)
     for command in commands:
         text = command.help.replace("%", "%%")  # argparse fills in texts with %
-        inner = group.add_parser(command.name, help=text, description=text)
+        inner = group.add_parser(
+            command.name, help=text, description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
         if command.name == chosen:
             _fill(inner, command, argv[argv.index(chosen) + 1 :])
 
@@ -101,20 +112,12 @@ def _fill(parser: Parser, command: Command, argv: Sequence[str]) -> None:
         raise UsageError(f"{command.name} {command.help}")
     module = import_module(command.module)
     parser.set_defaults(parser=parser, run=getattr(module, "run", None))
+    examples = [f"  {line}".replace("%", "%%") for line in getattr(module, "EXAMPLES", ())]
+    parser.epilog = "\n".join(["examples:", *examples]) if examples else None
     if hasattr(module, "add_arguments"):
         module.add_arguments(parser, argv)
     else:
         add_commands(parser, module.COMMANDS, argv)
-
-
-def add_resume(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says what to do with an earlier run in the same folder."""
-    parser.add_argument(
-        "--resume",
-        choices=("auto", "must", "never"),
-        default="auto",
-        help="go on with an interrupted run in DIR, insist on it, or start anew (auto)",
-    )
 
 
 def parse(parser: Parser, argv: Sequence[str]) -> argparse.Namespace:

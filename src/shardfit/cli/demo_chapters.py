@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-SETUP = ("data copy m87 .",)
+SETUP = ("data get m87 .",)
 DATA = "m87/SR1_M87_2017_101_lo_hops_netcal_StokesI.uvfits"
 
 SECTION = """\

@@ -6,33 +6,48 @@ from pathlib import Path
 
 from shardfit.core.errors import suggestion
 
-KINDS = ("survey", "sample")
+KINDS = {"fit": "fit", "sample": "sample", "survey": "survey run"}  # and the command that runs each
+EXAMPLES = (
+    "shardfit init fit                                # fit.toml and model.py: a problem of your own",
+    "shardfit init survey m87.toml --science vlbi --data m87.uvfits",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add what to write and where."""
-    parser.add_argument("kind", metavar="KIND", help="survey or sample")
+    parser.add_argument("kind", metavar="KIND", help=f"one of: {', '.join(KINDS)}")
     parser.add_argument("file", metavar="FILE", nargs="?", help="where to write (default: KIND.toml)")
-    parser.add_argument("--science", metavar="NAME", default="vlbi", help="an installed science (default: vlbi)")
-    parser.add_argument("--data", metavar="DATA", help="data to put in, where the science reads some")
+    parser.add_argument("--science", metavar="NAME", default="vlbi", help="of a survey: an installed science (vlbi)")
+    parser.add_argument("--data", metavar="DATA", help="of a survey: data to put in, where the science reads some")
     parser.add_argument("--force", action="store_true", help="replace the file if it is there")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the file."""
-    from shardfit.cli.posteriors.config import TEMPLATE
-    from shardfit.cli.surveys.template import survey_template
-    from shardfit.io.files import write_atomic
-
+    """Write the file, and a model beside it for a problem of one's own, if there is none."""
     if args.kind not in KINDS:
         raise ValueError(f"init knows no {args.kind!r}.{suggestion(args.kind, KINDS)}")
     path = Path(args.file or f"{args.kind}.toml")
-    if path.exists() and not args.force:
-        raise FileExistsError(f"{path} is there already. Give another name, or --force to replace it.")
-    if args.kind == "sample":
-        text, command = TEMPLATE.format(path=path), "sample"
+    if args.kind == "survey":
+        from shardfit.cli.surveys.template import survey_template
+
+        _write(path, survey_template(args.science, f"runs/{path.stem}", args.data), args.force)
     else:
-        text, command = survey_template(args.science, f"runs/{path.stem}", args.data), "survey run"
-    write_atomic(path, lambda file: file.write(text.encode()))
-    print(f"wrote {path}; run it with `shardfit {command} {path}`")
+        from shardfit.cli.problems.template import CONFIG, MODEL
+
+        model = Path("model.py")  # in the present folder, where commands look for it
+        _write(path, CONFIG.format(path=path, module=model.stem, stem=path.stem), args.force)
+        if model.exists():
+            print(f"{model} is there already and stays as it is")
+        else:
+            _write(model, MODEL, args.force)
+            print(f"wrote {model}: the model, to be changed into yours")
+    print(f"wrote {path}; run it with `shardfit {KINDS[args.kind]} {path}`")
     return 0
+
+
+def _write(path: Path, text: str, force: bool) -> None:
+    from shardfit.io.files import write_atomic
+
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} is there already. Give another name, or --force to replace it.")
+    write_atomic(path, lambda file: file.write(text.encode()))

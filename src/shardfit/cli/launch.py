@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from shardfit.cli.options import without_option
 from shardfit.cli.rank import EXAMPLES, python_command
 from shardfit.distributed.launchers import EXCHANGE_SECONDS, START_SECONDS
 from shardfit.distributed.supervisor import Job, supervise
@@ -53,3 +54,10 @@ def run(args: argparse.Namespace) -> int:
     limits = {"timeout": args.timeout, "start_timeout": args.start_timeout}
     job = Job(tuple(args.command), args.n, args.devices_per_process, logs=args.logs, **limits)
     return supervise(job, args.restarts, args.shrink)
+
+
+def again(args: argparse.Namespace, argv: Sequence[str]) -> int:
+    """Start a command of ours once more in --processes N processes, --devices D of each."""
+    words = without_option(without_option(argv, "--processes"), "--devices")
+    devices = getattr(args, "devices", None) or 1
+    return supervise(Job(("shardfit", *words), args.processes, devices), 0, False)

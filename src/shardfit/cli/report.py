@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+EXAMPLES = ("shardfit report runs/decay",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the run directory."""
@@ -12,15 +14,14 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the report and print where it is."""
-    from shardfit.sampling.store import POSTERIOR
-    from shardfit.surveys.ledger import LEDGER
+    from shardfit.report.folders import require_kind
 
-    folder = Path(args.run_dir)
-    if (folder / POSTERIOR).is_file():
+    kind = require_kind(args.run_dir).name
+    if kind == "posterior":
         from shardfit.report.posterior import report_posterior as write
-    elif (folder / LEDGER).is_file():
+    elif kind == "survey":
         from shardfit.report.gallery.offline import write_offline as write
     else:
         from shardfit.report.run import report_run as write
-    print(f"report: {write(folder)}")
+    print(f"report: {write(Path(args.run_dir))}")
     return 0

@@ -1,26 +1,49 @@
-"""`shardfit show RUN_DIR`: a result or a posterior in the terminal."""
+"""`shardfit show RUN_DIR`: a result, a posterior or a survey in the terminal."""
 
 import argparse
+import json
 from collections.abc import Sequence
-from pathlib import Path
+
+EXAMPLES = ("shardfit show runs/decay", "shardfit show runs/decay --json | jq .parameters")
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the run directory."""
-    parser.add_argument("run_dir", metavar="RUN_DIR", help="folder of a fit or of a posterior")
+    parser.add_argument("run_dir", metavar="RUN_DIR", help="folder of a fit, posterior or survey")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the result, its parts, and where it ran; or the table of a posterior."""
-    from shardfit.sampling.store import POSTERIOR, load_posterior
+    """Print what the folder holds."""
+    from shardfit.report.folders import outcome_of, require_kind
 
-    if (Path(args.run_dir) / POSTERIOR).is_file():
-        print(load_posterior(args.run_dir))
+    kind = require_kind(args.run_dir).name
+    if args.json:
+        print(json.dumps(outcome_of(args.run_dir), indent=1))
         return 0
+    {"fit": _fit, "posterior": _posterior, "survey": _survey}[kind](args.run_dir)
+    return 0
+
+
+def _survey(folder: str) -> None:
+    from shardfit.cli.surveys.run import summary
+    from shardfit.surveys.reading import Survey
+
+    with Survey(folder) as survey:
+        print(summary(survey))
+
+
+def _posterior(folder: str) -> None:
+    from shardfit.sampling.store import load_posterior
+
+    print(load_posterior(folder))
+
+
+def _fit(folder: str) -> None:
     from shardfit.io.results import load_result
     from shardfit.report.values import number
 
-    result = load_result(args.run_dir)
+    result = load_result(folder)
     print(result)
     for name, value in result.derived.items():
         print(f"  {name}: {number(float(value)) if getattr(value, 'ndim', 0) == 0 else value}")
@@ -28,4 +51,3 @@ def run(args: argparse.Namespace) -> int:
     layout = result.layout
     devices = layout.get("rows", 1) * layout.get("runs", 1)
     print(f"ran on {devices} × {layout.get('platform', '?')} in {result.precision}")
-    return 0

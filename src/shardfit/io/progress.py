@@ -1,6 +1,7 @@
 """Progress of a fit: a live line on a terminal, plain lines elsewhere, nothing for short runs."""
 
 import math
+import os
 import sys
 import time
 from typing import Any
@@ -16,9 +17,12 @@ class Line:
         self.live = bool(getattr(self.stream, "isatty", lambda: False)())
         self.shown = time.monotonic()
         self.display = None
+        self.silent = os.environ.get("SHARDFIT_PROGRESS") == "off"
 
     def show(self, text: str) -> None:
-        """Show a text after the title."""
+        """Show a text after the title; nothing where the environment says SHARDFIT_PROGRESS=off."""
+        if self.silent:
+            return
         if self.live:
             self._live(text)
         elif time.monotonic() - self.shown >= PLAIN_SECONDS:

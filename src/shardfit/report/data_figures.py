@@ -16,6 +16,10 @@ from shardfit.sampling.posterior import Posterior
 
 DRAWS = 60
 MOST_NUMBERS = 4_000_000  # residuals at all draws together
+DATA_CAPTION = (
+    "Residuals at draws of the posterior: median and 90 % of every datum, and all beside a unit Gaussian. Chance: that "
+    "noise alone makes a larger χ²; near 0 the model misses something or errors are too small, near 1 too large."
+)
 
 
 def residuals_at_draws(problem: Problem, posterior: Posterior, draws: int = DRAWS) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ from shardfit.cli.commands import Command, Parser, add_commands
 
 COMMANDS = (
     Command("list", "print the data sets, their sizes and licences", "shardfit.cli.data.listing"),
-    Command("copy", "copy a data set with its README and licence", "shardfit.cli.data.copying"),
+    Command("get", "copy or download a data set, with its checksum", "shardfit.cli.data.getting"),
 )
 
 

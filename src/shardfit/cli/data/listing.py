@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from shardfit.data import DATASETS
+EXAMPLES = ("shardfit data list",)
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -12,6 +12,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print one line per data set."""
+    from shardfit.data import DATASETS
+
     for dataset in DATASETS:
-        print(f"{dataset.name:<12} {dataset.size / 1e6:4.1f} MB  {dataset.summary}; {dataset.licence}")
+        where = "comes with shardfit" if dataset.shipped else "is downloaded"
+        print(f"{dataset.name:<12} {dataset.size / 1e6:4.1f} MB  {where:<19}  {dataset.summary}; {dataset.licence}")
     return 0

@@ -13,5 +13,6 @@ SCIENCE = Science(
     "population",
     "galaxy and other population models: fits and swarms",
     commands="shardfit.cli.population",
+    rates="shardfit.cli.population.rates",
     report="shardfit.domains.population.recipes",
 )

@@ -7,18 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli import options, record
 from shardfit.cli.population.config import Config, read_config
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.core.errors import suggestion
 
+EXAMPLES = ("shardfit population init smf.toml", "shardfit population fit smf.toml --rows 1e6 --devices 2")
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the configuration and what may differ from it."""
-    parser.add_argument("config", metavar="CONFIG", help="TOML file, as `shardfit population init` writes it")
+    options.add_config(parser, "shardfit population init")
     parser.add_argument("--rows", metavar="N", type=_count, help="model rows, e.g. 1e6 (as configured)")
-    parser.add_argument("--devices", metavar="N", type=int, help="devices to split the rows over (1)")
-    parser.add_argument("--out", metavar="DIR", default="population-out", help="run directory (population-out)")
-    parser.add_argument("--seed", metavar="S", type=int, help="seed of data and fit (as configured)")
+    options.add_out(parser, "population-out")
+    options.add_devices(parser)
+    options.add_processes(parser)
+    options.add_seed(parser, what="of data and fit (as configured)")
+    options.add_resume(parser)
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
 def run_study(args: argparse.Namespace, solver_of: Callable[[Config, Any], Mapping[str, Any]]) -> int:
     """Fit a built-in study with the solver that solver_of(config, study) names, and report it."""
     began = time.perf_counter()
+    out = options.directory(args.out)
     devices = request_devices(args.devices)
 
     from shardfit import fit, mesh
@@ -43,13 +50,15 @@ def run_study(args: argparse.Namespace, solver_of: Callable[[Config, Any], Mappi
     solver = dict(solver_of(config, study))
     if solver.get("name") == "swarm" and study.box is not None:
         problem = problem.replace(bounds=study.box(settings))
+    record.begin(args, out, config.seed)
     print(f"{study.title}: {_rows(problem)}, solver {solver.get('name', 'lbfgsb')}", flush=True)
     split = mesh(rows=devices) if devices > 1 else None
-    result = fit(problem, solver.pop("name", None), mesh=split, run_dir=args.out, seed=config.seed, **solver)
+    how = {"mesh": split, "run_dir": out, "resume": args.resume, "seed": config.seed}
+    result = fit(problem, solver.pop("name", None), **how, **solver)
     print(result)
     if not writes_files():
         return 0
-    report = _report(Path(args.out), config.problem, problem, result, settings)
+    report = _report(out, config.problem, problem, result, settings)
     print(f"report: {report}  ({seconds(time.perf_counter() - began)} in all)")
     return 0
 

@@ -4,7 +4,8 @@ import argparse
 
 from shardfit.cli.population.fit import add_arguments, run_study
 
-__all__ = ["add_arguments", "run"]
+EXAMPLES = ("shardfit population swarm smf.toml --out swarm",)
+__all__ = ["EXAMPLES", "add_arguments", "run"]
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,5 +14,7 @@ SCIENCE = Science(
     "seismic",
     "seismic waves: shot gathers, waveform inversion, migration",
     commands="shardfit.cli.seismic",
+    rates="shardfit.cli.seismic.rates",
+    checks="shardfit.cli.seismic.doctor",
     data={".sgy": "shot gathers", ".segy": "shot gathers", ".npz": "shot gathers or a velocity model"},
 )

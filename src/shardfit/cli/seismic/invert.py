@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.cli.commands import add_resume
+from shardfit.cli import record
+from shardfit.cli.options import add_resume, directory, positive
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.seismic.config import Config, checked_table, read_config
-from shardfit.cli.seismic.setup import Setup, add_common, build, model_data, positive, split
+from shardfit.cli.seismic.setup import Setup, add_common, build, model_data, split
 
 STOPPED = 130  # exit code of an interrupted command
 FADED = 8.0  # cells around sources and receivers in which pictures fade the gradient out
@@ -40,12 +41,11 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.report.values import seconds
 
     config = _with_options(read_config(args.config), args)
-    out = Path(args.out)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out}: a file of this name exists. Name a directory.")
+    out = directory(args.out)
     options = inversion_options(config)
     setup = build(config, args.data, args.max_shots, need_start=True)
     options.check(setup.sim, setup.n_shots, devices)
+    record.begin(args, out, config.seed)
     print(_headline(setup, options, devices), flush=True)
     if setup.observed is None:
         setup = replace(setup, observed=model_data(setup, config, lambda text: print(text, flush=True)))

@@ -4,8 +4,9 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
+from shardfit.cli import record
+from shardfit.cli.options import directory
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.seismic.config import read_config
 from shardfit.cli.seismic.setup import add_common, build, model_data
@@ -23,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Model the data and write them with pictures."""
     began = time.perf_counter()
+    out = directory(args.out)
     request_devices(args.devices)
 
     from shardfit.cli.seismic.pictures import save, save_film, save_survey
@@ -34,9 +36,10 @@ def run(args: argparse.Namespace) -> int:
     config = read_config(args.config)
     config = replace(config, seed=config.seed if args.seed is None else args.seed, data=replace(config.data, file=None))
     setup = build(config, args.data, args.max_shots, need_start=False)
-    sim, out = setup.sim, Path(args.out)
+    sim = setup.sim
     if args.format == "sgy" and len(sim.shape) > 2:
         raise ValueError("--format sgy: SEG-Y is written of lines (z, x). Use npz for three dimensions.")
+    record.begin(args, out, config.seed)
     print(f"{setup.n_shots} shots, {setup.receivers.shape[1]} receivers, {sim.nt} samples of {1e3 * sim.dt:g} ms")
     traces = model_data(setup, config, lambda text: print(text, flush=True))
     if not writes_files():

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from shardfit.cli import record
+from shardfit.cli.options import directory, positive
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.seismic.config import checked_table, read_config
-from shardfit.cli.seismic.setup import add_common, build, model_data, positive, split
+from shardfit.cli.seismic.setup import add_common, build, model_data, split
 from shardfit.cli.seismic.velocities import speed
 
 
@@ -25,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Migrate."""
     began = time.perf_counter()
+    out = directory(args.out)
     devices = request_devices(args.devices)
 
     from shardfit.cli.seismic.pictures import save, save_survey
@@ -46,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     config = replace(config, seed=config.seed if args.seed is None else args.seed)
     setup = build(config, args.data, args.max_shots, need_start=True)
     options.check(setup.sim)
+    record.begin(args, out, config.seed)
     print(f"migrating {setup.n_shots} shots of {setup.receivers.shape[1]} receivers", flush=True)
     observed = setup.observed
     if observed is None:
@@ -54,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     image = rtm(setup.sim, setup.start, recording, options, waves=waves, mesh=split(devices))
     if not writes_files():
         return 0
-    out, buffer = Path(args.out), io.BytesIO()
+    buffer = io.BytesIO()
     np.save(buffer, image.astype(np.float32), allow_pickle=False)
     water = water_cells(speed(setup.start), config.start.water or WATER)
     water |= np.roll(water, 1, axis=0)  # the high-pass filter smears the sea floor over one more row

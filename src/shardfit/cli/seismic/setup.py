@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.cli import options
+from shardfit.cli.options import positive
 from shardfit.cli.seismic.config import Config
 from shardfit.cli.seismic.velocities import media, speed
 
@@ -60,24 +62,15 @@ class Setup:
         return {"sources": self.sources[:, [0, -1]], "receivers": self.receivers[0][:, [0, -1]]}
 
 
-def positive(text: str) -> int:
-    """Return a whole number of at least 1, for options of the command line."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
-    return value
-
-
 def add_common(parser: argparse.ArgumentParser, out: str) -> None:
     """Add what all commands take."""
-    parser.add_argument("config", metavar="CONFIG", help="TOML file, as `shardfit seismic init` writes it")
-    parser.add_argument("--out", metavar="DIR", default=out, help=f"folder to write ({out})")
+    options.add_config(parser, "shardfit seismic init")
+    options.add_out(parser, out)
     parser.add_argument("--max-shots", metavar="N", type=positive, help="use N shots, spread over the survey (all)")
-    parser.add_argument("--seed", metavar="S", type=int, help="seed of noise and of the draw of shots (as configured)")
-    parser.add_argument("--devices", metavar="N", type=int, help="devices to share the shots (1)")
+    options.add_seed(parser, what="of noise and of the draw of shots (as configured)")
+    options.add_devices(parser, "devices that share the shots (1)")
+    options.add_processes(parser)
+    options.add_json(parser)
     parser.add_argument("--data", metavar="DIR", help="folder of public models, e.g. Marmousi (SHARDFIT_DATA)")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardfit.cli.commands import add_resume
+from shardfit.cli.options import add_resume
 from shardfit.cli.surveys.config import SAVED, Config, make, read_config
 
 NOT_OF_THE_SOLVER = ("picture", "design", "seed", "control", "halving", "solver")

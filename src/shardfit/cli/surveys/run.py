@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli import options, record
 from shardfit.cli.processes import request_devices
 from shardfit.cli.surveys.config import SAVED, Config, make, read_config
 
@@ -16,23 +17,24 @@ PARTS_EACH = 4  # parts of a worker: it compiles once, and the last part is shor
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file and where to run."""
-    parser.add_argument("config", metavar="CONFIG", help="TOML file; `shardfit init survey CONFIG` writes one")
-    parser.add_argument("--out", metavar="RUN", help="run directory (default: `out` of the file)")
+    options.add_config(parser, "shardfit init survey")
+    options.add_out(parser, what="run directory (default: `out` of the file)")
     add_places(parser)
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
     """Add options that say where and how long, not what."""
     parser.add_argument("--slots", metavar="N", help="fits that share a batch, or `measure`")
-    parser.add_argument("--devices", type=int, metavar="N", help="devices that share the slots")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that share the points")
+    options.add_devices(parser, "devices that share the slots (1)")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that share the points, each its own (1)")
     parser.add_argument("--limit", type=int, metavar="N", help="stop after this many points")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the survey."""
     config = read_config(args.config)
-    out = Path(args.out or config.out)
+    out = options.directory(args.out or config.out)
     return run_config(config, Path(args.config).read_text(encoding="utf-8"), out, args)
 
 
@@ -48,10 +50,12 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, *
         **{k: v for k in ("slots", "devices", "workers", "limit") if (v := getattr(args, k)) is not None},
     }
     slots = _slots(place.get("slots"))
-    request_devices(place.get("devices"))
+    devices = request_devices(place.get("devices"))
+    if "config" in args:  # begun here; going on keeps the first record
+        record.begin(args, out, config.seed)
     began = time.perf_counter()
     content = json.dumps(tomllib.loads(text))
-    mesh = _mesh(place)
+    mesh = options.devices_mesh(devices, int(place.get("rows", 1)))
     print(f"shardfit serve {out}    # to look at it while it runs")
     workers = int(place.get("workers", 1))
     if workers > 1 and (mesh is not None or place.get("limit") is not None):
@@ -70,10 +74,10 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, *
     else:
         from shardfit.surveys.run import survey
 
-        problem, axes, options = make(content, config.path, slots)
+        problem, axes, chosen = make(content, config.path, slots)
         how = {"limit": place.get("limit"), "progress": True, "on_points": keep, **more}
-        options["control"] = replace(options["control"], **how)
-        done = survey(problem, axes, run_dir=out, mesh=mesh, **options)
+        chosen["control"] = replace(chosen["control"], **how)
+        done = survey(problem, axes, run_dir=out, mesh=mesh, **chosen)
     save(out, text)
     print(summary(done, time.perf_counter() - began))
     return 0 if done.complete and not done.ledger.ids(failed=True) else 1
@@ -121,15 +125,3 @@ def _slots(asked: Any) -> int | str | None:
         return int(asked)
     except ValueError:
         raise ValueError(f"--slots {asked}: give a number or `measure`.") from None
-
-
-def _mesh(place: dict[str, Any]) -> Any:
-    devices = place.get("devices")
-    if devices is None or devices == 1:
-        return None
-    from shardfit.core.mesh import mesh
-
-    rows = int(place.get("rows", 1))
-    if devices % rows:
-        raise ValueError(f"{devices} devices cannot be split into {rows} row shards. Use a divisor.")
-    return mesh(rows, devices // rows)

@@ -20,6 +20,8 @@ SCIENCE = Science(
     "vlbi",
     "radio interferometry: images, χ², simulation",
     commands="shardfit.cli.vlbi",
+    rates="shardfit.cli.vlbi.rates",
     survey="shardfit.domains.vlbi.recipes.survey_config",
+    checks="shardfit.cli.vlbi.doctor",
     data={".uvfits": "visibilities", ".fits": "images"},
 )

@@ -26,9 +26,3 @@ def read_pair(file: str, image: str, any_frequency: bool) -> tuple[Any, Any]:
             "--any-frequency if the source looks the same at both."
         )
     return obs, model
-
-
-def require_seed(seed: int) -> None:
-    """Raise for a negative seed."""
-    if seed < 0:
-        raise ValueError(f"--seed {seed}: a seed is zero or positive.")

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shardfit.cli.commands import add_resume
+from shardfit.cli import options as shared
+from shardfit.cli import record
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.vlbi import preparation
-from shardfit.cli.vlbi.files import read_observation, require_seed
+from shardfit.cli.vlbi.files import read_observation
 
 STOPPED = 130  # exit code of an interrupted command
 FIELDS = {
@@ -30,7 +31,7 @@ FIELDS = {
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the preset and what may differ from it."""
     parser.add_argument("file", metavar="FILE", nargs="+", help="uvfits files of one band, or with --spectral-index")
-    parser.add_argument("--out", metavar="DIR", default="vlbi-out", help="run directory to write (vlbi-out)")
+    shared.add_out(parser, "vlbi-out")
     preparation.add_preparation(parser)
     parser.add_argument("--npix", metavar="N", type=int, help="pixels a side (64)")
     parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions; m87 128)")
@@ -44,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--maxiter", metavar="N", type=int, help="iterations of every fit (100)")
     parser.add_argument("--stop", metavar="T", type=float, help="relative tolerance of every fit (1e-6; m87 1e-4)")
     parser.add_argument("--restarts", metavar="N", type=int, help="fits from the blurred image in every round (3)")
-    parser.add_argument("--devices", metavar="N", type=int, help="devices to split the data over (1)")
+    shared.add_devices(parser)
+    shared.add_processes(parser)
     parser.add_argument("--errors", action="store_true", help="also map standard deviations, regularisers as prior")
     parser.add_argument("--pol", action="store_true", help="then fit linear polarisation, if the file has Q and U")
     parser.add_argument(
@@ -53,20 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--fluxes", metavar="JY,JY", help="compact flux of each file, with --spectral-index (estimated)"
     )
-    parser.add_argument(
-        "--seed", metavar="S", type=int, default=0, help="seed of the parity check, of --errors and of --pol (0)"
-    )
-    add_resume(parser)
+    shared.add_seed(parser, 0, "of the parity check, of --errors and of --pol")
+    shared.add_resume(parser)
+    shared.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the image; return 0, or 130 if it was interrupted."""
     began = time.perf_counter()
-    require_seed(args.seed)
     _require_files(args)
-    out = Path(args.out)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out}: a file of this name exists. Name a directory.")
+    out = shared.directory(args.out)
     devices = request_devices(args.devices)
 
     from shardfit import RunOptions, mesh
@@ -102,6 +100,7 @@ def _spectral(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Pa
     from shardfit import Status
     from shardfit.cli.vlbi.spectral import fit_spectrum, write_spectrum
 
+    record.begin(args, out)
     spectrum = fit_spectrum(args.file, args.fluxes, how, {"preset": args.preset, **options})
     if spectrum.result.status is Status.INTERRUPTED:
         return _interrupted("the spectral fit")
@@ -129,6 +128,7 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path 
         if args.pol:
             require_stokes(one)
     name = ", ".join(Path(file).name for file in args.file)
+    record.begin(args, out)
     imaging = image(obs, preset=args.preset, run=how, on_fit=_progress(), **options)
     if imaging.result.status is Status.INTERRUPTED:
         return _interrupted(f"fit {len(imaging.fits)}")

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shardfit.cli.commands import add_resume
+from shardfit.cli import options as shared
+from shardfit.cli import record
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.vlbi import preparation
-from shardfit.cli.vlbi.files import read_observation, require_seed
+from shardfit.cli.vlbi.files import read_observation
 
 STOPPED = 130  # exit code of an interrupted command
 FIELDS = {
@@ -27,7 +28,7 @@ SUBTITLE = "Images at several times, linear in between, fitted together to the d
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the frames and what joins them."""
     parser.add_argument("file", metavar="FILE", help="uvfits file of one night, calibrated")
-    parser.add_argument("--out", metavar="DIR", default="vlbi-movie", help="run directory to write (vlbi-movie)")
+    shared.add_out(parser, "vlbi-movie")
     parser.add_argument("--frames", metavar="N", type=int, default=12, help="images, at equal steps of time (12)")
     parser.add_argument(
         "--products",
@@ -44,17 +45,16 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (0.3 fields)")
     parser.add_argument("--maxiter", metavar="N", type=int, help="iterations of every fit (100; of the movie 1000)")
     parser.add_argument("--restarts", metavar="N", type=int, help="further fits from blurred frames (3)")
-    parser.add_argument("--devices", metavar="N", type=int, help="devices to split the data over (1)")
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the parity check (0)")
-    add_resume(parser)
+    shared.add_devices(parser)
+    shared.add_processes(parser)
+    shared.add_seed(parser, 0, "of the parity check")
+    shared.add_resume(parser)
+    shared.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Make the movie; return 0, or 130 if it was interrupted."""
-    require_seed(args.seed)
-    out = Path(args.out)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out}: a file of this name exists. Name a directory.")
+    out = shared.directory(args.out)
     devices = request_devices(args.devices)
 
     from shardfit import RunOptions, Status, mesh
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
     obs = read_observation(args.file)
     print(f"{Path(args.file).name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities", flush=True)
+    record.begin(args, out)
     how = RunOptions(None, mesh(rows=devices) if devices > 1 else None, args.seed, out, args.resume)
     joining = {"dt": args.smooth, "di": args.calm}
     options = preparation.given(args, FIELDS) | _products(args.products)

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shardfit.cli.vlbi.files import read_observation, require_seed
+from shardfit.cli import options as shared
+from shardfit.cli import record
+from shardfit.cli.vlbi.files import read_observation
 
 SHOWN = 4  # draws in the figure
 SUBTITLE = (
@@ -17,9 +19,7 @@ SUBTITLE = (
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, what of it is used, and the pixels."""
     parser.add_argument("file", metavar="FILE", help="uvfits file")
-    parser.add_argument(
-        "--out", metavar="DIR", default="vlbi-posterior", help="run directory to write (vlbi-posterior)"
-    )
+    shared.add_out(parser, "vlbi-posterior")
     parser.add_argument(
         "--products",
         metavar="NAME",
@@ -47,15 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--ring", action="store_true", help="measure the diameter of a ring in every draw")
     parser.add_argument("--no-average", action="store_true", help="leave the data as they are, not averaged over scans")
     parser.add_argument("--draws", metavar="N", type=int, default=100, help="images to draw (100)")
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of everything random (0)")
+    shared.add_seed(parser, 0)
+    shared.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Draw the images; write them and their report."""
-    require_seed(args.seed)
-    out = Path(args.out)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out}: a file of this name exists. Name a directory.")
+    out = shared.directory(args.out)
 
     from shardfit.domains.vlbi.fits_image import read_image
     from shardfit.domains.vlbi.operations import flag
@@ -76,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
         f"{Path(args.file).name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities, {flux:.3f} Jy",
         flush=True,
     )
+    record.begin(args, out)
     found = posterior(
         obs,
         npix=args.npix,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shardfit.cli.vlbi.files import require_seed
+from shardfit.cli import options as shared
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -23,12 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--leakage", metavar="F", type=float, default=0.0, help="size of polarisation leakage (0)")
     parser.add_argument("--opacity", metavar="T", type=float, default=0.0, help="zenith opacity: noise grows (0)")
     parser.add_argument("--no-phases", action="store_true", help="leave phases free of the troposphere")
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of noise and gains (0)")
+    shared.add_seed(parser, 0, "of noise and gains")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the data, and the image behind them if asked."""
-    require_seed(args.seed)
     for name in ("gains", "leakage"):
         if not getattr(args, name) >= 0:
             raise ValueError(f"--{name} {getattr(args, name)}: a size of errors is zero or positive.")

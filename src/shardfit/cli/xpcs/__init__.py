@@ -17,6 +17,7 @@ SCIENCE = Science(
     "xpcs",
     "two-time correlations: transport coefficients and shear rates",
     commands="shardfit.cli.xpcs",
+    rates="shardfit.cli.xpcs.rates",
     report="shardfit.domains.xpcs.plots",
     data={".hdf": "two-time correlations", ".h5": "two-time correlations", ".npz": "two-time correlations"},
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shardfit.cli.commands import add_resume
+from shardfit.cli import options, record
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.xpcs.batch import converged, guarded, write_summary
 from shardfit.cli.xpcs.config import Config, make_config, read_config
@@ -19,13 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add files, configuration, and what may differ from it."""
     parser.add_argument("file", metavar="FILE", nargs="*", help="correlation file, or several (as configured)")
     add_fit_arguments(parser)
-    add_resume(parser)
+    options.add_resume(parser)
+    options.add_json(parser)
 
 
 def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     """Add configuration, folder, and what a fit may take from the command instead."""
     parser.add_argument("--config", metavar="FILE", help="TOML, or YAML of the package homodyne")
-    parser.add_argument("--out", metavar="DIR", default="xpcs-out", help="run directory; of several files, one below")
+    options.add_out(parser, "xpcs-out", "run directory; of several files, one below it for each (xpcs-out)")
     add_data_arguments(parser)
     parser.add_argument("--scaling", metavar="NAME", help="auto, individual, fourier, constant, constant_averaged")
     parser.add_argument("--loss", metavar="NAME", help="linear, soft_l1, huber, cauchy, arctan (linear)")
@@ -33,7 +34,7 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hold", metavar="NAME=VALUE", action="append", default=[], help="hold a parameter")
     parser.add_argument("--start", metavar="NAME=VALUE", action="append", default=[], help="where a parameter begins")
     parser.add_argument("--starts", metavar="N", type=int, help="search from so many different starts (1)")
-    parser.add_argument("--devices", metavar="N", type=int, help="devices to split the data over (1)")
+    options.add_devices(parser)
     parser.add_argument("--no-arrays", action="store_true", help="leave out fitted_data.npz and heat maps")
 
 
@@ -78,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
     from shardfit import mesh
 
     split = mesh(rows=devices) if devices > 1 else None
-    out, rows = Path(args.out), []
+    out, rows = options.directory(args.out), []
+    record.begin(args, out, config.seed)
     folders = _folders(files, out)
     for file, folder in zip(files, folders, strict=True):
 

@@ -2,9 +2,9 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from shardfit.cli import options, record
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.xpcs.fit import add_data_arguments, configured
 
@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the configuration, what is known before, and the chains."""
     parser.add_argument("file", metavar="FILE", help="correlation file")
     parser.add_argument("--config", metavar="FILE", help="TOML, or YAML of the package homodyne")
-    parser.add_argument("--out", metavar="DIR", default="xpcs-posterior", help="folder to write (xpcs-posterior)")
+    options.add_out(parser, "xpcs-posterior")
     add_data_arguments(parser)
     parser.add_argument("--coordinates", metavar="NAME", default="curved", help="curved, or power: ridges (curved)")
     parser.add_argument("--priors", metavar="NAME", help="reference or weak (flat within bounds)")
@@ -25,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--draws", metavar="N", type=int, default=1000, help="draws of each chain (1000)")
     parser.add_argument("--warmup", metavar="N", type=int, default=500, help="steps before them (500)")
     parser.add_argument("--chains", metavar="N", type=int, default=4, help="chains (4)")
-    parser.add_argument("--devices", metavar="N", type=int, help="devices to spread the chains over (1)")
+    options.add_devices(parser, "devices that share the chains (1)")
+    options.add_resume(parser)
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.cli.xpcs.posterior_files import judged, write_posterior
     from shardfit.domains.xpcs import curved, fit_correlation, sample_correlation
 
-    data, out = config.load(args.file), Path(args.out)
+    data, out = config.load(args.file), options.directory(args.out)
+    record.begin(args, out, config.seed)
     model = config.model()
     named = {*config.start, *config.fixed, *config.bounds} & {*model.names}
     if config.mode != "two_component" and args.coordinates == "curved" and not named:
@@ -46,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     fit = fit_correlation(data, model, config.options(data), RunOptions(seed=config.seed))
     print(fit, flush=True)
     split = mesh(rows=1, runs=devices) if devices > 1 else None
-    how = RunOptions(mesh=split, seed=config.seed, run_dir=out)
+    how = RunOptions(mesh=split, seed=config.seed, run_dir=out, resume=args.resume)
     shards = _shards(args, fit)
     posterior = sample_correlation(fit, args.draws, priors, how, shards, chains=args.chains, warmup=args.warmup)
     report = judged(fit, posterior, priors)

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from shardfit.cli import options
 from shardfit.cli.xpcs.fit import add_data_arguments, configured
 
 DEFAULTS = {"q": 0.0054, "dt": 0.1, "gap": 2e6}
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--contrast", metavar="C", type=float, default=0.3, help="contrast (0.3)")
     parser.add_argument("--offset", metavar="O", type=float, default=1.0, help="offset (1)")
     parser.add_argument("--speckles", metavar="N", type=int, help="speckles per angle: noise of a measurement")
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of the noise (0)")
+    options.add_seed(parser, 0, "of the noise")
 
 
 def run(args: argparse.Namespace) -> int:

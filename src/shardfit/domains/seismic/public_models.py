@@ -4,21 +4,19 @@ The Marmousi section here is a window of 12 km x 3 km. Its published form is one
 copies that were brought to (nz, nx) and m/s, on every 1st, 2nd or 4th sample.
 """
 
-import hashlib
-import os
-import shutil
-import urllib.request
 from pathlib import Path
 
 import numpy as np
 
+from shardfit.data import find
+from shardfit.data.download import cache_folder, checked, fetch
 from shardfit.domains.seismic.files import Model, load_model
 
-URL = "https://github.com/devitocodes/data/raw/master/Simple2D/vp_marmousi_bi"
+((URL, SUM),) = find("marmousi").sums.items()
 PUBLISHED = "vp_marmousi_bi"
 SHAPE, SPACING = (1601, 401), 7.5  # of the published file: (nx, nz) float32 in km/s; metres
 SUMS = {
-    PUBLISHED: "0f72aca4ffc47707d9e3e2970ccd3f604bc4e2e70a5497273a4d3786748f4c83",
+    PUBLISHED: SUM,
     "marmousi_vp_7p5m.npz": "461b448d3e72a1409e97f2dddfa5e2858d1c971e56ac9a6debe9bde35899ecf4",
     "marmousi_vp_15m.npz": "74d3a471c120e8977dd0f65e23ce17d0d93d83bace42a48815d80f709b8340e8",
     "marmousi_vp_30m.npz": "be7d7e52a36ca5932815a1bc86389e9e908afa36525a1eb53d126f983e9ab7f5",
@@ -34,11 +32,11 @@ def marmousi(spacing: float = 30.0, folder: str | Path | None = None, download: 
     """
     if spacing not in STEPS:
         raise ValueError(f"marmousi: spacing {spacing:g} m is not one of {', '.join(f'{s:g}' for s in STEPS)}.")
-    home = _folder(folder)
+    home = Path(folder or cache_folder())
     copy = f"marmousi_vp_{f'{spacing:g}'.replace('.', 'p')}m.npz"
     for place in (home, home / "marmousi"):
         if (place / copy).is_file():
-            return load_model(_checked(place / copy))
+            return load_model(checked(place / copy, SUMS[copy]))
         if (place / PUBLISHED).is_file():
             return _published(place / PUBLISHED, spacing)
     if not download:
@@ -46,40 +44,10 @@ def marmousi(spacing: float = 30.0, folder: str | Path | None = None, download: 
             f"{home} holds no Marmousi model. Download {URL} into it, or let shardfit do so (download = true); another "
             "folder is named by SHARDFIT_DATA or --data."
         )
-    return _published(_fetch(home / PUBLISHED), spacing)
-
-
-def _folder(folder: str | Path | None) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shardfit" / "data"
-    return Path(folder or os.environ.get("SHARDFIT_DATA") or cache)
-
-
-def _checked(path: Path, name: str | None = None) -> Path:
-    with open(path, "rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != SUMS[name or path.name]:
-        raise ValueError(
-            f"{path} is not the file it should be: its SHA-256 is {found[:16]}…, not {SUMS[name or path.name][:16]}…. "
-            "Delete it and get it again."
-        )
-    return path
-
-
-def _fetch(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with urllib.request.urlopen(URL, timeout=60) as source, open(partial, "wb") as target:
-            shutil.copyfileobj(source, target)
-        os.replace(_checked(partial, path.name), path)
-    except OSError as error:
-        raise OSError(f"{URL} could not be downloaded ({error}). Fetch it by other means into {path.parent}.") from None
-    finally:
-        partial.unlink(missing_ok=True)
-    return path
+    return _published(fetch(URL, home / PUBLISHED, SUMS[PUBLISHED]), spacing)
 
 
 def _published(path: Path, spacing: float) -> Model:
     step = STEPS[spacing]
-    values = np.fromfile(_checked(path), "<f4").reshape(SHAPE).T[::step, ::step]
+    values = np.fromfile(checked(path, SUMS[PUBLISHED]), "<f4").reshape(SHAPE).T[::step, ::step]
     return Model(np.ascontiguousarray(1000 * values), (spacing, spacing))

@@ -60,7 +60,7 @@ def rows_for(
             f"pixels of {grid.pixel_rad:.3g} rad are {longest / np.pi:.3g} times too large for the longest baseline "
             "(|2π u p| must not exceed π). Use smaller pixels, or operator='separable'."
         )
-    _check(settings)
+    self_test(settings)
     return _rows(grid, u, v)
 
 
@@ -131,7 +131,7 @@ def _stacked(fn):
 
 
 @lru_cache
-def _check(settings: Nufft) -> None:
+def self_test(settings: Nufft) -> None:
     """Compare value, gradient and a batch of both with exact sums on a tiny case; raise if they differ."""
     grid = Grid(8, 6, 1.0)
     rng = np.random.default_rng(0)

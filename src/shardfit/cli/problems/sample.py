@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from shardfit.cli.posteriors.config import add_common, close, common_options, read_config
+from shardfit.cli.problems.config import add_common, close, common_options, read_config
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:

@@ -4,16 +4,17 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from shardfit.cli import options
 from shardfit.cli.loading import load_function
-from shardfit.cli.posteriors.config import WRITER, read_config
+from shardfit.cli.problems.config import WRITER, read_config
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, how many data sets, and where the figure goes."""
-    parser.add_argument("config", metavar="CONFIG", help=f"TOML file; `{WRITER} CONFIG` writes one")
+    options.add_config(parser, WRITER)
     parser.add_argument("-n", type=int, metavar="N", help="simulated data sets (default: `n` of the file)")
-    parser.add_argument("--out", metavar="DIR", help="folder of the figure (default: `out` of the file)")
-    parser.add_argument("--seed", type=int, metavar="N", help="of everything random (default: `seed` of the file)")
+    options.add_out(parser, what="folder of the figure (default: `out` of the file)")
+    options.add_seed(parser, what="of everything random (default: `seed` of the file)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,0 +1,24 @@
+"""`shardfit data get NAME [DIR]`: a data set to work with."""
+
+import argparse
+from collections.abc import Sequence
+
+EXAMPLES = (
+    "shardfit data get m87 .          # ./m87: two bands of one day, which come with the package",
+    "shardfit data get m87-days       # all four days, downloaded into the cache and checked",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the name and the folder."""
+    parser.add_argument("name", metavar="NAME", help="a data set; `shardfit data list` prints them")
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="folder to copy it into, as DIR/NAME (stays in place)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Get it, and print what is there now."""
+    from shardfit import data
+
+    for path in sorted(data.get(args.name, args.folder).iterdir()):
+        print(path)
+    return 0

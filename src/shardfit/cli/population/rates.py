@@ -1,0 +1,12 @@
+"""What `shardfit bench` measures of populations: the stellar mass function of a million halos."""
+
+from shardfit.cli.bench import Case
+
+
+def cases() -> list[Case]:
+    """Value and gradient of ten bins."""
+    from shardfit.domains.population.recipes import as_study
+
+    study = as_study("smf")
+    problem = study.build(**{"rows": 1_000_000, "seed": 0, "precision": "float64", **study.options})
+    return [Case("stellar mass function, 10⁶ halos", problem, "value_and_grad", "halos", 1_000_000)]

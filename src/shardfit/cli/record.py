@@ -1,0 +1,159 @@
+"""What a command was asked, and on which data: DIR/command.json, from which `shardfit rerun DIR` repeats it.
+
+Beside the command line it has every option with its value, the configuration's content, the seed, versions, and a
+checksum of every file that options or configuration name.
+"""
+
+import argparse
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from shardfit.io.files import read_json, write_json
+
+NAME = "command.json"
+FORMAT = 1
+WHOLE = 4 << 30  # bytes; of larger files blocks are read, evenly spread, for hashing all would take longer than a fit
+BLOCK, BLOCKS = 1 << 22, 64
+NOT_OPTIONS = ("parser", "run", "argv", "record")
+
+
+class Record:
+    """The record of one command; written when its work begins and completed when it ends."""
+
+    def __init__(self, folder: Path, content: dict[str, Any]):
+        self.folder, self.content, self.began = folder, content, time.perf_counter()
+        self.fresh = not folder.exists()
+
+    def write(self) -> None:
+        """Write it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / NAME, self.content)
+
+    def finish(self, code: int) -> None:
+        """Add how the command ended."""
+        self.content |= {"exit": code, "seconds": round(time.perf_counter() - self.began, 3)}
+        self.write()
+
+    def withdraw(self, code: int) -> None:
+        """Add that the command failed; take the folder back where it failed before it left anything there."""
+        if self.fresh and [path.name for path in self.folder.iterdir()] == [NAME]:
+            (self.folder / NAME).unlink()
+            self.folder.rmdir()
+        else:
+            self.finish(code)
+
+
+def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None) -> None:
+    """Write command.json of a run that is about to begin. seed: the one that counts, if not that of the options."""
+    from shardfit.cli.processes import writes_files
+    from shardfit.io.run_dir import environment
+
+    if not writes_files() or getattr(args, "argv", None) is None:  # None: called from Python, not from a shell
+        return
+    given = {name: value for name, value in vars(args).items() if name not in NOT_OPTIONS}
+    config = _config_of(args)
+    named = [config] if config else []
+    named += [path for text in _texts(given) if (path := Path(text)).is_file()]
+    content = _content_of(config)
+    where = config.parent if config else Path()
+    named += [path for text in _texts(content) if (path := _found(text, where)) is not None]
+    found = {
+        "format": FORMAT,
+        "command": list(args.argv),
+        "folder": os.getcwd(),
+        "options": plain(given),
+        "config": plain(content),
+        "seed": given.get("seed") if seed is None else seed,
+        "files": {str(path): digest(path) for path in dict.fromkeys(named)},
+        "environment": environment(),
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "exit": None,
+        "seconds": None,
+    }
+    args.record = Record(Path(folder), found)
+    args.record.write()
+
+
+def read(folder: str | Path) -> dict[str, Any]:
+    """Return the record of a run directory."""
+    path = Path(folder) / NAME
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{folder} has no {NAME}: it was not written by a shardfit command that records itself."
+        )
+    content = read_json(path)
+    words = content.get("command")
+    good = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    if content.get("format") != FORMAT or not good or not isinstance(content.get("files"), dict):
+        raise ValueError(f"{path} is not what this version of shardfit writes.")
+    return content
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file as text; of one beyond 4 GiB that of its size and of blocks, which is said."""
+    size = path.stat().st_size
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        if size <= WHOLE:
+            while block := file.read(BLOCK):
+                found.update(block)
+            return found.hexdigest()
+        found.update(str(size).encode())
+        for i in range(BLOCKS):
+            file.seek(i * (size - BLOCK) // (BLOCKS - 1))
+            found.update(file.read(BLOCK))
+    return f"{found.hexdigest()} (size and {BLOCKS} blocks)"
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON can hold it; what it cannot is its text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [plain(inner) for inner in value]
+    simple = isinstance(value, str | bool | int) or value is None
+    return value if simple or (isinstance(value, float) and abs(value) < float("inf")) else str(value)
+
+
+def _config_of(args: argparse.Namespace) -> Path | None:
+    named = getattr(args, "config", None)
+    return Path(named) if isinstance(named, str) and Path(named).is_file() else None
+
+
+def _content_of(config: Path | None) -> Any:
+    if config is None:
+        return None
+    if config.suffix in (".yaml", ".yml"):
+        return config.read_text(encoding="utf-8")
+    from shardfit.cli.toml import read_toml
+
+    return read_toml(config, "shardfit init")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all short texts in a value: what may be the name of a file."""
+    if isinstance(value, str):
+        if value and len(value) < 1000 and "\n" not in value and "\0" not in value:
+            yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _found(text: str, where: Path) -> Path | None:
+    """Return the file that a configuration names, relative to the present folder or to its own."""
+    for path in (Path(text).expanduser(), where / text):
+        if path.is_file():
+            return path
+    return None

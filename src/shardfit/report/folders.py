@@ -1,0 +1,163 @@
+"""What a folder holds, seen from outside: a survey, a posterior, a fit; its outcome, and its numbers to compare."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shardfit.core.params import label_of
+
+LEDGER, POSTERIOR, RESULT, BEGUN = "ledger.sqlite", "posterior.json", "result.json", "config.json"
+MOST_NUMBERS = 8  # of an array that an outcome spells out
+
+
+class Kind(NamedTuple):
+    """A kind of run: its name, the file by which it is known, what it came to, and the numbers it found by name."""
+
+    name: str
+    file: str
+    outcome: Callable[[Path], dict[str, Any]]
+    numbers: Callable[[Path], dict[str, np.ndarray]]
+
+
+def kind_of(folder: str | Path) -> Kind | None:
+    """Return what a folder holds, None if it is no run, or one that has nothing to show yet."""
+    return next((kind for kind in KINDS if (Path(folder) / kind.file).is_file()), None)
+
+
+def require_kind(folder: str | Path) -> Kind:
+    """Return what a folder holds, or raise saying what it lacks."""
+    kind = kind_of(folder)
+    if kind is None:
+        begun = (Path(folder) / BEGUN).is_file()
+        why = "its run has not ended" if begun else f"there is neither {RESULT}, {POSTERIOR} nor {LEDGER}"
+        raise FileNotFoundError(f"{folder} holds no result: {why}.")
+    return kind
+
+
+def outcome_of(folder: str | Path) -> dict[str, Any]:
+    """Return what a run came to, in numbers and texts that JSON can hold."""
+    kind = kind_of(folder)
+    return {} if kind is None else {"kind": kind.name, **kind.outcome(Path(folder))}
+
+
+def _fit_outcome(folder: Path) -> dict[str, Any]:
+    import json
+
+    from shardfit.io.results import load_result
+
+    result = load_result(folder)
+    found = {
+        "status": result.status.name,
+        "success": result.success,
+        "message": result.message,
+        "value": finite(result.value),
+        "parts": {name: finite(part) for name, part in result.parts.items()},
+        "steps": result.steps,
+        "evaluations": result.evaluations,
+        "parameters": _spelt(result.params),
+    }
+    if result.stderr is not None:
+        found["errors"] = _spelt(result.stderr)
+    found |= {"units": dict(result.units), "derived": _spelt(result.derived)}
+    extra = folder / "report.json"
+    doubts = json.loads(extra.read_text(encoding="utf-8")).get("doubts", []) if extra.is_file() else []
+    return found | {"doubts": [str(doubt) for doubt in doubts]}
+
+
+def _fit_numbers(folder: Path) -> dict[str, np.ndarray]:
+    from shardfit.io.results import load_result
+
+    result = load_result(folder)
+    numbers = {"value": np.asarray(result.value)} | {f"part {n}": np.asarray(p) for n, p in result.parts.items()}
+    return numbers | {name or "x": leaf for name, leaf in _leaves(result.params)}
+
+
+def _posterior_outcome(folder: Path) -> dict[str, Any]:
+    from shardfit.sampling.store import load_posterior
+
+    posterior = load_posterior(folder)
+    table, verdict = posterior.summary(), posterior.verdict()
+    columns = {"mean": "mean", "sd": "sd", "q05": "5 %", "q50": "50 %", "q95": "95 %"}
+    columns |= {"ess_bulk": "ess_bulk", "ess_tail": "ess_tail", "rhat": "rhat"}
+    parameters = {
+        name: {key: finite(table[column][i]) for key, column in columns.items()} for i, name in enumerate(table.names)
+    }
+    found = {"method": posterior.method, "success": bool(verdict), "message": str(verdict), "draws": posterior.size}
+    return found | {"parameters": parameters, "units": dict(zip(table.names, table.units, strict=True))}
+
+
+def _posterior_numbers(folder: Path) -> dict[str, np.ndarray]:
+    from shardfit.sampling.store import load_posterior
+
+    return {f"draws of {name or 'x'}": leaf for name, leaf in _leaves(load_posterior(folder).draws)}
+
+
+def _survey_outcome(folder: Path) -> dict[str, Any]:
+    from shardfit.surveys.reading import Survey
+
+    with Survey(folder) as survey:
+        failed = len(survey.ledger.ids(failed=True))
+        best = survey.best(1) if len(survey) > failed else []
+        found: dict[str, Any] = {"points": len(survey), "total": survey.heading.total, "failed": failed}
+        found |= {"success": survey.complete and not failed, "converged": finite(survey.converged)}
+        found |= {"status": survey.status()}
+        if best:
+            found["best"] = {name: value for name, value in best[0].items() if isinstance(value, str | int | float)}
+        return found
+
+
+def _survey_numbers(folder: Path) -> dict[str, np.ndarray]:
+    from shardfit.surveys.heading import part_column
+    from shardfit.surveys.reading import Survey
+
+    with Survey(folder) as survey:
+        names = ["value", *map(part_column, survey.heading.parts)]
+        return {f"{name} of all points": survey.ledger.column(name) for name in names}
+
+
+# the first that is found counts: a posterior's folder also has the fit that it started from
+KINDS = (
+    Kind("survey", LEDGER, _survey_outcome, _survey_numbers),
+    Kind("posterior", POSTERIOR, _posterior_outcome, _posterior_numbers),
+    Kind("fit", RESULT, _fit_outcome, _fit_numbers),
+)
+
+
+def finite(number: Any) -> float | None:
+    """Return a number as JSON can hold it: None for what is not finite."""
+    return float(number) if np.isfinite(number) else None
+
+
+def _spelt(tree: Any) -> dict[str, Any]:
+    """Return numbers and short arrays of a tree by name; of longer ones shape and range."""
+    found: dict[str, Any] = {}
+    for name, leaf in _leaves(tree):
+        if not np.issubdtype(leaf.dtype, np.number):
+            continue
+        if leaf.size <= MOST_NUMBERS:
+            found[name or "x"] = finite(leaf) if leaf.ndim == 0 else [finite(number) for number in leaf.ravel()]
+        else:
+            low, high = finite(np.min(leaf)), finite(np.max(leaf))
+            found[name or "x"] = {"shape": list(leaf.shape), "smallest": low, "largest": high}
+    return found
+
+
+def numbers_of(folder: Path) -> dict[str, np.ndarray]:
+    """Return the numbers of a run; of a folder that is none, all arrays in its NumPy files."""
+    kind = kind_of(folder)
+    if kind is not None:
+        return kind.numbers(folder)
+    found = {}
+    for path in sorted(folder.glob("*.np[yz]")):
+        content = np.load(path, allow_pickle=False)
+        arrays = {"": content} if isinstance(content, np.ndarray) else {f" {name}": content[name] for name in content}
+        found |= {f"{path.name}{name}": array for name, array in arrays.items()}
+    return found
+
+
+def _leaves(tree: Any) -> list[tuple[str, np.ndarray]]:
+    import jax
+
+    return [(label_of(path), np.asarray(leaf)) for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]]

@@ -1,0 +1,149 @@
+"""A problem of one's own from a configuration: init, plan, fit; the record of a run, and running it again."""
+
+import json
+
+import pytest
+
+from shardfit.cli import main, record
+from shardfit.cli.options import without_option
+from shardfit.io.results import load_result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder as `shardfit init fit` leaves it, and one fit made in it."""
+    folder = tmp_path_factory.mktemp("own")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["init", "fit"]) == 0
+        (folder / "model.py").rename(folder / "own_model.py")  # a module of this name is made by other tests too
+        text = (folder / "fit.toml").read_text().replace('"model:', '"own_model:').replace("rows = 2000", "rows = 300")
+        (folder / "fit.toml").write_text(text)
+        assert main(["fit", "fit.toml", "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def there(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
+def test_the_answer_has_error_bars_and_a_report(folder):
+    found = load_result("runs/fit")
+    assert found.success and abs(found.params["lifetime"] - 1.5) < 4 * found.stderr["lifetime"]
+    assert (folder / "runs/fit/report.html").stat().st_size > 10_000
+
+
+def test_quiet_means_quiet(folder, capsys):
+    assert main(["--quiet", "fit", "fit.toml", "--out", "quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_json_is_all_that_stdout_gets(capsys):
+    assert main(["fit", "fit.toml", "--json"]) == 0
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert told["exit"] == 0 and told["out"] == "runs/fit" and told["result"]["success"] is True
+    assert (
+        told["result"]["parameters"].keys() == {"amplitude", "lifetime"} and told["result"]["units"]["lifetime"] == "s"
+    )
+    assert "converged" in err
+    assert main(["show", "runs/fit", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == told["result"]
+
+
+def test_a_plan(capsys):
+    assert main(["plan", "fit.toml"]) == 0
+    assert "fits" in capsys.readouterr().out
+    assert main(["plan", "fit.toml", "--memory", "1k", "--shards", "4", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["available"] == 1000 and told["shards"] == 4 and told["fits"] is False
+    assert main(["plan", "fit.toml", "--memory", "lots"]) == 2
+    assert "16G" in capsys.readouterr().err
+
+
+def test_another_solver_leaves_the_options_of_the_first(capsys):
+    assert main(["fit", "fit.toml", "--solver", "lbfgs", "--maxiter", "1", "--out", "short"]) == 1  # one step
+    assert "step limit" in capsys.readouterr().out
+
+
+def test_the_record(folder):
+    told = record.read("runs/fit")
+    assert told["command"][:2] == ["fit", "fit.toml"] and told["exit"] == 0 and told["seconds"] > 0
+    assert told["config"]["settings"] == {"rows": 300} and told["seed"] == 0
+    assert told["files"] == {"fit.toml": record.digest(folder / "fit.toml")}
+    assert told["environment"]["packages"]["jax"]
+
+
+def test_run_again(folder, capsys):
+    assert main(["rerun", "runs/fit"]) == 0
+    out = capsys.readouterr().out
+    assert "equal to the bit" in out and "--out" in out
+    assert main(["rerun", "runs/fit"]) == 2  # its folder is there now
+    assert "exists" in capsys.readouterr().err
+
+
+def test_run_again_on_changed_files(folder, capsys):
+    before = (folder / "fit.toml").read_text()
+    (folder / "fit.toml").write_text(before.replace("rows = 300", "rows = 301"))
+    try:
+        assert main(["rerun", "runs/fit", "--out", "changed"]) == 2
+        assert "fit.toml has changed since the run" in capsys.readouterr().err
+        assert not (folder / "changed").exists()
+        assert main(["rerun", "runs/fit", "--out", "changed", "--changed"]) == 1
+        out = capsys.readouterr().out
+        assert "lifetime" in out and "differ by more than 1e-06" in out
+        assert main(["rerun", "runs/fit", "--out", "changed2", "--changed", "--rtol", "1"]) == 0
+    finally:
+        (folder / "fit.toml").write_text(before)
+
+
+def test_nothing_to_run_again(tmp_path, capsys):
+    assert main(["rerun", str(tmp_path)]) == 2
+    assert "command.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("seed = 0", "sede = 0", "Did you mean 'seed'"),
+        ("seed = 0", 'seed = "a"', "must be a whole number"),
+        ("[settings]", "settings = 5\n[sett]", "must be a section"),
+        ("rows = 300", "row = 300", "row"),
+        ("own_model:make_problem", "own_model:make_probelm", "cannot be loaded"),
+        ('"own_model:make_problem"', '"own_model:decay"', "decay"),
+        ("# devices = 4", "device = 4", "Did you mean 'devices'"),
+    ],
+)
+def test_wrong_configurations(folder, capsys, old, new, expected):
+    (folder / "wrong.toml").write_text((folder / "fit.toml").read_text().replace(old, new))
+    assert main(["fit", "wrong.toml", "--out", "wrong"]) == 2
+    assert expected in capsys.readouterr().err
+    assert not (folder / "wrong" / "result.json").exists()
+
+
+def test_init_replaces_nothing(folder, capsys):
+    assert main(["init", "fit", "fit.toml"]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert main(["init", "fti"]) == 2
+    assert "Did you mean 'fit'" in capsys.readouterr().err
+
+
+def test_options_taken_out_of_a_command_line():
+    words = ["fit", "a.toml", "--out", "x", "--seed", "3"]
+    assert without_option(words, "--out") == ["fit", "a.toml", "--seed", "3"]
+    assert without_option(["fit", "--out=x"], "--out") == ["fit"]
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_two_processes(folder, capfd):
+    assert main(["fit", "fit.toml", "--processes", "2", "--out", "two"]) == 0
+    assert abs(load_result("two").params["lifetime"] - load_result("runs/fit").params["lifetime"]) < 1e-6
+
+
+@pytest.mark.slow
+def test_the_same_model_is_sampled_and_calibrated(folder, capsys):
+    assert main(["sample", "fit.toml", "--out", "sampled", "--draws", "500"]) == 0
+    assert main(["rerun", "sampled"]) == 0
+    assert "equal to the bit" in capsys.readouterr().out
