@@ -80,6 +80,7 @@ def test_version(capsys):
         (("demo", "--outt=5"), "unknown option '--outt'. Did you mean '--out'?"),
         (("show",), "required: RUN_DIR"),
         (("show", "a", "b"), "too many arguments: 'b'"),
+        (("vlbi", "simulate", "--out", "x.uvfits", "--seed", "-1"), "zero or positive"),
         (("--debgu", "devices"), "unknown option '--debgu'. Did you mean '--debug'?"),
     ],
 )
@@ -96,7 +97,6 @@ def test_misspelt_command_lines(capsys, argv, expected):
         (("show", "nowhere"), "nowhere holds no result"),
         (("report", "nowhere"), "nowhere holds no result"),
         (("demo", "--only", "nothing"), "no such chapter"),
-        (("vlbi", "simulate", "--out", "x.uvfits", "--seed", "-1"), "zero or positive"),
         (("vlbi", "image", "x.uvfits", "--devices", "0"), "at least 1 device"),
         (("vlbi", "image", "x.uvfits", "--devices", "1000"), "JAX sees"),
     ],
