@@ -27,7 +27,7 @@ from shardfit.core.status import Status
 from shardfit.core.terms import Penalty
 from shardfit.distributed.exchange import meet, require_same, share
 from shardfit.io.compile_cache import use_compile_cache
-from shardfit.io.progress import Progress
+from shardfit.io.progress import FitLive, Progress
 from shardfit.io.run_dir import RunDir, opened
 from shardfit.solve.base import Finish, Solver, Task
 from shardfit.solve.capabilities import require
@@ -86,15 +86,17 @@ def fit(
         certified = time.perf_counter()
         leader = leads(mesh)
         shown = Progress(problem.name, solver.maxiter) if progress is not False and leader else None
-        monitor = Monitor(callback if leader else None, every if callback else None, shown, store)
+        live = FitLive(store.path, problem.name, solver.maxiter) if store is not None and store.writes else None
+        monitor = Monitor(callback if leader else None, every if callback else None, shown, store, live)
         placed = None if solver.batch else centred(problem.objective.place(mesh), problem.x0)
         monitor.diagnose = partial(_diagnose, problem, placed)
         task = Task(problem, problem.space, z0, problem.box, placed, mesh, seed, monitor)
         try:
             finish = solver.solve(task) if z0.size else _nothing_to_fit(task)
         finally:
-            if shown is not None:
-                shown.close()
+            for display in (shown, live):
+                if display is not None:
+                    display.close()
         result = _result(task, solver, finish)
         solved = time.perf_counter()
         certificate = _judged(task, finish, result, certificate)

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,20 +35,28 @@ def page(browser) -> Iterator[Page]:
 @contextlib.contextmanager
 def serving(folder: Path, token: str = "a-token") -> Iterator[str]:
     """Serve a survey from a thread; yield its address."""
-    uvicorn = pytest.importorskip("uvicorn", reason="the gallery's server needs shardfit[serve]")
+    pytest.importorskip("uvicorn", reason="the gallery's server needs shardfit[serve]")
     from shardfit.report.gallery.query import Points
     from shardfit.report.server import create_app
 
     points = Points.open(folder)
+    with running(create_app(points, token)) as address:
+        yield f"{address}?token={token}"
+    points.close()
+
+
+@contextlib.contextmanager
+def running(app: Any) -> Iterator[str]:
+    """Run an application in a thread; yield its address."""
+    uvicorn = pytest.importorskip("uvicorn", reason="the server needs shardfit[serve]")
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(create_app(points, token), log_level="warning", access_log=False, ws="none")
+    config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/?token={token}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
     finally:
         server.should_exit = True
         thread.join()
-        points.close()
         listener.close()

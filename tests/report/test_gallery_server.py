@@ -190,9 +190,9 @@ def test_open_to_the_network_without_token_is_refused(tmp_path, capsys):
     assert "whole network" in capsys.readouterr().err
 
 
-def test_no_survey_there(tmp_path, capsys):
-    assert main(["serve", str(tmp_path)]) == 2
-    assert "holds no survey" in capsys.readouterr().err
+def test_no_folder_there(tmp_path, capsys):
+    assert main(["serve", str(tmp_path / "nowhere")]) == 2
+    assert "no such folder" in capsys.readouterr().err
 
 
 def test_command_serves_until_interrupted(tmp_path):
@@ -201,7 +201,7 @@ def test_command_serves_until_interrupted(tmp_path):
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
-        address = server.stdout.readline().removeprefix("gallery: ").strip()
+        address = server.stdout.readline().removeprefix("page: ").strip()
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(address, timeout=30) as answer:
             assert answer.status == 200

@@ -6,6 +6,10 @@ import sys
 import time
 from typing import Any
 
+import numpy as np
+
+from shardfit.io.live import Live
+
 PLAIN_SECONDS = 10.0  # between plain lines; a run shorter than this prints none
 
 
@@ -76,6 +80,41 @@ class Progress:
     def close(self) -> None:
         """Remove the live line."""
         self.line.close()
+
+
+class FitLive:
+    """Tells the live page of a run directory where a fit stands."""
+
+    def __init__(self, folder: Any, title: str, limit: int):
+        self.live, self.limit = Live(folder, title), limit
+        self.first: tuple[int, float] | None = None
+
+    def due(self) -> bool:
+        """Return whether it is time to speak."""
+        return self.live.due()
+
+    def update(self, shot: Any, trace: Any) -> None:
+        """Write a snapshot and the history so far."""
+        now = time.monotonic()
+        self.first = (shot.step, now) if self.first is None else self.first  # what came before was compiling
+        done, spent = shot.step - self.first[0], now - self.first[1]
+        left = spent / done * (self.limit - shot.step) if done > 0 else None
+        numbers = {"value": shot.value, "evaluations": shot.evaluations, "seconds": shot.seconds}
+        if not math.isnan(shot.gradient):
+            numbers["gradient"] = shot.gradient
+        if done > 0 and spent > 0:
+            numbers["steps per second"] = done / spent
+        history = trace.arrays()
+        at = np.arange(1, len(history["value"]) + 1)
+        best = np.fmin.accumulate(history["value"]) if len(at) else history["value"]
+        curves = {"value": (at, best)}
+        if np.isfinite(history["gradient"]).any():
+            curves["largest entry of the gradient"] = (at, history["gradient"])
+        self.live.say(shot.step, self.limit, left=left, numbers=numbers, curves=curves)
+
+    def close(self) -> None:
+        """The fit has ended."""
+        self.live.close()
 
 
 def duration(seconds: float) -> str:

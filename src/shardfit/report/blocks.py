@@ -5,7 +5,7 @@ import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -90,7 +90,15 @@ class Cards:
         return f'<div class="cards">{inner}</div>'
 
 
-Block = Text | Table | PngBlock | Cards
+class Drawing(Protocol):
+    """A block that stands beside pictures, such as a curve."""
+
+    def render(self) -> str:
+        """Return HTML, a figure."""
+        ...
+
+
+Block = Text | Table | PngBlock | Cards | Drawing
 
 
 @dataclass(frozen=True)
@@ -105,10 +113,11 @@ class Section:
         heading = f"<h2>{escape(self.title)}</h2>" if self.title else ""
         parts, row = [], []
         for block in self.blocks:
-            if isinstance(block, PngBlock):
-                row.append(block.render())
+            drawn = block.render()
+            if drawn.startswith("<figure"):
+                row.append(drawn)
                 continue
-            parts += [_gallery(row), block.render()]
+            parts += [_gallery(row), drawn]
             row = []
         return f"<section>{heading}{''.join(parts)}{_gallery(row)}</section>"
 

@@ -20,23 +20,36 @@ class Badge(NamedTuple):
     tone: str = "plain"
 
 
-def render_page(
+def style() -> str:
+    """Return the style sheet of every page."""
+    return files("shardfit.report").joinpath("page.css").read_text(encoding="utf-8")
+
+
+def render_main(
     title: str, sections: Sequence[Section], *, badge: Badge | None = None, subtitle: str = "", footer: str = ""
 ) -> str:
-    """Return the page as text."""
+    """Return what a page shows, without its head."""
     if badge is not None and badge.tone not in TONES:
         raise ValueError(f"badge tone {badge.tone!r} is unknown. Use one of {', '.join(TONES)}.")
     mark = f'<span class="badge {badge.tone}">{escape(badge.text)}</span>' if badge else ""
     under = f'<p class="subtitle">{escape(subtitle)}</p>' if subtitle else ""
-    css = files("shardfit.report").joinpath("page.css").read_text(encoding="utf-8")
     body = "\n".join(section.render() for section in sections)
+    return (
+        f'<header><div class="headline"><h1>{escape(title)}</h1>{mark}</div>{under}</header>\n'
+        f"{body}\n<footer>{escape(footer)}</footer>\n"
+    )
+
+
+def render_page(
+    title: str, sections: Sequence[Section], *, badge: Badge | None = None, subtitle: str = "", footer: str = ""
+) -> str:
+    """Return the page as text, complete in itself."""
+    main = render_main(title, sections, badge=badge, subtitle=subtitle, footer=footer)
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>\n{css}</style></head>\n<body><main>\n"
-        f'<header><div class="headline"><h1>{escape(title)}</h1>{mark}</div>{under}</header>\n'
-        f"{body}\n<footer>{escape(footer)}</footer>\n</main></body></html>\n"
+        f"<style>\n{style()}</style></head>\n<body><main>\n{main}</main></body></html>\n"
     )
 
 

@@ -59,6 +59,11 @@ def create_app(points: Points, token: str | None, *, write: bool = False) -> Any
 
     write: let the page keep tags and notes in the ledger; otherwise nothing is ever written.
     """
+    return Guard(gallery(points, write=write), token)
+
+
+def gallery(points: Points, *, write: bool = False) -> Any:
+    """Return the application of a survey without its guard, to be put behind one."""
     pages = _Pages(points, write)
     routes = [
         Route("/", pages.file),
@@ -83,18 +88,17 @@ def create_app(points: Points, token: str | None, *, write: bool = False) -> Any
         CheckpointError: lambda _, error: PlainTextResponse(str(error), 503),
         sqlite3.Error: lambda _, error: PlainTextResponse(f"the ledger cannot be read now: {error}", 503),
     }
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), token)
+    return Starlette(routes=routes, exception_handlers=handlers)
 
 
-def serve(points: Points, host: str, port: int, token: str | None, announce: Any, *, write: bool = False) -> None:
-    """Serve until interrupted; announce(address) is called once the port is held. port 0: any free one."""
+def serve(app: Any, host: str, port: int, token: str | None, announce: Any) -> None:
+    """Serve an application until interrupted; announce(address) is called once the port is held. port 0: any free."""
     with _listening(host, port) as listener:
         shown = socket.gethostname() if host in EVERYWHERE else f"[{host}]" if ":" in host else host
         query = f"?token={token}" if token else ""
         announce(f"http://{shown}:{listener.getsockname()[1]}/{query}")
         # no access log: addresses carry the token
-        app = create_app(points, token, write=write)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", http=Impatient)
+        config = uvicorn.Config(Guard(app, token), log_level="warning", access_log=False, ws="none", http=Impatient)
         uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -144,7 +148,8 @@ class Guard:
         async def with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(HEADERS)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-store")
                 if allowed and self.token and shown:
                     headers.append("Set-Cookie", cookie)

@@ -73,7 +73,7 @@ class Trace:
 
 
 class Monitor:
-    """Ties a run to a callback, a progress display and a run directory; each is optional."""
+    """Ties a run to a callback, a progress display, a run directory and its live page; each is optional."""
 
     def __init__(
         self,
@@ -81,9 +81,11 @@ class Monitor:
         every: int | None = None,
         progress: Any = None,
         store: Any = None,
-        diagnose: Callable[[], None] | None = None,
+        live: Any = None,
     ):
-        self.callback, self.every, self.progress, self.store, self.diagnose = callback, every, progress, store, diagnose
+        self.callback, self.every, self.progress, self.store = callback, every, progress, store
+        self.live = live
+        self.diagnose: Callable[[], None] | None = None
         self.trace = Trace()
         self.called_at = 0
         self.stopped_by = ""
@@ -122,9 +124,12 @@ class Monitor:
         due = self.store is not None and run is not None and self.store.due()
         if due:
             self.save(run)
-        if self.callback is None and self.progress is None:
+        live = self.live if self.live is not None and self.live.due() else None
+        if self.callback is None and self.progress is None and live is None:
             return False
         shot = snapshot()
+        if live is not None:
+            live.update(shot, self.trace)
         if self.progress is not None:
             self.progress.update(shot)
         if self.callback is not None and self.every is not None and shot.step - self.called_at >= self.every:

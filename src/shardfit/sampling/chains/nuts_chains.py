@@ -58,7 +58,9 @@ def nuts(
     target = sampled(problem)
     with opened(run_dir) as store, arithmetic(target.precision):
         study = Study.prepare(target, whole, (width, start, seed), mesh, store, resume)
-        with SamplingProgress(target.name, whole, study.groups, progress) as show:
+        folder = store.path if store is not None and store.writes else None
+        labels = target.space.coordinate_labels()
+        with SamplingProgress(target.name, whole, study.groups, progress, folder, labels) as show:
             results = run_groups(partial(study.run, show), study.groups, places(mesh, study.groups))
         posterior = study.posterior(results, mesh)
         posterior = replace(posterior, timings=posterior.timings | {"total": time.perf_counter() - began})

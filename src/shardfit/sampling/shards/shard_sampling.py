@@ -60,7 +60,8 @@ class ShardSampling:
         every, store = range(len(self.plan.parts)), self.store
         missing = list(every) if store is None else store.missing(every)
         found: dict[int, ShardRun] = {}
-        with ShardProgress(self.plan.problem.name, len(missing), self.control.progress) as show:
+        folder = None if store is None else store.folder
+        with ShardProgress(self.plan.problem.name, len(missing), self.control.progress, folder) as show:
 
             def keep(run: ShardRun) -> None:
                 found[run.number] = run

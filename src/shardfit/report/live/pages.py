@@ -1,0 +1,210 @@
+"""Sections of the page of one run, and of the index of many; the same blocks as those of reports."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shardfit.io.progress import duration
+from shardfit.io.run_dir import RunDir
+from shardfit.report.blocks import PNG, Block, Cards, Link, PngBlock, Section, Table, Text
+from shardfit.report.folders import outcome_of
+from shardfit.report.live.curves import Curve
+from shardfit.report.live.state import State
+from shardfit.report.values import number, pair, seconds
+
+REPORT = "report.html"
+MOST_PICTURES, MOST_PICTURE_BYTES, MOST_EVENTS = 12, 4 << 20, 12
+LEFT = {"steps": "at most: convergence ends it earlier"}
+ORDER = ("current", "image", "model", "models")  # pictures to be seen first
+
+
+def run_sections(state: State, up: str = "") -> list[Section]:
+    """Return the page of a run: how far, curves, answer so far, pictures, runs inside it, how it was made.
+
+    up: relative address of the index, where there is one.
+    """
+    now, current = time.time(), state.current
+    sections = [Section("", [Cards(_cards(state, current, now)), *_words(state, current, now)])]
+    if current is not None:
+        curves = [Curve(name, *points) for name, points in current["curves"].items() if _is_curve(points)]
+        if curves:
+            sections.append(Section("So far", curves))
+    sections += [_answer(state), _pictures(state.folder), _inner(state), _made(state), _events(state.folder)]
+    if up:
+        sections.append(Section("", [Table([""], [[Link("all runs of this folder", up)]])]))
+    return [section for section in sections if section.blocks]
+
+
+def index_sections(states: Sequence[State], addresses: Sequence[str]) -> list[Section]:
+    """Return the page of a folder of runs: one line for each."""
+    if not states:
+        return [Section("", [Text("No run is here yet. This page fills itself as runs begin.")])]
+    now, rows = time.time(), []
+    for state, address in zip(states, addresses, strict=True):
+        current = state.current
+        kind = "–" if state.kind is None else state.kind.name
+        left = current.get("left") if current else None
+        told = [_share(current), duration(left) if isinstance(left, int | float) else "–"]
+        age = duration(max(0.0, now - state.updated)) + " ago"
+        rows.append([Link(_title(state), address), kind, state.badge(now).text, *told, age, _command_line(state)])
+    header = ["run", "kind", "state", "done", "left", "last word", "command"]
+    running = sum(state.badge(now).text == "running" for state in states)
+    cards = Cards([("runs", str(len(states)), ""), ("running", str(running), "")])
+    return [Section("", [cards]), Section("Runs", [Table(header, rows)])]
+
+
+def title_of(state: State) -> str:
+    """Return what to call a run: the name its problem gives itself, or its folder."""
+    return _title(state)
+
+
+def _title(state: State) -> str:
+    return state.folder.resolve().name
+
+
+def _cards(state: State, current: dict[str, Any] | None, now: float) -> list[tuple[str, str, str]]:
+    if current is None:
+        outcome = outcome_of(state.folder) if state.kind else {}
+        cards = [(name, _text(outcome[name]), "") for name in ("value", "draws", "points", "steps") if name in outcome]
+        if "seconds" in state.command and isinstance(state.command["seconds"], int | float):
+            cards.append(("took", seconds(state.command["seconds"]), ""))
+        return cards or [("state", state.badge(now).text, "")]
+    left = current.get("left")
+    cards = [
+        ("done", _share(current), f"{_text(current['done'])} of {_text(current['total'])} {current['unit']}"),
+        ("left", duration(left) if isinstance(left, int | float) else "–", LEFT.get(current["unit"], "")),
+    ]
+    return cards + [(str(name), _text(value), "") for name, value in current["numbers"].items()]
+
+
+def _words(state: State, current: dict[str, Any] | None, now: float) -> list[Block]:
+    words = []
+    if state.live is None and current is not None:
+        inside = next(run for run in state.runs if run.live is current)
+        ended = sum(run.kind is not None for run in state.runs)
+        words.append(f"At work on {inside.folder.name}: {current['title']}. {ended} parts have ended.")
+    if current is not None:
+        words.append(
+            f"Begun {duration(now - current['began'])} ago, last word {duration(now - current['updated'])} ago."
+        )
+    if state.badge(now).text == "silent":
+        words.append(
+            "Nothing has been written for a while, and no end is recorded. The same command goes on from here."
+        )
+    return [Text(" ".join(words))] if words else []
+
+
+def _answer(state: State) -> Section:
+    """Return what the run came to: message, parameters and parts."""
+    if state.kind is None:
+        return Section("Answer", [])
+    try:
+        outcome = outcome_of(state.folder)
+    except (ValueError, OSError, RuntimeError) as error:  # being written at this moment, or damaged
+        return Section("Answer", [Text(f"It cannot be read now: {error}")])
+    blocks: list[Block] = [Text(str(outcome["message"]))] if outcome.get("message") else []
+    blocks += [Text(f"Doubtful: {doubt}") for doubt in outcome.get("doubts", [])]
+    parameters, errors, units = (outcome.get(name) or {} for name in ("parameters", "errors", "units"))
+    if state.kind.name == "posterior":
+        rows = [[n, _text(p["mean"]), _text(p["sd"]), _text(p["rhat"])] for n, p in list(parameters.items())[:40]]
+        blocks.append(Table(["parameter", "mean", "sd", "R-hat"], rows))
+    elif state.kind.name == "fit":
+        rows = [[n, *_with_error(v, errors.get(n)), str(units.get(n, ""))] for n, v in parameters.items()]
+        blocks.append(Table(["parameter", "value", "1σ", "unit"], rows))
+        if outcome["parts"]:
+            blocks.append(Table(["part", "loss"], [[n, _text(v)] for n, v in outcome["parts"].items()]))
+    if (state.folder / REPORT).is_file():
+        blocks.append(Table([""], [[Link("the whole report", REPORT)]]))
+    return Section("Answer", blocks)
+
+
+def _pictures(folder: Path) -> Section:
+    """Return the pictures that the run has drawn so far; links and files that are too large are left out."""
+    found = [p for p in sorted((folder / "figures").glob("*.png")) if p.is_file() and not p.is_symlink()]
+    found.sort(key=lambda path: (ORDER.index(path.stem) if path.stem in ORDER else len(ORDER), path.name))
+    blocks: list[Block] = []
+    for path in found[:MOST_PICTURES]:
+        content = path.read_bytes() if path.stat().st_size <= MOST_PICTURE_BYTES else b""
+        if content.startswith(PNG):
+            blocks.append(PngBlock(content, path.stem.replace("_", " ")))
+    return Section("Pictures", blocks)
+
+
+def _inner(state: State) -> Section:
+    rows = []
+    for run in state.runs:
+        if run.kind is None and run.live is None:
+            continue  # it has nothing to say of itself
+        outcome = _quietly(run)
+        name = str(run.folder.relative_to(state.folder))
+        rows.append([name, run.badge().text, _text(outcome.get("value", "")), _text(outcome.get("steps", ""))])
+    return Section("Parts", [Table(["run", "state", "value", "steps"], rows)] if rows else [])
+
+
+def _quietly(run: State) -> dict[str, Any]:
+    try:
+        return outcome_of(run.folder) if run.kind else {}
+    except (ValueError, OSError, RuntimeError):
+        return {}
+
+
+def _made(state: State) -> Section:
+    """Return how the run was made, and how to make it again."""
+    told = state.command
+    if not told:
+        return Section("How it was made", [])
+    environment = _table(told.get("environment"))
+    packages = _table(environment.get("packages"))
+    rows = [["command", _command_line(state)], ["in", str(told.get("folder", ""))], ["seed", _text(told.get("seed"))]]
+    rows += [["begun", str(told.get("began", ""))], ["again", f"shardfit rerun {shlex.quote(str(state.folder))}"]]
+    rows.append(["versions", ", ".join(f"{name} {version}" for name, version in packages.items())])
+    rows.append(["devices", ", ".join(map(str, environment.get("devices") or ()))])
+    rows += [[f"SHA-256 of {name}", str(known)] for name, known in _table(told.get("files")).items()]
+    return Section("How it was made", [Table(["", ""], rows)])
+
+
+def _events(folder: Path) -> Section:
+    events = list(RunDir(folder).events())[-MOST_EVENTS:]
+    rows = [
+        [
+            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["time"])),
+            event["event"],
+            ", ".join(f"{name} {_text(value)}" for name, value in event.items() if name not in ("time", "event")),
+        ]
+        for event in events
+        if isinstance(event.get("time"), int | float)
+    ]
+    return Section("Events", [Table(["time", "event", ""], rows)] if rows else [])
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _command_line(state: State) -> str:
+    return shlex.join(["shardfit", *state.command["command"]]) if state.command else ""
+
+
+def _share(current: dict[str, Any] | None) -> str:
+    if current is None or not current.get("total"):
+        return "–"
+    return f"{100 * float(current['done']) / float(current['total']):.0f} %"
+
+
+def _with_error(value: Any, error: Any) -> tuple[str, str]:
+    single = isinstance(value, float) and isinstance(error, float)
+    return pair(value, error) if single else (_text(value), "" if error is None else _text(error))
+
+
+def _is_curve(points: Any) -> bool:
+    return isinstance(points, list) and len(points) == 2 and all(isinstance(column, list) for column in points)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
+    return "–" if value is None else number(value, 6)

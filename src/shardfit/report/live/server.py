@@ -1,0 +1,141 @@
+"""Pages of every run in a folder: an index, a page for each, and the gallery for a survey.
+
+Only folders below the one that was named are shown, links are not followed, and nothing is written.
+"""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+
+from shardfit.report.blocks import Section, escape
+from shardfit.report.gallery.query import Points
+from shardfit.report.html import POLICY, Badge, render_main, style
+from shardfit.report.live.pages import REPORT, index_sections, run_sections, title_of
+from shardfit.report.live.state import State, runs_below, state_of
+from shardfit.report.server import gallery
+
+SCRIPT = Path(__file__).with_name("live.js")
+RUN = "/run/"
+MOST_GALLERIES = 16  # open at the same time
+
+
+class Runs:
+    """The application of a folder: of one run its page, of many an index with a page for each."""
+
+    def __init__(self, root: Path, write: bool = False):
+        self.root, self.write = root.resolve(), write
+        self.single = state_of(self.root).begun
+        self.galleries: dict[Path, tuple[Points, Any]] = {}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        path = scope["path"]
+        survey = self._survey(path)
+        if survey is not None and path.startswith(prefix := survey[0]):
+            inner = {**scope, "root_path": scope.get("root_path", "") + prefix.rstrip("/")}
+            await survey[1](inner, receive, send)
+            return
+        try:
+            response = self.answer(Request(scope))
+        except (OSError, ValueError, RuntimeError) as error:
+            response = PlainTextResponse(f"this cannot be read now: {error}\n", 503)
+        await response(scope, receive, send)
+
+    def answer(self, request: Request) -> Response:
+        """Return the answer to an address that is no survey's."""
+        path = request.url.path
+        if path == "/page/page.css":
+            return Response(style(), media_type="text/css")
+        if path == "/page/live.js":
+            return Response(SCRIPT.read_text(encoding="utf-8"), media_type="text/javascript")
+        if path == f"/{REPORT}" and self.single:
+            return _report(self.root)
+        if path == "/":
+            page = self._run(self.root, "") if self.single else self._index()
+        else:
+            folder = self._folder(path.removesuffix(f"/{REPORT}"))
+            if folder is None:
+                return PlainTextResponse("no such run.\n", 404)
+            if path.endswith(f"/{REPORT}"):
+                return _report(folder)
+            if not path.endswith("/"):
+                return RedirectResponse(path + "/")
+            page = self._run(folder, "../" * (path.count("/") - 1))
+        if request.query_params.get("part") == "main":
+            return Response(page[1], media_type="text/html")
+        return Response(_whole(*page), media_type="text/html")
+
+    def close(self) -> None:
+        """Let go of all ledgers."""
+        for points, _ in self.galleries.values():
+            points.close()
+
+    def _index(self) -> tuple[str, str]:
+        states = runs_below(self.root)
+        addresses = [f"run/{quote(str(state.folder.relative_to(self.root)))}/" for state in states]
+        return self._page(self.root.name, index_sections(states, addresses), None)
+
+    def _run(self, folder: Path, up: str) -> tuple[str, str]:
+        state = state_of(folder)
+        return self._page(title_of(state), run_sections(state, up), state.badge())
+
+    def _page(self, title: str, sections: list[Section], badge: Badge | None) -> tuple[str, str]:
+        footer = "Drawn by shardfit from what the folder holds; it looks again every two seconds."
+        return title, render_main(title, sections, badge=badge, footer=footer)
+
+    def _folder(self, path: str) -> Path | None:
+        """Return the run that an address names; None for what is none, or lies elsewhere."""
+        if not path.startswith(RUN):
+            return None
+        folder = (self.root / unquote(path.removeprefix(RUN)).strip("/")).resolve()
+        inside = folder != self.root and folder.is_relative_to(self.root)
+        return folder if inside and folder.is_dir() and state_of(folder).begun else None
+
+    def _survey(self, path: str) -> tuple[str, Any] | None:
+        """Return prefix and gallery of the survey that an address lies in."""
+        parts = path.removeprefix(RUN).strip("/").split("/") if path.startswith(RUN) else []
+        for n in range(len(parts), 0, -1):
+            prefix = RUN + "/".join(parts[:n])
+            folder = self._folder(prefix)
+            if folder is not None and _is_survey(state_of(folder)):
+                if path == prefix:
+                    return None  # to be redirected: the gallery's own addresses are relative
+                return prefix + "/", self._gallery(folder)
+        return None
+
+    def _gallery(self, folder: Path) -> Any:
+        if folder not in self.galleries:
+            while len(self.galleries) >= MOST_GALLERIES:
+                points, _ = self.galleries.pop(next(iter(self.galleries)))
+                points.close()
+            points = Points.open(folder)
+            self.galleries[folder] = points, gallery(points, write=self.write)
+        return self.galleries[folder][1]
+
+
+def _is_survey(state: State) -> bool:
+    return state.kind is not None and state.kind.name == "survey"
+
+
+def _report(folder: Path) -> Response:
+    """Return the report of a run as it is, without leave to run anything: it may come from a stranger."""
+    path = folder / REPORT
+    if path.is_symlink() or not path.is_file():
+        return PlainTextResponse("this run has no report yet.\n", 404)
+    headers = {"Content-Security-Policy": f"{POLICY}; sandbox"}
+    return Response(path.read_bytes(), headers=headers, media_type="text/html")
+
+
+def _whole(title: str, main: str) -> str:
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<link rel="icon" href="data:,">\n'  # else browsers ask for one
+        '<link rel="stylesheet" href="/page/page.css"><script src="/page/live.js" defer></script></head>\n'
+        f"<body><main>\n{main}</main></body></html>\n"
+    )

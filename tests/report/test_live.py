@@ -1,0 +1,163 @@
+"""Pages of runs while they run: what folders say, what pages show, and what is refused."""
+
+import json
+import os
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("starlette", reason="the server needs shardfit[serve]")
+pytest.importorskip("httpx2", reason="the test client needs httpx2")
+from starlette.testclient import TestClient
+
+import shardfit as sf
+from shardfit.io import live
+from shardfit.io.live import Live, read_live, thinned
+from shardfit.report.live.curves import Curve
+from shardfit.report.live.server import Runs
+from shardfit.report.live.state import runs_below, state_of
+from shardfit.report.server import Guard
+from tests.report.fake_survey import write_survey
+
+
+def line(p, rows):
+    return rows["y"] - p[0] * rows["x"] - p[1]
+
+
+def problem(name="line"):
+    x = np.linspace(0.0, 1.0, 50)
+    rows = {"x": x, "y": 2.0 * x - 1.0}
+    return sf.Problem(sf.Objective({"line": sf.residual_term(line, rows)}), np.zeros(2), name=name)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A folder of runs: a fit that has ended, one that runs, a survey, and things that are none."""
+    root = tmp_path_factory.mktemp("runs")
+    sf.fit(problem(), "lm", run_dir=root / "a" / "line", progress=False)
+    (root / "b").mkdir()
+    Live(root / "b", "waves").say(
+        3, 12, left=90.0, numbers={"value": 1.5}, curves={"value": ([1, 2, 3], [1e3, 1e1, 1e-2])}
+    )
+    write_survey(root / "survey", 12, side=4)
+    (root / "notes").mkdir()
+    (root / "notes" / "todo.txt").write_text("nothing")
+    return root
+
+
+@pytest.fixture
+def client(root):
+    runs = Runs(root)
+    yield TestClient(Guard(runs, None), base_url="http://127.0.0.1:8650", raise_server_exceptions=False)
+    runs.close()
+
+
+def test_the_index_lists_runs(client, root):
+    page = client.get("/").text
+    assert "a/line/" in page and "run/b/" in page and "run/survey/" in page and "notes" not in page
+    assert "25 %" in page and "running" in page and "1 min 30 s" in page
+    assert [s.folder.name for s in runs_below(root)].count("line") == 1
+
+
+def test_a_running_run(client):
+    page = client.get("/run/b/").text
+    assert "3 of 12 steps" in page and "<svg" in page and "running" in page and 'href="../../"' in page
+    main = client.get("/run/b/?part=main").text
+    assert main.startswith("<header>") and "<html" not in main
+
+
+def test_an_ended_run(client, root):
+    page = client.get("/run/a/line/").text
+    assert "converged" in page and "finished" in page and "ended" in page
+    assert client.get("/run/a/line/report.html").status_code == 404
+    sf.save_result(sf.load_result(root / "a/line"), root / "a/line")
+    (root / "a/line/report.html").write_text("<html><script>alert(1)</script></html>")
+    answer = client.get("/run/a/line/report.html")
+    assert answer.status_code == 200 and "sandbox" in answer.headers["content-security-policy"]
+
+
+def test_a_survey_has_its_gallery(client):
+    assert client.get("/run/survey/").status_code == 200
+    assert "gallery.js" in client.get("/run/survey/").text
+    assert client.get("/run/survey/api/survey").json()["facts"]["total"] == 12
+    assert client.get("/run/survey", follow_redirects=False).status_code == 307
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/run/nothing/", "/run/../", "/run/%2e%2e/", "/run/notes/", "/etc/passwd", "/run/%2Fetc/", "/run/a/line/../../.."],
+)
+def test_only_runs_are_shown(client, address):
+    assert client.get(address).status_code in (404, 200)
+    assert "root:" not in client.get(address).text and "nothing</" not in client.get(address).text
+    if address not in ("/run/../", "/run/%2e%2e/", "/run/a/line/../../.."):
+        assert client.get(address).status_code == 404
+
+
+def test_links_are_not_followed(root, tmp_path, client):
+    secret = tmp_path / "secret"
+    sf.fit(problem("secret"), "lm", run_dir=secret, progress=False)
+    os.symlink(secret, root / "link")
+    try:
+        assert "run/link" not in client.get("/").text
+        assert client.get("/run/link/").status_code == 404
+    finally:
+        os.unlink(root / "link")
+
+
+def test_foreign_hosts_are_refused(client):
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 403
+
+
+def test_hostile_words(tmp_path):
+    content = {"title": "<script>x</script>", "unit": "<b>", "updated": time.time(), "began": 0.0, "process": 1}
+    content |= {
+        "done": "<i>",
+        "total": None,
+        "left": "soon",
+        "numbers": {"<u>": "<s>"},
+        "curves": {"<a>": [["x"], [1]]},
+    }
+    (tmp_path / "live.json").write_text(json.dumps(content))
+    page = TestClient(Guard(Runs(tmp_path), None), base_url="http://localhost").get("/").text
+    assert "<script>x" not in page and "<u>" not in page and "<s>" not in page and "<a>" not in page
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"title": 1}', "[" * 100_000, '{"title": "a", "unit": "b"}'])
+def test_a_damaged_word_is_none(tmp_path, text):
+    (tmp_path / "live.json").write_text(text)
+    assert read_live(tmp_path) is None
+
+
+def test_a_run_that_fell_silent(tmp_path):
+    Live(tmp_path, "x").say(1, 2)
+    old = json.loads((tmp_path / "live.json").read_text())
+    assert state_of(tmp_path).badge().text == "running"
+    (tmp_path / "live.json").write_text(json.dumps(old | {"updated": old["updated"] - 3600}))
+    os.utime(tmp_path / "live.json", (1, 1))
+    assert state_of(tmp_path).badge().text == "silent"
+
+
+def test_a_fit_tells_where_it_stands_and_then_is_done(tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "EVERY_SECONDS", 0.0)
+    told = []
+
+    def look(shot):
+        told.append(read_live(tmp_path))
+
+    sf.fit(problem(), "lbfgs", run_dir=tmp_path, callback=look, every=1, progress=False)
+    known = [one for one in told if one]
+    assert known and known[-1]["title"] == "line" and known[-1]["numbers"]["evaluations"] > 1
+    assert len(known[-1]["curves"]["value"][0]) == known[-1]["numbers"]["evaluations"]
+    assert read_live(tmp_path) is None and state_of(tmp_path).badge().text == "ended"
+
+
+def test_curves_are_thinned_and_drawn():
+    x, y = thinned(range(10_000), [float("nan"), *range(9_999)])
+    assert len(x) == 400 and y[0] is None
+    drawn = Curve("a & b", [1, 2, 3], [1.0, 1e3, 1e6]).render()
+    assert "a &amp; b" in drawn and "1e+06" in drawn
+    assert "Not enough" in Curve("c", [1], [1.0]).render()
+    assert "2.001" in Curve("d", [1, 2], [2.0, 2.001]).render()
+    assert "<svg" in Curve("flat", [1, 2], [0.0, 0.0]).render()
