@@ -46,7 +46,7 @@ OWNERS = {
     "numpyro": ["sampling/*numpyro*.py"],
     "arviz": [],
     "blackjax": [],
-    "starlette": ["report/server.py"],
+    "starlette": ["report/server.py", "report/live/server.py"],
     "uvicorn": ["report/server.py"],
     "mpi4py": [],
 }
