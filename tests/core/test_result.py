@@ -41,9 +41,9 @@ def test_codes_are_distinct():
 def test_text_and_table_show_parameters_errors_and_units():
     stderr = {"a": np.float64(0.1), "image": np.zeros(9), "w": np.array([0.3, 0.4])}
     result = make(stderr=stderr, units={"a": "Jy"}, note="as asked")
-    assert result.table()[0] == ("a", "1.25", "0.1", "Jy")
+    assert result.table()[0] == ("a", "1.25", "0.10", "Jy")
     text = str(result)
-    assert "a = 1.25 ± 0.1 Jy" in text
+    assert "a = 1.25 ± 0.10 Jy" in text
     assert "array (9,), 0 … 8" in text
     assert "value 3.5 after 7 steps, 9 evaluations, 0.50 s (lbfgsb)" in text
     assert "as asked" in text

@@ -10,6 +10,15 @@ from importlib import import_module
 from typing import Any
 
 
+def lent(address: str) -> Any:
+    """Return what 'module:name' names. For a comfort that lies in a layer above and is found only when it is asked for.
+
+    Example: `lent("shardfit.report.plotting:plot_result")`.
+    """
+    module, _, name = address.partition(":")
+    return getattr(import_module(module), name)
+
+
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package. homes: module below the package → names in it, blanks between.
 

@@ -25,10 +25,11 @@ from shardfit.core.precision import arithmetic, cast, evaluation_precision, prec
 from shardfit.core.rows import compact, numbered, place_rows, rows_from_process, take
 from shardfit.core.split import divided, split_terms
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
+from shardfit.core.text import columns, html_table, number
 
 
 @register_dataclass
-@dataclass(frozen=True, init=False, eq=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Objective:
     """A weighted sum of named terms.
 
@@ -67,6 +68,22 @@ class Objective:
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "mesh", mesh)
         object.__setattr__(self, "precision", precision)
+
+    def table(self) -> list[tuple[str, str, str, str]]:
+        """Return (name, kind, rows, weight) of every term, as text."""
+        rows = []
+        for name, term in self.items():
+            weights = term.weight.items() if isinstance(term.weight, dict) else [("", term.weight)]
+            shown = ", ".join(f"{part} {_weight_text(weight)}".strip() for part, weight in weights)
+            count = f"{term.n_rows:,} rows" if isinstance(term, RowTerm) else ""
+            rows.append((name, type(term).__name__, count, shown))
+        return rows
+
+    def __repr__(self):
+        return "Objective\n" + columns(self.table())
+
+    def _repr_html_(self):
+        return html_table(("term", "kind", "rows", "weight"), self.table())
 
     # ---- values -------------------------------------------------------------------------------------------------
 
@@ -383,3 +400,9 @@ def _hvp(objective, params, tangent, key):
 
 def _gradient(objective, key, params):
     return reduce.value_grad_losses(objective.mesh, objective.terms, params, key)[1]
+
+
+def _weight_text(weight: Any) -> str:
+    """Return a weight as text; where only its shape is known, or there are many, what it is."""
+    known = isinstance(weight, int | float | np.ndarray | np.generic | jax.Array) and not isinstance(weight, Tracer)
+    return number(np.asarray(weight).item(), 6) if known and np.size(weight) == 1 else type(weight).__name__

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any
 
 import jax
@@ -20,9 +21,10 @@ from shardfit.core.precision import PRECISIONS, arithmetic, cast, in_its_precisi
 from shardfit.core.priors import check_prior, prior_term, transform_of
 from shardfit.core.rows import leading
 from shardfit.core.terms import Penalty, RowTerm, weighted_sum, with_shapes
+from shardfit.core.text import columns, html_table, short
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """Objective, start, and the parameters' bounds, transforms and units.
 
@@ -72,6 +74,24 @@ class Problem:
         settled = {"x0": x0, "bounds": bounds, "objective": objective, "space": space, "box": ends}
         for name, value in settled.items():
             object.__setattr__(self, name, value)
+
+    def table(self) -> list[tuple[str, str, str, str, str]]:
+        """Return (name, start, unit, transform, held) of every parameter, as text."""
+        leaves = zip(self.space.labels, jax.tree.leaves(self.x0), self.unit_labels(), strict=True)
+        kinds = [type(transform).__name__ for transform in self.space.transforms]
+        return [
+            (label or "x", short(leaf), unit, "" if kind == "Identity" else kind, "" if mask is None else "held")
+            for (label, leaf, unit), mask, kind in zip(leaves, self.space.masks, kinds, strict=True)
+        ]
+
+    def __repr__(self):
+        head = f"Problem {self.name!r}, {self.precision}, {self.space.size} free parameters"
+        return f"{head}\n{columns(self.table())}\n{self.objective!r}"
+
+    def _repr_html_(self):
+        head = f"<p><b>{escape(self.name)}</b>: {self.space.size} free parameters, {self.precision}</p>"
+        shown = html_table(("parameter", "start", "unit", "coordinate", ""), self.table())
+        return head + shown + self.objective._repr_html_()
 
     @in_its_precision
     def z0(self) -> np.ndarray:

@@ -7,8 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardfit.core.lazy import lent
 from shardfit.core.params import label_of
 from shardfit.core.status import Status
+from shardfit.core.text import html_table, pair, short
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +70,23 @@ class Result:
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, standard error, unit) of every parameter leaf, as text."""
-        errors = None if self.stderr is None else jax.tree.leaves(self.stderr)
+        errors = [None] * len(jax.tree.leaves(self.params)) if self.stderr is None else jax.tree.leaves(self.stderr)
         rows = []
-        for i, (path, leaf) in enumerate(jax.tree_util.tree_flatten_with_path(self.params)[0]):
+        for (path, leaf), error in zip(jax.tree_util.tree_flatten_with_path(self.params)[0], errors, strict=True):
             name = label_of(path) or "x"
-            error = "" if errors is None else _short(errors[i])
-            rows.append((name, _short(leaf), error, self.units.get(name, "")))
+            if error is None or np.ndim(leaf) or np.ndim(error):
+                told = short(leaf), "" if error is None else short(error)
+            else:
+                told = pair(float(leaf), float(error))
+            rows.append((name, *told, self.units.get(name, "")))
         return rows
+
+    def plot(self, name: str | None = None) -> Any:
+        """Draw a figure of the result: 'convergence', or 'parameters' where there are error bars.
+
+        Example: `fit(problem).plot()` at the end of a notebook's cell.
+        """
+        return lent("shardfit.report.plotting:plot_result")(self, name)
 
     def __str__(self):
         head = f"{self.problem}: {self.message}\nvalue {self.value:.10g} after {self.steps} steps, "
@@ -85,21 +97,8 @@ class Result:
         return "\n".join([head, *lines, *checked])
 
     def _repr_html_(self):
-        cells = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in self.table()
-        )
         parts = ", ".join(f"{html.escape(k)} {v:.6g}" for k, v in self.parts.items())
         return (
             f"<p><b>{html.escape(self.problem)}</b>: {html.escape(self.message)}<br>value {self.value:.8g} ({parts}), "
             f"{self.steps} steps, {self.evaluations} evaluations, {self.timings.get('total', 0.0):.2f} s</p>"
-            f"<table><tr><th>parameter</th><th>value</th><th>1σ</th><th>unit</th></tr>{cells}</table>"
-        )
-
-
-def _short(leaf: Any) -> str:
-    array = np.asarray(leaf)
-    if array.ndim == 0:
-        return f"{float(array):.8g}"
-    if array.size <= 6:
-        return np.array2string(array, precision=6, separator=", ")
-    return f"array {array.shape}, {array.min():.4g} … {array.max():.4g}"
+        ) + html_table(("parameter", "value", "1σ", "unit"), self.table())

@@ -4,13 +4,22 @@ import math
 import os
 import sys
 import time
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from shardfit.io.live import Live
 
+CELL_SECONDS = 0.5  # between two looks of a notebook's cell
 PLAIN_SECONDS = 10.0  # between plain lines; a run shorter than this prints none
+
+
+def in_notebook() -> bool:
+    """Return whether a kernel of Jupyter runs this process: what is printed there stays in its cell."""
+    kernel = sys.modules.get("ipykernel.zmqshell")
+    shell = sys.modules.get("IPython")
+    return kernel is not None and shell is not None and isinstance(shell.get_ipython(), kernel.ZMQInteractiveShell)
 
 
 class Line:
@@ -19,19 +28,33 @@ class Line:
     def __init__(self, title: str, stream: Any = None):
         self.title, self.stream = title, stream or sys.stderr
         self.live = bool(getattr(self.stream, "isatty", lambda: False)())
+        self.notebook = stream is None and in_notebook()
         self.shown = time.monotonic()
-        self.display = None
+        self.display: Any = None
         self.silent = os.environ.get("SHARDFIT_PROGRESS") == "off"
 
     def show(self, text: str) -> None:
         """Show a text after the title; nothing where the environment says SHARDFIT_PROGRESS=off."""
         if self.silent:
             return
-        if self.live:
+        if self.notebook:
+            self._in_cell(text)
+        elif self.live:
             self._live(text)
         elif time.monotonic() - self.shown >= PLAIN_SECONDS:
             self.shown = time.monotonic()
             print(f"{self.title}: {text}", file=self.stream, flush=True)
+
+    def _in_cell(self, text):
+        display: Any = import_module("IPython.display").display  # a notebook has it
+        if time.monotonic() - self.shown < CELL_SECONDS and self.display is not None:
+            return
+        self.shown = time.monotonic()
+        content = {"text/plain": f"{self.title}  {text}" if text else ""}
+        if self.display is None:
+            self.display = display(content, raw=True, display_id=True)
+        else:
+            self.display.update(content, raw=True)
 
     def _live(self, text):
         from rich.console import Console
@@ -46,9 +69,13 @@ class Line:
 
     def close(self) -> None:
         """Remove the live line."""
-        if self.display is not None:
+        if self.display is None:
+            return
+        if self.notebook:
+            self.display.update({"text/plain": ""}, raw=True)
+        else:
             self.display.stop()
-            self.display = None
+        self.display = None
 
 
 class Progress:

@@ -1,6 +1,5 @@
 """Numbers as people read them: a value to the digits its error allows, one line per scalar parameter."""
 
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -8,6 +7,9 @@ import numpy as np
 
 from shardfit.core.params import label_of
 from shardfit.core.result import Result
+from shardfit.core.text import number, pair
+
+__all__ = ["Coordinate", "coordinates", "number", "pair", "seconds", "solver_name", "summaries"]
 
 MOST_ENTRIES = 16  # longer arrays are summarised, not listed
 
@@ -55,28 +57,6 @@ def summaries(result: Result) -> list[tuple[str, str, str, str]]:
         own = [scalars[name]] if array.ndim == 0 else [c for n, c in scalars.items() if n.startswith(f"{name}[")]
         rows.extend((c.name, *pair(c.value, c.error), c.unit) for c in own)
     return rows
-
-
-def pair(value: float, error: float | None) -> tuple[str, str]:
-    """Return value and error as text, both to two digits of the error: (0.123456, 0.00171) → '0.1235', '0.0017'."""
-    if error is None or not math.isfinite(error) or error <= 0:
-        return number(value), "" if error is None else number(error)
-    if not math.isfinite(value):
-        return number(value), number(error)
-    digits = 1 - math.floor(math.log10(error))
-    size = max(abs(value), error)
-    if digits > 12 or size >= 1e7 or size < 1e-4:
-        power = math.floor(math.log10(size))
-        places = max(0, digits + power)
-        return f"{value / 10**power:.{places}f}e{power:+03d}", f"{error / 10**power:.{places}f}e{power:+03d}"
-    return f"{value:.{max(0, digits)}f}", f"{error:.{max(0, digits)}f}"
-
-
-def number(value: Any, digits: int = 8) -> str:
-    """Return a number as text; what is no number as it is."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int | np.integer) else f"{float(value):.{digits}g}"
 
 
 def seconds(value: float) -> str:

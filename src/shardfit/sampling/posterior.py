@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from shardfit.core.errors import suggestion
+from shardfit.core.lazy import lent
 from shardfit.core.params import element_label, leaf_labels
 from shardfit.core.precision import arithmetic
 from shardfit.sampling.quality.diagnostics import weighted_quantile
@@ -189,6 +190,10 @@ class Posterior:
             stats["weight"] = self.weights
         groups = {"posterior": draws, "sample_stats": stats}
         return arviz.from_dict(**groups) if arviz.__version__.startswith("0.") else arviz.from_dict(groups)
+
+    def plot(self, name: str | None = None) -> Any:
+        """Draw a figure: 'trace', 'rank', 'pair', 'forest' or 'energy'. Example: `posterior.plot("pair")`."""
+        return lent("shardfit.report.plotting:plot_posterior")(self, name)
 
     def _count(self) -> str:
         chains, draws = self.z.shape[:2]

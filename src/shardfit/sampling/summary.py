@@ -1,12 +1,12 @@
 """The table of a posterior: one line per number, with what the draws say of it and how well they say it."""
 
-import html
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from shardfit.core.text import html_table
 from shardfit.sampling.quality import diagnostics
 
 PROBABILITIES = (0.05, 0.5, 0.95)
@@ -64,12 +64,8 @@ class Summary:
         return "\n".join([*texts, *self._omission()])
 
     def _repr_html_(self):
-        def row(tag, cells):
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-        body = "".join(row("td", line) for line in self.lines(MOST_LINES))
         omission = "".join(f"<p>{text}</p>" for text in self._omission())
-        return f"<table>{row('th', self.header)}{body}</table>{omission}"
+        return html_table(self.header, self.lines(MOST_LINES)) + omission
 
     def _omission(self) -> list[str]:
         left = len(self) - MOST_LINES

@@ -4,15 +4,20 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shardfit.core.errors import suggestion
+from shardfit.core.lazy import lent
+from shardfit.core.text import html_table, number
 from shardfit.io.files import write_atomic
 from shardfit.surveys.heading import axis_column, part_column, summed
 from shardfit.surveys.ledger import Ledger, gather_parts
+
+SHOWN = 5  # best points in a notebook
 
 
 def shifted_to(image: np.ndarray, like: np.ndarray) -> np.ndarray:
@@ -46,6 +51,25 @@ class Survey:
     def close(self) -> None:
         """Let go of the ledger."""
         self.ledger.close()
+
+    def __repr__(self):
+        share = f", {self.converged:.1%} converged" if len(self) else ""
+        return f"Survey {self.heading.name!r}: {len(self):,} of {self.heading.total:,} points{share}"
+
+    def _repr_html_(self):
+        names = [axis_column(axis) for axis in self.heading.axes]
+        ranked = [name for name in self.ranked_by() if name not in names]
+        rows = [
+            [str(point["id"]), *(number(point[name], 5) for name in (*names, *ranked)), point["status"].lower()]
+            for point in self.best(SHOWN)
+        ]
+        shown = [name.partition(".")[2] or name for name in (*names, *ranked)]
+        head = f"<p><b>{escape(repr(self))}</b></p>"
+        return head + (html_table(("point", *shown, "status"), rows) if rows else "")
+
+    def plot(self, n: int = 24, **options: Any) -> Any:
+        """Draw the n best pictures, their mean and standard deviation. options: as of `shardfit.report.wall.wall`."""
+        return lent("shardfit.report.plotting:plot_survey")(self, n, **options)
 
     def __len__(self) -> int:
         return self.ledger.select("SELECT count(*) FROM points")[0][0]
