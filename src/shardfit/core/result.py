@@ -13,7 +13,7 @@ from shardfit.core.status import Status
 from shardfit.core.text import html_table, pair, short
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """A fit's answer, how it was reached, and how far it can be trusted.
 
@@ -95,6 +95,9 @@ class Result:
         summary = (self.certificate or {}).get("summary")
         checked = [f"checked: {summary}"] if summary else []
         return "\n".join([head, *lines, *checked])
+
+    def __repr__(self):
+        return str(self)  # its arrays would fill the screen
 
     def _repr_html_(self):
         parts = ", ".join(f"{html.escape(k)} {v:.6g}" for k, v in self.parts.items())

@@ -1,6 +1,7 @@
 """One look for every figure: sizes, colours, grid. Figures are objects of their own, without global plotting state."""
 
 import io
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,34 @@ LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 LABEL, TICK = 11.0, 9.5  # points
 DPI = 200
+SCREEN = 90  # in a notebook, which keeps its pictures
+
+
+@cache
+def _shown_figure() -> type:
+    """Return the class of our figures: one that a notebook shows at the end of a cell, without pyplot."""
+    from matplotlib.figure import Figure
+
+    class ShownFigure(Figure):
+        """A figure that notebooks draw."""
+
+        def _repr_png_(self) -> bytes:
+            self.set_dpi(SCREEN)
+            try:
+                return png_bytes(self)
+            finally:
+                self.set_dpi(DPI)
+
+    return ShownFigure
 
 
 def new_figure(width: float = 5.8, height: float = 4.2) -> Any:
     """Return an empty Figure of this size in inches, with room kept for labels."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09)
-    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout=layout)
+    figure = _shown_figure()(figsize=(width, height), dpi=DPI, facecolor="white", layout=layout)
     FigureCanvasAgg(figure)
     return figure
 

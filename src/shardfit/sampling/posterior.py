@@ -20,7 +20,7 @@ from shardfit.sampling.summary import Summary, summarize
 STATS = ("value", "energy", "diverging", "depth", "gradients", "accept", "step_size")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Posterior:
     """Draws from a posterior, how they were made, and how far they can be trusted.
 
@@ -203,6 +203,9 @@ class Posterior:
         head = f"{self.problem}: {self.verdict()}\n{self._count()}, {self.evaluations} gradients, "
         head += f"{self.timings.get('total', 0.0):.2f} s ({self.method})"
         return "\n".join(filter(None, (head, self.note, str(self.summary()))))
+
+    def __repr__(self):
+        return str(self)  # its arrays would fill the screen
 
     def _repr_html_(self):
         return (
