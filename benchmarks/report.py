@@ -24,6 +24,7 @@ ORDER = (
     "survey",
     "converge",
     "m87_grid",
+    "m87_days",
     "coverage",
     "schedule",
     "sample",
