@@ -1,10 +1,10 @@
 """Images of the eight public M87 files by the command, with preset eht and preset m87, compact flux 0.6 Jy.
 
-Cases are days of 2017 and bands. χ² per measurement as the command prints it: eht_*, of the image on the prepared data;
-m87_*, the same for closures; calibrated_*, on the self-calibrated data; errors without station tolerances. ring: µas,
-diameter of the ring in the image of preset m87. doubts: what the command doubts of it. bands: per day, correlation of the
-images of both bands. SHARDFIT_DATA names the folder whose subfolder eht holds the files; SHARDFIT_BENCH_RUNS keeps the
-run directories, with their pictures.
+Cases are days of 2017 and bands. χ² per measurement as the command prints it: eht_*, m87_*, of the image on the
+prepared data; calibrated_*, on the self-calibrated data, both without station tolerances; eht_fit_amp: of amplitudes as
+fitted, with them. doubts: how many things the command doubts. ring: µas, diameter of the ring in the image of preset
+m87. bands: per day, correlation of the images of both bands. SHARDFIT_DATA names the folder whose subfolder eht holds
+the files; SHARDFIT_BENCH_RUNS keeps the run directories, with their pictures.
 """
 
 import os
@@ -59,6 +59,8 @@ def _file(day: str, band: str, folder: Path, quick: bool) -> tuple[dict, object]
         table = {name: dict(NUMBER.findall(rest)) for name, rest in LINE.findall(said["text"])}
         products = ("amp", "cphase", "logcamp")
         figures |= {f"{preset}_{name}": float(table[name]["prepared data"]) for name in products}
+        if preset == "eht":
+            figures["eht_fit_amp"] = float(table["amp"]["fit"])
         figures |= {f"{preset}_doubts": said["text"].count("doubtful:"), f"{preset}_cpu": said["cpu"]}
     figures |= {f"calibrated_{name}": float(table[name]["self-calibrated"]) for name in ("vis", "amp")}
     image = read_image(out / "image.fits")

@@ -26,6 +26,7 @@ ORDER = (
     "m87_grid",
     "m87_days",
     "coverage",
+    "polarisation",
     "schedule",
     "sample",
     "linear",

@@ -29,7 +29,7 @@ def small_data(n_times=5, seed=0, log_ratio=0.0):
     triangle = np.concatenate([start + [at[0, 1], at[1, 2], at[0, 2]], start + [at[0, 1], at[1, 3], at[0, 3]]])
     quadrangle = np.concatenate([start + [at[0, 3], at[1, 2], at[0, 2], at[1, 3]]])
     products = {k: visibility_product(k, stokes["I"], sigma["I"]) for k in ("vis", "amp", "logamp")}
-    products |= {k: polarised_product(k, stokes, sigma) for k in ("pvis", "m", "vvis")}
+    products |= {k: polarised_product(k, stokes, sigma) for k in ("pvis", "m", "vvis", "v")}
     share = sigma["I"] / np.abs(stokes["I"])
     for name in CLOSURES:
         index = quadrangle if "camp" in name else triangle

@@ -91,7 +91,7 @@ def test_chi2_of_polarised_products_and_other_bands(seen):
     planes = {name: share * truth.values["I"] for name, share in zip("IQUV", (1.0, 0.2, -0.1, 0.05), strict=True)}
     polarised = truth.replace(values=planes)
     data = simulate(polarised, obs.stations, Night(stop_h=12, cadence_s=7200), seed=4)
-    found = recipes.chi2(data, polarised, ("vis", "pvis", "vvis"))
+    found = recipes.chi2(data, polarised, ("vis", "pvis", "vvis", "m", "v"))
     for value in found.values():
         assert value == pytest.approx(1.0, abs=5 / np.sqrt(len(data)))
     unpolarised = polarised.replace(values={**planes, "Q": 0 * planes["I"], "U": 0 * planes["I"]})

@@ -13,7 +13,7 @@ from tests.domains.vlbi.golden import quick_jit
 from tests.domains.vlbi.small import GRID, small_data, small_maps
 
 STOKES_I = ("vis", "amp", "logamp", *CLOSURES)
-LINEAR, CIRCULAR = ("pvis", "m"), ("vvis",)
+LINEAR, CIRCULAR = ("pvis", "m"), ("vvis", "v")
 DATA = {"I": STOKES_I, "P": LINEAR, "IP": (*STOKES_I, *LINEAR), "V": CIRCULAR, "IV": (*STOKES_I, *CIRCULAR)}
 DATA["IPV"] = (*ALIGNED, *CLOSURES)
 POLARISED = {"P": ("msimple", "hw", "ptv"), "V": ("vflux", "l1v", "l2v", "vtv", "vtv2")}
@@ -23,7 +23,10 @@ CASES = {
     "log": ("I", "log", "odds", False),
     "power": ("I", "power", "odds", True),
     "identity": ("I", "identity", "odds", True),
-    "IPV": ("IPV", "polcv", "odds", True),
+    "IPV": ("IPV", "ball", "odds", True),
+    "IPV-polcv": ("IPV", "polcv", "odds", True),
+    "P": ("P", "ball", "reference", False),
+    "V-ball": ("V", "ball", "odds", True),
     "P-reference": ("P", "mcv", "reference", False),
     "IP": ("IP", "mcv", "odds", False),
     "V": ("V", "vcv", "odds", False),

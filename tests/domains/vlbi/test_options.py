@@ -29,7 +29,7 @@ def problem(data=None, grid=GRID, prior=None, **changes):
 def test_groups_and_single_fields_say_the_same():
     grouped = options_of({"regularisation": Regularisation(epsilon_tv=1e-3), "computation": Computation(chunk=7)})
     assert grouped == options_of({"epsilon_tv": 1e-3, "chunk": 7})
-    assert options_of({"mode": "IQU"}).polarisation == Polarisation("IP", "mcv")
+    assert options_of({"mode": "IQU"}).polarisation == Polarisation("IP", "ball")
     assert options_of({}).polarisation == Polarisation("I", None)
 
 
@@ -80,7 +80,7 @@ NAN = {**small_maps(), "phi": np.full(GRID.n_pixels, np.nan)}
         ({"operator": "nuft"}, "Did you mean 'nufft'"),
         ({"precision": "float16"}, "unknown precision"),
         ({"fraction": "odd"}, "Did you mean 'odds'"),
-        ({"mode": "IP", "transform": "log"}, "needs transform='mcv'"),
+        ({"mode": "IP", "transform": "log"}, "needs transform='ball' or 'mcv'"),
         ({"spectral": ("rm",)}, "'rm' needs polarisation"),
         ({"reg_weights": {"tv_alphap": 1.0}}, "'alphap' needs polarisation"),
         ({"spectrum": Spectrum(), "spectral": ("alpha",)}, "spectral belongs to spectrum"),

@@ -47,7 +47,7 @@ def total(truth):
 
 @pytest.fixture(scope="module")
 def found(obs, total):
-    return vlbi.polarimetric_image(obs, total, **SHORT)
+    return vlbi.polarimetric_image(obs, total, mode="P", **SHORT)
 
 
 def test_pattern_is_recovered(found, truth):
@@ -71,35 +71,68 @@ def test_stokes_i_stays(found, total):
     assert list(found.image.values) == ["I", "Q", "U"]
 
 
-def test_seed_fixes_the_start(obs, total, found):
-    again, other = (vlbi.polarimetric_image(obs, total, run=RunOptions(seed=seed), **SHORT) for seed in (0, 1))
-    assert np.array_equal(linear(again.image), linear(found.image))
-    assert not np.array_equal(linear(other.image), linear(found.image))
-    assert abs(agreement(other.image, found.image)) > 0.97
+def test_nothing_is_random(obs, total, found):
+    other = vlbi.polarimetric_image(obs, total, mode="P", run=RunOptions(seed=1), **SHORT)
+    assert np.array_equal(linear(other.image), linear(found.image))
 
 
 @pytest.mark.slow
 def test_from_an_imaging_result(obs, truth):
     stage = recipes.image(obs, preset="eht", npix=32, maxiter=60, restarts=1, flux=0.6)
-    found = vlbi.polarimetric_image(stage, **{**SHORT, "systematic": 0.0})
+    found = vlbi.polarimetric_image(stage, mode="P", **{**SHORT, "systematic": 0.0})
     assert np.allclose(found.image.values["I"], stage.image.values["I"], rtol=1e-12, atol=0)
     assert found.mean_fraction == pytest.approx(FRACTION, abs=0.06)
     assert found.data is not stage.data  # calibrated to the image, since the stage was not
     with pytest.raises(TypeError, match="own image"):
         vlbi.polarimetric_image(stage, stage.image)
+    joint = vlbi.polarimetric_image(stage)
+    assert joint.data is stage.data  # closures and P/I need no calibration
+    assert joint.options.mode == "IP"
+    assert joint.mean_fraction == pytest.approx(FRACTION, abs=0.03)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["IP", "IPV"])
-def test_other_modes(truth, mode):
+@pytest.mark.parametrize("mode", ["IV", "IPV"])
+def test_circular_polarisation(truth, mode):
     circular = truth.replace(values={**truth.values, "V": 0.1 * truth.values["I"]})
     obs = recipes.observe(circular, seed=0, cadence_s=1800.0)
     start = truth.replace(values={"I": truth.values["I"]})
-    found = vlbi.polarimetric_image(obs, start, mode=mode, maxiter=300, restarts=0, systematic=0.02)
-    assert abs(agreement(found.image, truth)) > 0.9
+    found = vlbi.polarimetric_image(obs, start, mode=mode, restarts=0, systematic=0.02)
     assert not np.array_equal(found.image.values["I"], start.values["I"])
+    assert found.image.values["V"].sum() / found.image.flux == pytest.approx(0.1, rel=0.1)
+    assert not found.doubts
     if mode == "IPV":
-        assert found.image.values["V"].sum() == pytest.approx(0.06, rel=0.2)
+        assert abs(agreement(found.image, truth)) > 0.95
+
+
+def _core_knot(npix):
+    """Core of 5 % and knot of 29 %, with different angles: sky, and place of the knot."""
+    empty = vlbi.blank(npix, 128 * vlbi.UAS, ra_hours=12.51, dec_deg=12.39, freq_hz=227.1e9, mjd=57854)
+    total, p = 0.0, 0.0
+    for flux, width, x, y, m, angle in ((0.6, 18, 15, -15, 0.05, 30.0), (0.25, 20, -15, 15, 0.29, -60.0)):
+        part = vlbi.gaussian(empty, flux, width * vlbi.UAS, x_rad=x * vlbi.UAS, y_rad=y * vlbi.UAS).values["I"]
+        total, p = total + part, p + m * part * np.exp(2j * np.deg2rad(angle))
+    return empty.replace(values={"I": total, "Q": p.real, "U": p.imag})
+
+
+@pytest.mark.slow
+def test_knot_is_right_though_stokes_i_and_gains_are_not():
+    """The image to begin with has half of the knot's flux; the joint fit brings flux, fraction and angle back."""
+    sky = _core_knot(48)
+    obs = recipes.observe(sky, seed=3, gains=0.1, cadence_s=2400.0)
+    start = _core_knot(24)
+    x, y = np.meshgrid(start.x, start.y)
+    total = start.replace(values={"I": np.where(x > y, 1.0, 0.5) * start.values["I"]}).normalise(sky.flux)
+    found = vlbi.polarimetric_image(obs, total, restarts=0)
+    beam = obs.nominal_resolution
+    near = np.hypot(x + 15 * vlbi.UAS, y - 15 * vlbi.UAS) < 0.5 * beam
+    one, two = (image.blur(beam) for image in (found.image, start))
+    fractions = [linear(image)[near].sum() / image.values["I"][near].sum() for image in (one, two)]
+    assert abs(fractions[0] - fractions[1]) < 0.02
+    flux = [image.values["I"][near].sum() for image in (one, total.blur(beam), two)]
+    assert flux[1] < 0.7 * flux[2]
+    assert flux[0] == pytest.approx(flux[2], rel=0.1)
+    assert not found.doubts
 
 
 def test_written_planes_read_back(found, tmp_path):
@@ -137,6 +170,7 @@ def test_data_without_polarisation(total):
     ("options", "error", "expected"),
     [
         ({"mode": "I"}, ValueError, "must be one of P, IP"),
+        ({"tolerence": 0.1}, TypeError, "Did you mean 'tolerance'"),
         ({"mode": "IPV"}, ValueError, "needs Stokes Q, U, V, but these data have I, Q, U only"),
         ({"data": {"pviz": 1.0}}, ValueError, "Did you mean 'pvis'"),
         ({"regularisers": {}}, ValueError, "regularisers is empty"),

@@ -16,7 +16,7 @@ with jaxtyping.install_import_hook([f"shardfit.domains.vlbi.{name}" for name in 
 from tests.domains.vlbi.small import EVERY, GRID, small_data, small_maps
 
 maps = small_maps()
-stokes_i = [name for name in EVERY if name not in ("pvis", "m", "vvis")]
+stokes_i = [name for name in EVERY if name not in ("pvis", "m", "vvis", "v")]
 cases = [
     (stokes_i, penalties.PENALTIES, {"operator": "separable", "clipfloor": 0.15}),
     (stokes_i, ("tv",), {"operator": "dense"}),

@@ -29,8 +29,8 @@ SLOTS["IPV"] = {"I": 0, "rho": 1, "phi": 2, "psi": 3}
 def test_golden_solver_rows(mode, name):
     z = arrays("sim")
     maps = maps_of(z["phys"])
-    solved, kept = tr.start_of(mode, maps)
-    chosen = tr.transforms_of(mode, name, scale=1.0)
+    solved, kept = tr.start_of(mode, name, maps)
+    chosen = tr.transforms_of(solved, "log", scale=1.0)
     stored = z[f"solver_{name}"]
     for key, slot in SLOTS[mode].items():
         expected = np.exp(stored[slot]) if key == "I" and (stored[0] < 0).any() else stored[slot]
@@ -40,6 +40,42 @@ def test_golden_solver_rows(mode, name):
     back = tr.physical(solved, kept)
     for key in maps:
         assert relative(back[key], maps[key]) < 1e-13
+
+
+@pytest.mark.parametrize("mode", list(tr.POLARISED))
+def test_ball_gives_the_maps_back_and_stays_physical(mode):
+    maps = maps_of(arrays("sim")["phys"])
+    solved, kept = tr.start_of(mode, "ball", maps)
+    assert set(solved) == set(tr.solved_maps(mode, "ball"))
+    assert tr.mode_of(solved) == (mode, "ball")
+    back = tr.physical(solved, kept)
+    for name in ("I", "Q", "U", "V"):
+        assert relative(tr.stokes(back, (name,))[0], tr.stokes(maps, (name,))[0]) < 1e-13
+    far = tr.physical({k: v if k == "I" else 1e3 * v for k, v in solved.items()}, kept)
+    q, u, v = tr.stokes({**far, "I": jnp.ones_like(maps["I"])}, tuple("QUV"))
+    assert (q**2 + u**2 + v**2 <= 1 + 1e-12).all()
+
+
+def test_ball_without_polarisation_has_a_slope():
+    n = 3
+    params, kept = tr.start_of("IPV", "ball", {"I": np.ones(n)})
+    assert not kept
+    slopes = jax.grad(lambda p: jnp.sum(tr.stokes(tr.physical(p, kept), ("Q", "U", "V"))))(params)
+    for name in ("zq", "zu", "zv"):
+        np.testing.assert_allclose(slopes[name], 1.0)
+    whole = {"I": np.ones(n), "m": np.full(n, 1.0)}
+    assert np.isfinite(tr.start_of("P", "ball", whole)[0]["zq"]).all()
+
+
+def test_ball_at_another_frequency():
+    rng = np.random.default_rng(0)
+    maps = {"I": rng.uniform(1, 2, 4), "m": rng.uniform(0, 0.5, 4), "phi": rng.normal(size=4), "v": np.full(4, 0.1)}
+    maps |= {name: rng.normal(size=4) for name in ("alpha", "alphap", "rm")}
+    params, kept = tr.start_of("IPV", "ball", maps)
+    spectral = {name: maps[name] for name in ("alpha", "alphap", "rm")}
+    one, two = (tr.at_frequency(m, 0.3) for m in (maps, {**tr.physical(params, kept), **spectral}))
+    for name in "IQUV":
+        np.testing.assert_allclose(tr.stokes(two, (name,)), tr.stokes(one, (name,)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("transform", [tr.UnitFraction(), tr.SignedFraction(), tr.Angle()])
@@ -109,12 +145,3 @@ def test_fraction_at_the_reference_frequency():
     np.testing.assert_allclose(tr.at_frequency(maps, 0.2)["I"], np.exp(0.2 + 0.04))
     with pytest.raises(ValueError, match="Did you mean 'odds'"):
         tr.at_frequency(maps, 0.0, "odd")
-
-
-def test_random_start_follows_its_seed():
-    first, again, other = (tr.random_polarisation(9, seed) for seed in (1, 1, 2))
-    for key in first:
-        assert np.array_equal(first[key], again[key])
-        assert not np.array_equal(first[key], other[key])
-    rho = np.hypot(first["m"], first["v"])
-    assert ((rho >= 0.2) & (rho < 0.2021)).all()

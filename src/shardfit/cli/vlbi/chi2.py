@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "--products",
         metavar="A,B",
         default="amp,cphase,logcamp",
-        help="data products, also vis, logamp, bs, camp, and pvis, m, vvis of polarised images (amp,cphase,logcamp)",
+        help="data products, also vis, logamp, bs, camp, and pvis, m, vvis, v of polarised images (amp,cphase,logcamp)",
     )
     parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (the image's)")
     add_preparation(parser)

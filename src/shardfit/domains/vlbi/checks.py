@@ -11,7 +11,7 @@ from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.tables import DataSet
 
 # products, regularisers and spectral maps; not the map 'cm', which changes nothing and shares a regulariser's name
-POLARISED = ("pvis", "m", "vvis", *penalties_pol.PENALTIES, "alphap", "betap", "rm")
+POLARISED = ("pvis", "m", "vvis", "v", *penalties_pol.PENALTIES, "alphap", "betap", "rm")
 
 
 def check_weights(what: str, given: Mapping[str, float], known: Sequence[str], least: float = -np.inf) -> None:

@@ -135,7 +135,7 @@ def movie_problem(
         grid.check_baselines(*(np.concatenate([getattr(one, k) for one in parts]) for k in "uv"))
     index = mask_index(grid, prior, chosen.regularisation.clipfloor)
     calm = checks.masked(grid, {"I": prior}, index, "prior")["I"]
-    solved = transforms.transforms_of("I", chosen.polarisation.intensity(reg_weights), flux / len(calm))
+    solved = transforms.transforms_of(("I",), chosen.polarisation.intensity(reg_weights), flux / len(calm))
     start = np.broadcast_to(np.asarray(prior if init is None else init, float), (len(hours), *grid.shape))
     pixels = np.stack([checks.masked(grid, {"I": one}, index, "init")["I"] for one in start])
     pixels = pixels * (fluxes / pixels.sum(1))[:, None]

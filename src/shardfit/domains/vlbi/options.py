@@ -42,28 +42,35 @@ class Regularisation:
 class Polarisation:
     """Which Stokes parameters are solved, and in which variables: see `transforms`.
 
-    mode: 'I', 'P', 'IP', 'V', 'IV', 'IPV'; transform: None takes the one that the mode needs, for 'I' 'power', or 'log'
-    if a regulariser is of ln I.
+    mode: 'I', 'P', 'IP', 'V', 'IV', 'IPV'; transform: None for 'ball', or, of mode 'I', 'power', or 'log' if a
+    regulariser is of ln I.
     """
 
     mode: str = "I"
     transform: str | None = None
 
     def __post_init__(self):
-        mode = transforms.ALIASES.get(self.mode, self.mode)
-        transform = transforms.REQUIRED.get(mode) if self.transform is None else self.transform
-        object.__setattr__(self, "mode", transforms.check_mode(mode, transform))
+        mode = transforms.check_mode(self.mode, self.transform)
+        transform = "ball" if self.transform is None and mode != "I" else self.transform
+        object.__setattr__(self, "mode", mode)
         object.__setattr__(self, "transform", transform)
 
+    @property
+    def solved(self) -> tuple[str, ...]:
+        """Names of what a solver moves."""
+        return transforms.solved_maps(self.mode, self.transform or "ball")
+
     def intensity(self, regularisers: Iterable[str]) -> str:
-        """Return the transform for these regularisers; raise for one that they cannot take."""
+        """Return the transform of I for these regularisers; raise for one that they cannot take."""
         of_log = [name for name in regularisers if name in OF_LOG]
         if self.transform == "power" and of_log:
             raise ValueError(
                 f"{of_log[0]} measures ln I, which is infinite where I is zero, as it may be with transform='power'. "
                 "Use transform='log'."
             )
-        return self.transform or ("log" if of_log else "power")
+        if self.transform in ("log", *transforms.POLARISED.values()) or of_log:
+            return "log"
+        return self.transform if self.transform == "identity" else "power"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from shardfit.domains.vlbi.forward import Nufft, rows_for
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, DataSet, Product
 
-HALF = ("vis", "bs", "pvis", "m", "vvis")  # χ² = 1/(2N) Σ of complex residuals; the others 1/N
+HALF = ("vis", "bs", "pvis", "m", "vvis", "v")  # χ² = 1/(2N) Σ of complex residuals; the others 1/N
 
 
 def pack(

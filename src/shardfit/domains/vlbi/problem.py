@@ -85,7 +85,7 @@ def imaging_problem(
     channels = [data] if isinstance(data, DataSet) else list(data)
     chosen = options_of(options)
     mode, spectral = chosen.polarisation.mode, tuple(chosen.spectrum.spectral)
-    transform = chosen.polarisation.intensity(reg_weights)
+    intensity = chosen.polarisation.intensity(reg_weights)
     checks.check_weights("data_weights", data_weights, ALIGNED + CLOSURES, least=0.0)
     checks.check_weights("reg_weights", reg_weights, REGULARISERS)
     checks.check_positive(flux=flux, beam=beam)
@@ -98,8 +98,8 @@ def imaging_problem(
     prior = _scaled(checks.masked(grid, prior, index, "prior"), flux)
     init = _scaled(checks.masked(grid, init, index, "init"), flux if norm_init else None)
     maps = _spectral_names(spectral, init, reg_weights)
-    solved = transforms.transforms_of(mode, transform, flux / len(prior["I"]))
-    x0, kept = _split(mode, init, [name for name in maps if name in spectral], maps, solved)
+    solved = transforms.transforms_of(chosen.polarisation.solved, intensity, flux / len(prior["I"]))
+    x0, kept = _split(init, [name for name in maps if name in spectral], maps, solved)
     checks.check_polarised(mode, (*data_weights, *reg_weights, *maps))
     if maps:
         checks.check_reference(channels)
@@ -138,9 +138,8 @@ def with_start(problem: Problem, init: Any, *, norm_init: bool = True) -> Proble
     maps = checks.masked(scales.grid, checks.maps_of(init, "init"), scales.index, "init")
     maps = _scaled(maps, float(scales.flux) if norm_init else None)
     spectral = [name for name in problem.x0 if name in transforms.SPECTRAL]
-    mode = next(m for m, names in transforms.SOLVED.items() if {*names, *spectral} == set(problem.x0))
     every = [*spectral, *(name for name in kept if name in transforms.SPECTRAL)]
-    x0, new = _split(mode, maps, spectral, every, problem.transforms)
+    x0, new = _split(maps, spectral, every, {k: v for k, v in problem.transforms.items() if k not in spectral})
     if all(np.array_equal(kept[name], values) for name, values in new.items()):
         return problem.replace(x0=x0)
     fixed = {"kept": new, "index": scales.index}
@@ -152,6 +151,8 @@ def image_maps(problem: Problem, params: Any = None) -> dict[str, np.ndarray]:
     """Physical maps (ny, nx) of fitted parameters (default: the start): I in Jy per pixel, m, phi, v, spectral maps."""
     kept, scales, _ = dict(problem.objective.items())["reg"].args
     maps = transforms.physical(problem.x0 if params is None else params, kept)
+    if "q" in maps:
+        maps["phi"] = np.arctan2(maps.pop("u"), maps.pop("q"))
     return {name: scales.grid.embed(np.asarray(values), scales.index) for name, values in maps.items()}
 
 
@@ -225,12 +226,12 @@ def _spectral_names(spectral, init, reg_weights) -> list[str]:
     return [name for name in transforms.SPECTRAL if name in spectral or name in init or name in named]
 
 
-def _split(mode, init, solved, spectral, variables) -> tuple[dict, dict]:
+def _split(init, solved, spectral, variables) -> tuple[dict, dict]:
     """Return the start of what is solved, and what is kept; spectral maps that are not given are zero.
 
-    variables: the transform of each map; a start is lifted to where it moves in them.
+    variables: transforms of the maps that are no spectral ones; a start is lifted to where it moves in them.
     """
-    x0, kept = transforms.start_of(mode, init)
+    x0, kept = transforms.start_of(*transforms.mode_of(variables), init)
     x0 = {k: variables[k].lifted(v) if hasattr(variables[k], "lifted") else v for k, v in x0.items()}
     for name in spectral:
         (x0 if name in solved else kept)[name] = init.get(name, np.zeros_like(init["I"]))

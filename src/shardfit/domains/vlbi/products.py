@@ -25,7 +25,7 @@ Row = Mapping[str, Inexact[Array | np.ndarray, "rows ..."]]
 Residuals = Inexact[Array, "rows ..."]
 
 FLOOR = 1e-36  # Jy²: below, a visibility counts as zero, whose phase and logarithm have no derivative
-NEEDS = {"pvis": "QU", "m": "IQU", "vvis": "V"}  # Stokes parameters; all other products need I
+NEEDS = {"pvis": "QU", "m": "IQU", "vvis": "V", "v": "IV"}  # Stokes parameters; all other products need I
 
 
 def stokes_needed(products: Any) -> tuple[str, ...]:
@@ -170,12 +170,16 @@ def pvis(model: Model, row: Row) -> Residuals:
     return (_both_ways(model) - row["value"]) * row["weight"]
 
 
-def m(model: Model, row: Row) -> Residuals:
-    """P/I - m_obs for both orientations; zero with zero derivative where I is zero."""
-    total = jnp.stack([model["I"], jnp.conj(model["I"])], -1)
+def _ratio(part: Complex[Array, "*v"], total: Complex[Array, "*v"]) -> Complex[Array, "*v"]:
+    """part/total, zero with zero derivative where the total is zero."""
     real = total.real**2 + total.imag**2 > FLOOR
-    ratio = jnp.where(real, _both_ways(model), 0.0) / jnp.where(real, total, 1.0)
-    return (ratio - row["value"]) * row["weight"]
+    return jnp.where(real, part, 0.0) / jnp.where(real, total, 1.0)
+
+
+def m(model: Model, row: Row) -> Residuals:
+    """P/I - m_obs for both orientations."""
+    total = jnp.stack([model["I"], jnp.conj(model["I"])], -1)
+    return (_ratio(_both_ways(model), total) - row["value"]) * row["weight"]
 
 
 def vvis(model: Model, row: Row) -> Residuals:
@@ -183,6 +187,11 @@ def vvis(model: Model, row: Row) -> Residuals:
     return (model["V"] - row["value"]) * row["weight"]
 
 
+def v(model: Model, row: Row) -> Residuals:
+    """V/I - v_obs, complex."""
+    return (_ratio(model["V"], model["I"]) - row["value"]) * row["weight"]
+
+
 RESIDUALS: dict[str, Callable] = {
-    f.__name__: f for f in (vis, amp, logamp, bs, cphase, camp, logcamp, cphase_cov, logcamp_cov, pvis, m, vvis)
+    f.__name__: f for f in (vis, amp, logamp, bs, cphase, camp, logcamp, cphase_cov, logcamp_cov, pvis, m, vvis, v)
 }

@@ -14,7 +14,15 @@ from shardfit.domains.vlbi.closures import quadrangles, triangles
 from shardfit.domains.vlbi.constants import DEGREE
 from shardfit.domains.vlbi.observation import Observation
 
-ALIGNED = ("vis", "amp", "logamp", "pvis", "m", "vvis")  # one measurement, or one for each orientation, a visibility
+ALIGNED = (
+    "vis",
+    "amp",
+    "logamp",
+    "pvis",
+    "m",
+    "vvis",
+    "v",
+)  # one number a visibility, or one for each orientation
 CLOSURES = ("bs", "cphase", "camp", "logcamp", "cphase_cov", "logcamp_cov")
 WEIGHTINGS = ("natural", "uniform")
 
@@ -60,7 +68,7 @@ class DataSet:
     """One observation as the imager needs it.
 
     u, v: (n_vis,) wavelengths; products: by name ('vis', 'amp', 'logamp', 'bs', 'cphase', 'camp', 'logcamp',
-    'cphase_cov', 'logcamp_cov', 'pvis', 'm', 'vvis'); log_ratio: ln(frequency / reference frequency); ref_hz: that
+    'cphase_cov', 'logcamp_cov', 'pvis', 'm', 'vvis', 'v'); log_ratio: ln(frequency / reference frequency); ref_hz: that
     reference, None if unknown; late: (n_vis,) for a movie, 0 at the frame before and 1 at the frame after.
     """
 
@@ -145,11 +153,12 @@ def _some_left(kind: str, kept: np.ndarray) -> np.ndarray:
 
 
 def polarised_product(kind: str, stokes: Mapping[str, np.ndarray], sigma: Mapping[str, np.ndarray]) -> Product:
-    """Product 'pvis', 'm' or 'vvis' of Stokes visibilities {'I','Q','U','V': (n,) Jy} with errors of the same names.
+    """Product 'pvis', 'm', 'vvis' or 'v' of Stokes visibilities {'I','Q','U','V': (n,) Jy} with errors of these names.
 
-    'pvis' and 'm' count both orientations of a baseline, so value and sigma are (n, 2): P(u) and P(-u) = Q* + iU*.
+    'pvis' and 'm' = P/I count both orientations of a baseline, so value and sigma are (n, 2): P(u) and P(-u) = Q* +
+    iU*. 'm' and 'v' = V/I do not depend on gains that are the same for both hands.
     """
-    needed = "V" if kind == "vvis" else "QU"
+    needed = "V" if kind in ("vvis", "v") else "QU"
     for name in needed:
         if name not in sigma or not np.isfinite(sigma[name]).any():
             raise ValueError(f"product {kind!r} needs Stokes {name}, which these data do not carry. Drop the product.")
@@ -157,6 +166,9 @@ def polarised_product(kind: str, stokes: Mapping[str, np.ndarray], sigma: Mappin
     stokes, sigma = ({k: np.asarray(a)[index] for k, a in one.items()} for one in (stokes, sigma))
     if kind == "vvis":
         return Product(index, stokes["V"], sigma["V"])
+    if kind == "v":
+        share = stokes["V"] / stokes["I"]
+        return Product(index, share, np.hypot(sigma["V"], sigma["I"] * np.abs(share)) / np.abs(stokes["I"]))
     q, u = stokes["Q"], stokes["U"]
     value = np.stack([q + 1j * u, np.conj(q) + 1j * np.conj(u)], 1)
     noise = np.repeat(np.hypot(sigma["Q"], sigma["U"])[:, None], 2, 1)

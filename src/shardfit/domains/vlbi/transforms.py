@@ -6,12 +6,19 @@ psi of the papers are m = rho cos psi, v = rho sin psi.
 
 | mode | solved | transform | kept |
 | I | I | power, log or identity | |
-| P, IP (QU, IQU) | (I), m_share, phi | mcv: m = (1 - |v|) m_share, m_share in (0, 1) | v |
+| P, IP (QU, IQU) | (I), zq, zu | ball | v |
+| V, IV | (I), zv | ball | m, phi |
+| IPV (IQUV) | I, zq, zu, zv | ball | |
+| P, IP | (I), m_share, phi | mcv: m = (1 - |v|) m_share, m_share in (0, 1) | v |
 | V, IV | (I), v_share | vcv: v = (1 - |m|) v_share, v_share in (-1, 1) | m, phi |
-| IPV (IQUV) | I, rho, phi, psi | polcv: rho in (0, 1), psi in (-π/2, π/2) | |
+| IPV | I, rho, phi, psi | polcv: rho in (0, 1), psi in (-π/2, π/2) | |
 
 `power` is I = s |x|^1.5, with s the mean brightness: images converge in it. In the logarithm a pixel moves in
 proportion to its brightness, so that faint ones freeze.
+
+`ball` is (Q, U, V)/I = z/√(1 + |z|²): three numbers without limits that fill the ball of what is physical, smooth where
+there is no polarisation, and no angle that turns about. What is kept leaves less room. I is then solved as by itself.
+mcv, vcv and polcv, with I in its logarithm, are those of eht-imaging.
 """
 
 from collections.abc import Mapping
@@ -31,19 +38,21 @@ Pixels = Float[Array | np.ndarray, " n"]  # over the mask
 Maps = Mapping[str, Pixels]
 Stack = Float[Array | np.ndarray, "... n"]  # of the frames of a movie
 
-SOLVED = {
-    "I": ("I",),
+REFERENCE = {
     "P": ("m_share", "phi"),
     "IP": ("I", "m_share", "phi"),
     "V": ("v_share",),
     "IV": ("I", "v_share"),
     "IPV": ("I", "rho", "phi", "psi"),
 }
+BALL = {"I": ("I",), "P": ("zq", "zu"), "V": ("zv",)}  # by letter of a mode
+MODES = ("I", *REFERENCE)
 ALIASES = {"QU": "P", "IQU": "IP", "IQUV": "IPV"}
-REQUIRED = {"P": "mcv", "IP": "mcv", "V": "vcv", "IV": "vcv", "IPV": "polcv"}
+POLARISED = {"P": "mcv", "IP": "mcv", "V": "vcv", "IV": "vcv", "IPV": "polcv"}  # the other choice than ball
 SPECTRAL = ("alpha", "beta", "alphap", "betap", "rm", "cm")
 FRACTIONS = ("odds", "reference")
-INTENSITY = ("power", "log", "identity")  # transforms of I where it is solved alone
+INTENSITY = ("power", "log", "identity")
+LARGEST = 0.999  # fraction that a start may have in the coordinates of `ball`, infinite at 1
 FLOOR = 1e-3  # of the mean brightness: darker pixels of a start would hardly move, for at x = 0 the slope is zero
 
 
@@ -136,51 +145,80 @@ class Angle:
 
 
 def check_mode(mode: str, transform: str | None) -> str:
-    """Return the plain name of a mode, or raise when its transform is not the one it needs; None: not chosen yet."""
+    """Return the plain name of a mode, or raise for a transform that it does not have; None: not chosen yet."""
     mode = ALIASES.get(mode, mode)
-    if mode not in SOLVED:
-        raise ValueError(f"unknown mode {mode!r}.{suggestion(str(mode), [*SOLVED, *ALIASES])}")
-    wanted = INTENSITY if mode == "I" else (REQUIRED[mode],)
-    if transform is not None and transform not in wanted:
-        raise ValueError(f"mode {mode!r} needs transform={' or '.join(map(repr, wanted))}, not {transform!r}.")
+    if mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}.{suggestion(str(mode), [*MODES, *ALIASES])}")
+    known = INTENSITY if mode == "I" else ("ball", POLARISED[mode])
+    if transform is not None and transform not in known:
+        raise ValueError(f"mode {mode!r} needs transform={' or '.join(map(repr, known))}, not {transform!r}.")
     return mode
 
 
-def transforms_of(mode: str, transform: str, scale: float) -> dict[str, Any]:
-    """Transform of every solved map. scale: mean brightness, Jy per pixel.
+def solved_maps(mode: str, transform: str) -> tuple[str, ...]:
+    """Return the names of what a solver moves."""
+    if transform in POLARISED.values():
+        return REFERENCE[mode]
+    return tuple(name for letter in mode for name in BALL[letter])
 
-    Intensity beside polarisation is solved in its logarithm.
-    """
+
+def mode_of(names: Any) -> tuple[str, str]:
+    """Return mode and transform whose solved maps have these names; 'ball' for I alone."""
+    for mode in MODES:
+        for transform in ("ball", *([POLARISED[mode]] if mode in POLARISED else [])):
+            if set(solved_maps(mode, transform)) == set(names):
+                return mode, transform
+    raise ValueError(f"no mode solves for {', '.join(names)}.")
+
+
+def transforms_of(names: Any, intensity: str, scale: float) -> dict[str, Any]:
+    """Transform of every solved map. intensity: of I, 'power', 'log' or 'identity'; scale: its mean, Jy per pixel."""
     every = {
-        "I": {"power": Power(scale), "identity": Identity()}.get(transform, Log()),
+        "I": {"power": Power(scale), "log": Log(), "identity": Identity()}[intensity],
         "m_share": UnitFraction(),
         "v_share": SignedFraction(),
         "rho": UnitFraction(),
         "psi": Angle(),
-        "phi": Identity(),
     }
-    return {name: every[name] for name in SOLVED[mode]}
+    return {name: every.get(name, Identity()) for name in names}
 
 
-def start_of(mode: str, maps: Mapping[str, Float[np.ndarray, " n"]]) -> tuple[dict, dict]:
+def start_of(mode: str, transform: str, maps: Mapping[str, Float[np.ndarray, " n"]]) -> tuple[dict, dict]:
     """Split physical maps I, m, phi, v (missing ones are zero) into solved parameters and what is kept."""
     full = {name: maps.get(name, np.zeros_like(maps["I"])) for name in ("I", "m", "phi", "v")}
-    shares = {
-        "m_share": full["m"] / np.maximum(1 - np.abs(full["v"]), 1e-12),
-        "v_share": full["v"] / np.maximum(1 - np.abs(full["m"]), 1e-12),
-        "rho": np.hypot(full["m"], full["v"]),
-        "psi": np.arctan2(full["v"], full["m"]),
-    }
-    solved = {name: {**full, **shares}[name] for name in SOLVED[mode]}
-    replaced = {"m_share": ("m",), "v_share": ("v",), "rho": ("m", "v")}
+    names = solved_maps(mode, transform)
+    solved = {name: values for name, values in {**full, **_shares(full), **_free(full)}.items() if name in names}
+    replaced = {"m_share": "m", "v_share": "v", "rho": "mv", "zq": ("m", "phi"), "zv": "v"}
     gone = {name for key in solved for name in (key, *replaced.get(key, ()))}
     kept = {} if mode == "I" else {name: value for name, value in full.items() if name not in gone}
     return solved, kept
 
 
+def _shares(full: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {
+        "m_share": full["m"] / np.maximum(1 - np.abs(full["v"]), 1e-12),
+        "v_share": full["v"] / np.maximum(1 - np.abs(full["m"]), 1e-12),
+        "rho": np.hypot(full["m"], full["v"]),
+        "psi": np.arctan2(full["v"], full["m"]),
+    }
+
+
+def _free(full: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the coordinates of `ball`; a fraction of 1 has none and is taken as a little less."""
+    parts = {"zq": full["m"] * np.cos(full["phi"]), "zu": full["m"] * np.sin(full["phi"]), "zv": full["v"]}
+    total = np.hypot(full["m"], full["v"])
+    room = np.sqrt(np.maximum(1 - total**2, 1 - LARGEST**2))
+    return {name: value / room for name, value in parts.items()}
+
+
 def physical(params: Mapping[str, Stack], kept: Mapping[str, Stack]) -> dict[str, Stack]:
-    """Maps at the reference frequency: I, and for polarised modes m, phi, v; spectral maps are passed on."""
+    """Maps at the reference frequency: I, and for polarised modes m, v and either phi or q = Q/I and u = U/I.
+
+    Spectral maps are passed on.
+    """
     maps = {**kept, **params}
+    if "zq" in maps or "zv" in maps:
+        return _from_ball(maps)
     if "rho" in maps:
         rho, psi = maps.pop("rho"), maps.pop("psi")
         return {**maps, "m": rho * jnp.cos(psi), "v": rho * jnp.sin(psi)}
@@ -189,6 +227,17 @@ def physical(params: Mapping[str, Stack], kept: Mapping[str, Stack]) -> dict[str
     if "v_share" in maps:
         return {**maps, "v": (1 - jnp.abs(maps["m"])) * maps.pop("v_share")}
     return maps
+
+
+def _from_ball(maps: dict[str, Any]) -> dict[str, Any]:
+    """Return maps with fractions for coordinates; what is kept, v or m, leaves the rest of the ball."""
+    free = {name: maps.pop(name) for name in ("zq", "zu", "zv") if name in maps}
+    held = 0.0 if len(free) == 3 else maps["m" if "zv" in free else "v"]
+    size = jnp.sqrt((1 - held**2) / (1 + sum(z**2 for z in free.values())))
+    found = {name[1]: z * size for name, z in free.items()}
+    if "q" in found:
+        found["m"] = safe_sqrt(found["q"] ** 2 + found["u"] ** 2)
+    return {**maps, **found}
 
 
 def at_frequency(maps: Maps, log_ratio: Any, fraction: str = "odds") -> dict[str, Float[Array | np.ndarray, "... n"]]:
@@ -204,13 +253,17 @@ def at_frequency(maps: Maps, log_ratio: Any, fraction: str = "odds") -> dict[str
     if "alpha" in maps or "beta" in maps:
         out["I"] = maps["I"] * jnp.exp(_polynomial(maps, "alpha", "beta", log_ratio))
     if "rm" in maps:
-        out["phi"] = maps["phi"] + maps["rm"] * jnp.expm1(-2.0 * log_ratio)
+        turn = maps["rm"] * jnp.expm1(-2.0 * log_ratio)
+        if "q" in maps:
+            cos, sin = jnp.cos(turn), jnp.sin(turn)
+            out["q"], out["u"] = maps["q"] * cos - maps["u"] * sin, maps["q"] * sin + maps["u"] * cos
+        else:
+            out["phi"] = maps["phi"] + turn
     if "alphap" in maps or "betap" in maps:
         growth = jnp.exp(_polynomial(maps, "alphap", "betap", log_ratio))
-        square = maps["m"] ** 2 + maps["v"] ** 2
-        rho = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+        rho = safe_sqrt(maps["m"] ** 2 + maps["v"] ** 2)
         share = growth / ((1.0 if fraction == "reference" else 1 - rho) + rho * growth)
-        out["m"], out["v"] = maps["m"] * share, maps["v"] * share
+        out |= {name: out[name] * share for name in ("m", "v", "q", "u") if name in out}
     return out
 
 
@@ -225,23 +278,14 @@ def stokes(
 
     Each has the shape that I has.
     """
+    polar = "q" not in maps
     makers = {
         "I": lambda: maps["I"],
-        "Q": lambda: maps["I"] * maps["m"] * jnp.cos(maps["phi"]),
-        "U": lambda: maps["I"] * maps["m"] * jnp.sin(maps["phi"]),
+        "Q": lambda: maps["I"] * (maps["m"] * jnp.cos(maps["phi"]) if polar else maps["q"]),
+        "U": lambda: maps["I"] * (maps["m"] * jnp.sin(maps["phi"]) if polar else maps["u"]),
         "V": lambda: maps["I"] * maps["v"],
     }
     return jnp.stack([makers[name]() for name in wanted])
-
-
-def random_polarisation(n: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Start for n pixels without polarisation: rho = 0.2 (1 + 0.01 r), phi and psi 0.01 r', r uniform in [0, 1).
-
-    Returns m, phi, v (n,); the same seed gives the same start.
-    """
-    r, r_phi, r_psi = np.random.default_rng(seed).random((3, n))
-    rho, psi = 0.2 * (1 + 0.01 * r), 0.01 * r_psi
-    return {"m": rho * np.cos(psi), "phi": 0.01 * r_phi, "v": rho * np.sin(psi)}
 
 
 def embed(

@@ -16,10 +16,11 @@ from shardfit.run_options import RunOptions
 from shardfit.solve.registry import CLASSES
 
 
-def fit_settings(run: RunOptions, options: Any, prefix: str) -> Callable[[int], dict[str, Any]]:
+def fit_settings(run: RunOptions, options: Any, prefix: str, patience: int = 0) -> Callable[[int], dict[str, Any]]:
     """Return number → keywords of `fit`, for fits 1, 2, ... of a series; options: has maxiter and stop.
 
-    A solver that is named, L-BFGS by default, takes its limits from the options; an object has its own.
+    A solver that is named, L-BFGS by default, takes its limits from the options; an object has its own. patience:
+    evaluations over which `stop` is the least progress, where the solver knows such a rule; 0: over one step.
     """
     keywords = run.series(prefix)
     solver = "lbfgs" if run.solver is None else run.solver
@@ -32,6 +33,8 @@ def fit_settings(run: RunOptions, options: Any, prefix: str) -> Callable[[int], 
         if hasattr(CLASSES[solver], "memory") and getattr(options, "transform", "log") == "log":
             # in the logarithm a longer memory than usual pays; in the power 1.5 it does not
             settings["memory"] = 50
+        if patience and hasattr(CLASSES[solver], "patience"):
+            settings |= {"patience": patience, "ptol": options.stop, "ftol": 0.0, "gtol": 0.0}
     return lambda number: {**keywords(number), **settings}
 
 

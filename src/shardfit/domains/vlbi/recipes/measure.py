@@ -27,7 +27,7 @@ def chi2(
     """Return χ² per measurement of an image, by data product; the observation is taken as it is.
 
     products: 'vis', 'amp', 'logamp', 'bs', 'cphase', 'camp', 'logcamp', 'cphase_cov', 'logcamp_cov', and 'pvis', 'm',
-    'vvis' where the image has Q and U, or V; any_frequency: accept an image of another band; settings: of
+    'vvis', 'v' where the image has Q and U, or V; any_frequency: accept an image of another band; settings: of
     `tables.data_set`, such as count, cp_uv_min, systematic, debias.
 
     Example: `chi2(prepare(obs), image, ("cphase", "logcamp"))`.

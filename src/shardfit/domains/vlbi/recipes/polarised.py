@@ -1,7 +1,9 @@
-"""Polarised images: a second stage that adds Q, U or V to a Stokes I image.
+"""Polarised images: Stokes I and polarisation fitted together, or polarisation added to a Stokes I image that stays.
 
-Data are calibrated to the Stokes I image first, so that polarised visibilities have its position and phases. Gains are
-taken as equal for both hands; leakage and the offset between hands must be taken out before.
+Fractions are relative to Stokes I, so an error of I is one of theirs. Calibration to an image that is too smooth puts
+its errors into the data, where no later fit finds them. The joint fit needs no calibration: closures, and P/I and V/I
+of each visibility, know nothing of station gains that are the same for both hands; amplitudes are given a tolerance.
+Leakage and the offset between hands must be taken out before.
 """
 
 from collections.abc import Mapping
@@ -20,54 +22,76 @@ from shardfit.domains.vlbi.problem import REGULARISERS, image_maps, imaging_prob
 from shardfit.domains.vlbi.recipes.fitting import data_chi2, fit_again, fit_settings, options_of
 from shardfit.domains.vlbi.recipes.imaging import ImagingResult
 from shardfit.domains.vlbi.recipes.measure import chi2
+from shardfit.domains.vlbi.recipes.options import PRODUCTS
 from shardfit.domains.vlbi.recipes.preparation import prepare
 from shardfit.domains.vlbi.recipes.quality import HIGH, chi2_doubts, step_doubts, with_doubts
 from shardfit.domains.vlbi.selfcal import self_calibrate
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, data_set
 from shardfit.run_options import RunOptions
 
-# weights by letter of the mode; chosen on simulated rings, see docs/vlbi.md
-DATA = {"I": {"vis": 10.0}, "P": {"pvis": 10.0, "m": 10.0}, "V": {"vvis": 10.0}}
+# weights by letter of the mode, where I is fitted and where it stays; chosen on simulated sources, see docs/vlbi.md
+JOINT = {"I": {"amp": 10.0, "cphase": 10.0, "logcamp": 10.0}, "P": {"m": 10.0}, "V": {"v": 10.0}}
+ADDED = {"P": {"pvis": 10.0, "m": 10.0}, "V": {"vvis": 10.0}}
 REGULARISATION = {
     "I": {"simple": 1.0, "tv": 1.0, "flux": 1e3},
     "P": {"hw": 1.0, "ptv": 1.0},
     "V": {"l1v": 1.0, "vtv": 1.0},
 }
 STOKES = {"I": "", "P": "QU", "V": "V"}  # what each letter of a mode needs beside I
-FRACTIONS = (1e-3, 0.99)  # limits of a start: the solver's variable is infinite at 0 and 1
+WITH_GAINS = ("vis", "pvis", "vvis")  # products that need calibrated data
+DARKEST = 1e-12  # of the peak: an image to begin with is positive
+PATIENCE = 60  # evaluations over which progress is looked at
+TOLERANCE = 0.1  # of amplitudes, where nothing is known of their calibration
 
 
 @dataclass(frozen=True)
 class PolarisedOptions:
     """Options of `polarimetric_image`.
 
-    mode: 'P' fits linear polarisation with Stokes I fixed, 'IP' both, 'V', 'IV' circular, 'IPV' all. data,
-    regularisers: weights by name, None for those of the mode. calibrate: calibrate to the Stokes I image first, unless
-    the data are already. systematic, average, zero_baseline: of `prepare`, for an Observation. restarts: further fits,
-    each from the last image blurred by `blur` times the nominal resolution. maxiter, stop: of every fit; epsilon_tv,
-    operator: see `ImagingOptions`.
+    mode
+        'IP' fits Stokes I and linear polarisation together, 'IPV' circular too, 'IV' without linear; 'P' and 'V' add to
+        a Stokes I that stays.
+    data, regularisers
+        weights by name, None for those of the mode.
+    tolerance, cp_uv_min
+        as in `ImagingOptions`; None: those of the imaging run, else, and for a tolerance of zero, 0.1 and 0.
+    calibrate
+        calibrate to the Stokes I image first, unless the data are, where `data` names vis, pvis or vvis: other products
+        do not need it.
+    systematic, average, zero_baseline
+        of `prepare`, for an Observation.
+    restarts, blur
+        further fits, each from the last image blurred by `blur` times the nominal resolution.
+    maxiter, stop
+        steps of every fit; it ends when 60 evaluations lower the objective by no more than this share.
+    epsilon_tv, operator
+        see `ImagingOptions`.
     """
 
-    mode: str = "P"
+    mode: str = "IP"
     data: Mapping[str, float] | None = None
     regularisers: Mapping[str, float] | None = None
+    tolerance: float | Mapping[str, float] | None = None
+    cp_uv_min: float | None = None
     calibrate: bool = True
     systematic: float = 0.0
     average: bool | float = False
     zero_baseline: float | str = 0.0
-    restarts: int = 3
+    restarts: int = 1
     blur: float = 1.0
-    maxiter: int = 200
-    stop: float = 1e-6
+    maxiter: int = 2000
+    stop: float = 3e-4
     epsilon_tv: float = 1e-10
     operator: Any = "auto"
 
     def __post_init__(self):
         mode = transforms.ALIASES.get(self.mode, self.mode)
-        if mode not in transforms.REQUIRED:
-            raise ValueError(f"polarimetric_image: mode={self.mode!r} must be one of {', '.join(transforms.REQUIRED)}.")
+        if mode not in transforms.POLARISED:
+            raise ValueError(
+                f"polarimetric_image: mode={self.mode!r} must be one of {', '.join(transforms.POLARISED)}."
+            )
         object.__setattr__(self, "mode", mode)
-        for name, known in (("data", DATA), ("regularisers", REGULARISATION)):
+        for name, known in (("data", JOINT if "I" in mode else ADDED), ("regularisers", REGULARISATION)):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, {k: w for letter in mode for k, w in known[letter].items()})
         check_weights("data", self.data or {}, ALIGNED + CLOSURES, least=0.0)
@@ -81,8 +105,8 @@ class PolarisedResult:
     """A polarised image.
 
     image: with planes I, Q, U and, where fitted or given, V; result: of the last fit; chi2: χ² per measurement by
-    product; data: as fitted, calibrated; options, problem: as used; doubts: reasons not to believe it, in words: the
-    fractions are as good as Stokes I is.
+    product; data: as fitted; options, problem: as used, the objective without the constant of `imaging_problem`;
+    doubts: reasons not to believe it, in words.
     """
 
     image: Image
@@ -121,34 +145,34 @@ def polarimetric_image(
     run: RunOptions | None = None,
     **options: Any,
 ) -> PolarisedResult:
-    """Add polarisation to a Stokes I image.
+    """Make a polarised image, beginning with a Stokes I image.
 
-    obs: what `image` returned, which has image and calibrated data; or an observation, which is prepared and calibrated
-    to stokes_i, an image of it. An image with Q and U is the start; without, it is small and random by seed. options:
-    fields of `PolarisedOptions`; the others as for `image`.
+    obs: what `image` returned, which has image and data; or an observation, which is prepared, and stokes_i, an image
+    of it. The fit begins with this image, its Q, U and V if it has them, and without polarisation if not; blurred to
+    the nominal resolution it is the prior of I. options: fields of `PolarisedOptions`; the others as for `image`.
 
     Example: `polarimetric_image(image(obs), regularisers={"hw": 1, "ptv": 10}).mean_fraction`.
     """
     chosen = options_of(PolarisedOptions, "polarimetric_image", options)
-    how = run or RunOptions()
-    settings = fit_settings(how, chosen, "polarisation/")
-    ready, total = _ready(obs, stokes_i, chosen)
-    measured = data_set(ready, chosen.data or {})
+    settings = fit_settings(run or RunOptions(), chosen, "polarisation/", patience=PATIENCE)
+    ready, total, about = _ready(obs, stokes_i, chosen)
+    weights = chosen.data or {}
+    measured = data_set(ready, weights, **about)
     beam = ready.nominal_resolution
     prior = {"I": total.values["I"]}
-
-    def start(image: Image) -> dict[str, np.ndarray]:
-        return _start(image, chosen, how.seed) | ({} if "I" in chosen.mode else prior)
+    if "I" in chosen.mode:
+        prior["I"] = transforms.lifted(total.blur(beam).values["I"], total.flux / total.values["I"].size)
 
     def blurred(problem: Problem, result: Result) -> dict[str, np.ndarray]:
-        return start(_image(problem, result, total).blur(chosen.blur * beam))
+        maps = _maps(_image(problem, result, total).blur(chosen.blur * beam))
+        return maps if "I" in chosen.mode else maps | prior
 
     problem = imaging_problem(
         measured,
         total.grid,
         prior,
-        init=start(total),
-        data_weights=chosen.data or {},
+        init=_maps(total) | ({} if "I" in chosen.mode else prior),
+        data_weights=weights,
         reg_weights=chosen.regularisers or {},
         flux=total.flux,
         beam=beam,
@@ -157,17 +181,21 @@ def polarimetric_image(
         operator=chosen.operator,
         name=f"{total.source or 'image'}, polarisation",
     )
+    # without the constant, by which the objective of a good fit is about zero: progress is told relative to it
+    problem = problem.replace(objective=problem.objective.with_weights(offset=dict.fromkeys(weights, 0.0)))
     problem, result = fit_again(problem, blurred, chosen.restarts, settings)
     found, chi2_of = _image(problem, result, total), data_chi2(result)
-    doubts = (*chi2_doubts(chi2_of, measured), *_total_doubts(ready, found, chi2_of), *step_doubts(result))
-    if isinstance(obs, ImagingResult) and obs.doubts:
+    # a tolerance allows for errors that may be smaller
+    told = {name: max(value, 1.0) if name == "amp" else value for name, value in chi2_of.items()}
+    doubts = (*chi2_doubts(told, measured), *_total_doubts(ready, found, chi2_of), *step_doubts(result))
+    if "I" not in chosen.mode and isinstance(obs, ImagingResult) and obs.doubts:
         doubts = (*doubts, f"it rests on a Stokes I image that is doubtful: {obs.doubts[0]}")
     return PolarisedResult(found, with_doubts(result, doubts), chi2_of, ready, chosen, problem, doubts)
 
 
 def _total_doubts(ready: Observation, image: Image, known: Mapping[str, float]) -> list[str]:
     """Return a doubt where Stokes I of the image does not explain the calibrated data: fractions are relative to it."""
-    if "vis" in known:
+    if any(name in known for name in PRODUCTS):
         return []
     value = chi2(ready, image, ("vis",), any_frequency=True)["vis"]
     if value <= HIGH:
@@ -178,22 +206,32 @@ def _total_doubts(ready: Observation, image: Image, known: Mapping[str, float]) 
     ]
 
 
-def _ready(obs: Observation | ImagingResult, stokes_i: Image | None, options: PolarisedOptions) -> tuple:
-    """Return data with the Stokes parameters of the mode, and the Stokes I image."""
+def _ready(
+    obs: Observation | ImagingResult, stokes_i: Image | None, options: PolarisedOptions
+) -> tuple[Observation, Image, dict[str, Any]]:
+    """Return data with the Stokes parameters of the mode, the Stokes I image, and settings of the data products."""
+    about = {"cp_uv_min": options.cp_uv_min or 0.0, "systematic": options.tolerance or TOLERANCE}
+    calibrated = None
     if isinstance(obs, ImagingResult):
         if stokes_i is not None:
             raise TypeError("polarimetric_image: the result of `image` has its own image. Give one of the two.")
         require_stokes(obs.data, options.mode)
-        if obs.calibrated is not None:
-            return obs.calibrated, obs.image
-        ready, total = obs.data, obs.image
+        ready, total, calibrated = obs.data, obs.image, obs.calibrated
+        about["count"] = obs.options.count
+        if options.cp_uv_min is None:
+            about["cp_uv_min"] = obs.options.cp_uv_min
+        if options.tolerance is None:
+            about["systematic"] = obs.options.schedule()[-1].tolerance or TOLERANCE
     else:
         if stokes_i is None:
             raise TypeError("polarimetric_image: an observation needs stokes_i, an image of it. Make one with `image`.")
         require_stokes(obs, options.mode)
         how = {name: getattr(options, name) for name in ("systematic", "average", "zero_baseline")}
         ready, total = prepare(obs, stokes_i.flux, **how), stokes_i
-    return (self_calibrate(ready, total).data if options.calibrate else ready), total
+    if calibrated is not None:
+        return calibrated, total, about
+    needed = options.calibrate and any(name in WITH_GAINS for name in options.data or {})
+    return (self_calibrate(ready, total).data if needed else ready), total, about
 
 
 def require_stokes(obs: Observation, mode: str = "P") -> None:
@@ -207,20 +245,14 @@ def require_stokes(obs: Observation, mode: str = "P") -> None:
         )
 
 
-def _start(image: Image, options: PolarisedOptions, seed: int) -> dict[str, np.ndarray]:
-    """Return the maps I, m, phi, v of an image; what is solved and missing is small and random."""
-    values, total = image.values, image.values["I"]
-    guess = {k: a.reshape(total.shape) for k, a in transforms.random_polarisation(total.size, seed).items()}
-    maps = {"I": total}
+def _maps(image: Image) -> dict[str, np.ndarray]:
+    """Return the maps I, m, phi, v of an image, as far as it has them; its dark pixels are a little brighter."""
+    values = image.values
+    maps = {"I": np.maximum(values["I"], DARKEST * values["I"].max())}
     if "Q" in values and "U" in values:
-        fraction = _share(np.abs(_linear(image)), total)
-        maps |= {"m": np.clip(fraction, *FRACTIONS), "phi": np.angle(_linear(image))}
-    elif "P" in options.mode:
-        maps |= {"m": guess["m"], "phi": guess["phi"]}
+        maps |= {"m": np.minimum(_share(np.abs(_linear(image)), values["I"]), 1.0), "phi": np.angle(_linear(image))}
     if "V" in values:
-        maps["v"] = np.clip(_share(values["V"], total), -0.99, 0.99)
-    elif "V" in options.mode:
-        maps["v"] = guess["v"]
+        maps["v"] = np.clip(_share(values["V"], values["I"]), -1.0, 1.0)
     return maps
 
 
