@@ -50,7 +50,7 @@ def run(quick: bool) -> dict[str, dict]:
     groups = {name: [c for c in cases if c["source"] == name] for name in dict.fromkeys(c["source"] for c in cases)}
     for noise, gains in dict.fromkeys((c["noise"], c["gains"]) for c in cases):
         alike = [c for c in cases if (c["noise"], c["gains"]) == (noise, gains)]
-        groups[f"noise x{noise:g}, gains {gains:g}"] = alike
+        groups[f"noise x{noise:g}" + " with gains" * (gains > 0)] = alike
     return {name: together(group) for name, group in {**groups, "all": cases}.items()}
 
 
