@@ -130,6 +130,23 @@ def test_selfcal(capsys, folder, tmp_path):
     assert sorted(line.split()[0] for line in out.splitlines()[2:]) == ["LM", "SM"]
 
 
+def test_netcal(capsys, folder, tmp_path):
+    from shardfit.domains.vlbi import read_uvfits
+
+    file, out = folder / "ring.uvfits", tmp_path / "net.uvfits"
+    code, text, _ = run(capsys, "vlbi", "netcal", file, "--flux", 0.6, "--out", out)
+    assert code == 0
+    assert "one site: AA, AP" in text and "one site: JC, SM" in text
+    assert sorted(line.split()[0] for line in text.splitlines()[4:]) == ["AA", "AP", "JC", "SM"]
+    before, after = (read_uvfits(path) for path in (file, out))
+    within = before.uv_distance < 1e7
+    off = [np.abs(np.median(np.abs(obs.vis["I"][within])) - 0.6) for obs in (before, after)]
+    assert off[1] < 0.01 < off[0]
+    code, _, err = run(capsys, "vlbi", "netcal", file, "--flux", 0.6, "--stations", "LM", "--out", out)
+    assert code == 2
+    assert "no partner" in err
+
+
 def test_images_of_another_frequency_are_refused(capsys, folder, tmp_path):
     from shardfit.domains.vlbi.fits_image import read_image, write_image
 
@@ -235,7 +252,7 @@ def test_simulation_depends_on_the_seed_alone(capsys, folder, tmp_path):
 def test_help(capsys):
     code, out, _ = run(capsys, "vlbi")
     assert code == 0
-    for name in ("image", "info", "chi2", "selfcal", "simulate"):
+    for name in ("image", "info", "chi2", "selfcal", "netcal", "simulate"):
         assert name in out
     code, out, _ = run(capsys, "vlbi", "image", "--help")
     assert code == 0

@@ -13,6 +13,7 @@ COMMANDS = (
     Command("ring", "measure a ring in images", "shardfit.cli.vlbi.ring"),
     Command("model", "fit a simple shape to a uvfits file", "shardfit.cli.vlbi.model"),
     Command("selfcal", "calibrate the stations of a uvfits file to an image", "shardfit.cli.vlbi.selfcal"),
+    Command("netcal", "calibrate stations that share a site, from the source's flux", "shardfit.cli.vlbi.netcal"),
     Command("simulate", "write data of a known image seen by an array", "shardfit.cli.vlbi.simulate"),
 )
 

@@ -48,14 +48,19 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     shared.add_devices(parser)
     shared.add_processes(parser)
     parser.add_argument("--errors", action="store_true", help="also map standard deviations, regularisers as prior")
-    parser.add_argument("--pol", action="store_true", help="then fit linear polarisation, if the file has Q and U")
+    parser.add_argument("--pol", action="store_true", help="then fit polarisation, if the file has it")
+    parser.add_argument(
+        "--pol-mode",
+        metavar="MODE",
+        help="with --pol: IP Stokes I and linear polarisation together, IPV circular too, P with Stokes I kept (IP)",
+    )
     parser.add_argument(
         "--spectral-index", action="store_true", help="fit one image and its spectral index to all files"
     )
     parser.add_argument(
         "--fluxes", metavar="JY,JY", help="compact flux of each file, with --spectral-index (estimated)"
     )
-    shared.add_seed(parser, 0, "of the parity check, of --errors and of --pol")
+    shared.add_seed(parser, 0, "of the parity check and of --errors")
     shared.add_resume(parser)
     shared.add_json(parser)
 
@@ -82,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_files(args: argparse.Namespace) -> None:
     """Raise for options that do not go together."""
+    if args.pol_mode is not None and not args.pol:
+        raise ValueError("--pol-mode goes with --pol.")
     if not args.spectral_index:
         if args.fluxes is not None:
             raise ValueError("--fluxes goes with --spectral-index. Give --flux for one file.")
@@ -120,13 +127,14 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path 
     from shardfit.cli.vlbi.image_report import write_run
     from shardfit.cli.vlbi.polarised import fit_polarisation
     from shardfit.domains.vlbi.recipes import image
-    from shardfit.domains.vlbi.recipes.polarised import require_stokes
+    from shardfit.domains.vlbi.recipes.polarised import polarised_mode, require_stokes
 
+    mode = polarised_mode(args.pol_mode or "IP")
     obs = [read_observation(file) for file in args.file]
     for file, one in zip(args.file, obs, strict=True):
         print(f"{Path(file).name}: {one.source or 'unnamed source'}, {len(one):,} visibilities", flush=True)
         if args.pol:
-            require_stokes(one)
+            require_stokes(one, mode)
     name = ", ".join(Path(file).name for file in args.file)
     record.begin(args, out)
     imaging = image(obs, preset=args.preset, run=how, on_fit=_progress(), **options)
@@ -141,7 +149,7 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path 
         short = {field: options[field] for field in ("restarts", "maxiter", "stop", "operator") if field in options}
         # the first stage may be older than this one, which then has nothing to resume
         how = replace(how, resume="never" if args.resume == "never" else "auto")
-        polarised = fit_polarisation(imaging, how, short)
+        polarised = fit_polarisation(imaging, how, {"mode": mode, **short})
         if polarised.result.status is Status.INTERRUPTED:
             return _interrupted("the fit of polarisation")
     if not writes_files():

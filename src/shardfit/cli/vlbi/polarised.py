@@ -1,4 +1,4 @@
-"""Second stage of `shardfit vlbi image --pol`: linear polarisation, its FITS file and its part of the report."""
+"""Second stage of `shardfit vlbi image --pol`: polarisation, its FITS file and its part of the report."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def fit_polarisation(found: Any, how: Any, options: Mapping[str, Any]) -> Any:
-    """Fit linear polarisation to a finished Stokes I image and print the answer; how: RunOptions of the fits."""
+    """Fit polarisation, beginning with a Stokes I image, and print the answer; how: RunOptions of the fits."""
     from shardfit.domains.vlbi.recipes import polarimetric_image
 
-    print("  linear polarisation, with Stokes I fixed", flush=True)
+    print(f"  polarisation, {_kind(options['mode'])}", flush=True)
     polarised = polarimetric_image(found, run=how, **options)
     values = "  ".join(f"{name} {value:.3f}" for name, value in polarised.chi2.items())
     print(f"  χ² {values}; {_fractions(polarised)}")
@@ -27,7 +27,8 @@ def write_polarisation(out: Path, polarised: Any) -> dict[str, Any]:
     save_figure(plots.polarisation(polarised.image, beam_rad=beam), out, "polarisation")
     caption = (
         "Ticks lie along the electric vector, as long as |P| is large, coloured by the linear fraction. In all: "
-        f"{_fractions(polarised)}. Leakage and the offset between hands are not fitted."
+        f"{_fractions(polarised)}. Polarisation is fitted {_kind(polarised.options.mode)}. Leakage and the offset "
+        "between hands are not fitted."
     )
     rows = [(name, f"{value:.3f}") for name, value in polarised.chi2.items()]
     weights = {**polarised.options.data, **polarised.options.regularisers}
@@ -37,6 +38,11 @@ def write_polarisation(out: Path, polarised: Any) -> dict[str, Any]:
         "caption": "Weights: " + ", ".join(f"{name} {weight:g}" for name, weight in weights.items()) + ".",
     }
     return {"title": "Polarisation", "blocks": [{"picture": "polarisation", "caption": caption}, table]}
+
+
+def _kind(mode: str) -> str:
+    """Return in words whether Stokes I is fitted too."""
+    return "together with Stokes I, whose image is in polarisation.fits" if "I" in mode else "with Stokes I kept"
 
 
 def _fractions(polarised: Any) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from shardfit.cli.vlbi.files import read_pair
 
@@ -10,8 +11,45 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add files and what to solve for."""
     parser.add_argument("file", metavar="FILE", help="uvfits file")
     parser.add_argument("image", metavar="IMAGE", help="FITS image in Jy/pixel")
+    add_solution(parser, "both")
+    parser.add_argument("--any-frequency", action="store_true", help="accept an image of another frequency")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the calibrated data and print the gains' size by station."""
+    from shardfit.domains.vlbi.operations import add_fractional_noise, flag
+    from shardfit.domains.vlbi.recipes import co_located
+    from shardfit.domains.vlbi.selfcal import apply_gains, solve_gains
+    from shardfit.domains.vlbi.uvfits import write_uvfits
+
+    obs, image = read_pair(args.file, args.image, args.any_frequency)
+    # baselines within a site see flux that the image lacks
+    compared = add_fractional_noise(flag(obs, uv_below=co_located(obs)), args.systematic)
+    gains = solve_gains(compared, image, **solution(args))
+    write_uvfits(apply_gains(obs, gains), args.out, overwrite=True)
+    print_gains(gains, args.out)
+    return 0
+
+
+def print_gains(gains: Any, out: str) -> None:
+    """Print how a calibration ended, and the gains' size by station."""
+    import numpy as np
+
+    before, after = gains.cost_before.sum(), gains.cost_after.sum()
+    print(f"{out}: {len(gains)} solutions, {int((~gains.converged).sum())} of them not converged")
+    print(f"cost {before:.6g} before, {after:.6g} after")
+    for k, name in enumerate(gains.stations):
+        size = np.abs(gains.gain[gains.solved[:, k], k])
+        if len(size):
+            print(f"  {name:<4} |g| {np.median(size):.3f} (median), {size.min():.3f} to {size.max():.3f}")
+
+
+def add_solution(parser: argparse.ArgumentParser, method: str) -> None:
+    """Add what to solve for, and how far gains may stray; method: the default."""
     parser.add_argument("--out", metavar="FILE", required=True, help="uvfits file to write")
-    parser.add_argument("--method", choices=("both", "phase", "amp"), default="both", help="what to solve for (both)")
+    parser.add_argument(
+        "--method", choices=("both", "phase", "amp"), default=method, help=f"what to solve for ({method})"
+    )
     parser.add_argument("--stations", metavar="A,B", help="stations to solve for, the others are left alone (all)")
     parser.add_argument(
         "--tolerance", metavar="T", type=float, default=0.2, help="expected size of amplitude errors (0.2)"
@@ -22,38 +60,16 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--systematic", metavar="F", type=float, default=0.0, help="fraction of |V| added to errors (0)"
     )
-    parser.add_argument("--any-frequency", action="store_true", help="accept an image of another frequency")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Write the calibrated data and print the gains' size by station."""
-    import numpy as np
-
-    from shardfit.domains.vlbi.operations import add_fractional_noise, flag
-    from shardfit.domains.vlbi.recipes import co_located
-    from shardfit.domains.vlbi.selfcal import apply_gains, solve_gains
-    from shardfit.domains.vlbi.uvfits import write_uvfits
-
-    obs, image = read_pair(args.file, args.image, args.any_frequency)
-    # baselines within a site see flux that the image lacks
-    compared = add_fractional_noise(flag(obs, uv_below=co_located(obs)), args.systematic)
-    gains = solve_gains(
-        compared,
-        image,
-        method=args.method,
-        stations=args.stations.split(",") if args.stations else None,
-        tolerance=args.tolerance,
-        interval=_interval(args.interval),
-    )
-    write_uvfits(apply_gains(obs, gains), args.out, overwrite=True)
-    before, after = gains.cost_before.sum(), gains.cost_after.sum()
-    print(f"{args.out}: {len(gains)} solutions, {int((~gains.converged).sum())} of them not converged")
-    print(f"cost {before:.6g} before, {after:.6g} after")
-    for k, name in enumerate(gains.stations):
-        size = np.abs(gains.gain[gains.solved[:, k], k])
-        if len(size):
-            print(f"  {name:<4} |g| {np.median(size):.3f} (median), {size.min():.3f} to {size.max():.3f}")
-    return 0
+def solution(args: argparse.Namespace) -> dict[str, Any]:
+    """Return settings of the solver."""
+    return {
+        "method": args.method,
+        "stations": args.stations.split(",") if args.stations else None,
+        "tolerance": args.tolerance,
+        "interval": _interval(args.interval),
+    }
 
 
 def _interval(text: str) -> str | float:

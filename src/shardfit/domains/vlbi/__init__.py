@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.leakage import Leakage, apply_leakage, solve_leakage
     from shardfit.domains.vlbi.models import model_image
     from shardfit.domains.vlbi.movies import Movie, read_movie, write_movie
+    from shardfit.domains.vlbi.network import network_calibrate
     from shardfit.domains.vlbi.nufft import Nufft
     from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
     from shardfit.domains.vlbi.operations import add_fractional_noise, average_scans, average_time, flag
@@ -118,6 +119,7 @@ __all__ = [
     "mean_ring",
     "model_image",
     "movie",
+    "network_calibrate",
     "observe",
     "polarimetric_image",
     "posterior",
@@ -164,6 +166,7 @@ __getattr__, __dir__ = lazy_names(
         "leakage": "Leakage apply_leakage solve_leakage",
         "models": "model_image",
         "movies": "Movie read_movie write_movie",
+        "network": "network_calibrate",
         "nufft": "Nufft",
         "observation": "Observation Stations make_observation",
         "operations": "add_fractional_noise average_scans average_time flag",

@@ -22,7 +22,9 @@ class Intervals:
     """Baselines of t intervals, padded with weight 0 to the same number b; s stations.
 
     first, second: (t, b) stations; data, model: (t, b) complex; weight: (t, b) 1/σ or 0; active: (t, 2, s), which of
-    ln|g| and phase is solved for; limits: (t, 2, s) tolerance of ln|g| above and below 0.
+    ln|g| and phase is solved for; limits: (t, 2, s) tolerance of ln|g| above and below 0, infinite for none.
+    third: (t, b), or None: a further variable that the model of a baseline is multiplied with, for models that are not
+    known; it is counted with the stations.
     """
 
     first: np.ndarray
@@ -32,10 +34,12 @@ class Intervals:
     weight: np.ndarray
     active: np.ndarray
     limits: np.ndarray
+    third: np.ndarray | None = None
 
     def take(self, chosen: np.ndarray) -> "Intervals":
         """Return some of the intervals."""
-        return Intervals(*(getattr(self, f.name)[chosen] for f in fields(self)))
+        values = (getattr(self, f.name) for f in fields(self))
+        return Intervals(*(None if value is None else value[chosen] for value in values))
 
 
 def cost(x: np.ndarray, rows: Intervals) -> np.ndarray:
@@ -57,8 +61,9 @@ def derivatives(x: np.ndarray, rows: Intervals) -> tuple[np.ndarray, np.ndarray]
     # how p and q of each baseline depend on the variables, (t, b, s)
     stations = np.arange(x.shape[2])
     first, second = (index[..., None] == stations for index in (rows.first, rows.second))
-    by_p = np.where(rows.active[:, :1], first * 1.0 + second, 0.0)
-    by_q = np.where(rows.active[:, 1:], first * 1.0 - second, 0.0)
+    third = 0.0 if rows.third is None else 1.0 * (rows.third[..., None] == stations)
+    by_p = np.where(rows.active[:, :1], first * 1.0 + second + third, 0.0)
+    by_q = np.where(rows.active[:, 1:], first * 1.0 - second + third, 0.0)
     slope_p, slope_q = 2 * (size - np.real(overlap)), 2 * np.imag(overlap)
     _, slope, curvature = _held(x, rows)
     gradient = np.concatenate([_sum(by_p, slope_p) + slope, _sum(by_q, slope_q)], 1)
@@ -112,8 +117,10 @@ def _turned(x: np.ndarray, rows: Intervals) -> np.ndarray:
     """Model (t, b) with gains."""
     log_gain, phase = x[:, 0], x[:, 1]
     t = np.arange(len(x))[:, None]
-    size = np.exp(log_gain[t, rows.first] + log_gain[t, rows.second])
-    return size * np.exp(1j * (phase[t, rows.first] - phase[t, rows.second])) * rows.model
+    size, turn = log_gain[t, rows.first] + log_gain[t, rows.second], phase[t, rows.first] - phase[t, rows.second]
+    if rows.third is not None:
+        size, turn = size + log_gain[t, rows.third], turn + phase[t, rows.third]
+    return np.exp(size) * np.exp(1j * turn) * rows.model
 
 
 def _held(x: np.ndarray, rows: Intervals) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -139,7 +139,7 @@ def apply_gains(obs: Observation, gains: GainTable, *, nearest: bool = False) ->
 
 
 @dataclass(frozen=True, eq=False)
-class _Batch:
+class Batch:
     """Rows of the solver with their intervals; present: station has usable baselines; solved: and is asked for."""
 
     rows: Intervals
@@ -151,22 +151,44 @@ class _Batch:
 
 def _batch(
     obs, image, method="both", stations=None, tolerance=(0.2, 0.2), uv_max=np.inf, interval: Any = "time"
-) -> _Batch:
-    """Check the settings and put the baselines of every interval into one row, padded with weight 0."""
-    if method not in METHODS:
-        raise ValueError(f"self-calibration: unknown method {method!r}.{suggestion(str(method), METHODS)}")
+) -> Batch:
+    """Check the settings and put the baselines of every interval into one row."""
     names = obs.stations.names if stations is None else np.atleast_1d(stations)
     wanted = np.isin(np.arange(len(obs.stations)), [obs.stations.index(str(name)) for name in names])
-    limits = _limits(obs, tolerance)
     image.grid.check_baselines(obs.u, obs.v)
     use = np.flatnonzero(obs.uv_distance < uv_max)
     if not len(use):
         raise ValueError(f"self-calibration: no baseline is shorter than uv_max={uv_max:.4g} wavelengths. Raise it.")
-    start, stop, group = _intervals(obs, interval)
-    group = group[use]
-    kept, group = np.unique(group, return_inverse=True)
+    model = visibilities(image, obs.u[use], obs.v[use])["I"]
+    return batch(obs, use, model, wanted, intervals(obs, interval), method=method, tolerance=tolerance)
+
+
+def batch(
+    obs: Observation,
+    use: np.ndarray,
+    model: np.ndarray,
+    wanted: np.ndarray,
+    when: tuple,
+    *,
+    method: str,
+    tolerance: Any,
+    unknown: np.ndarray | None = None,
+) -> Batch:
+    """Put the baselines of every interval into one row, padded with weight 0.
+
+    use: (k,) rows; model: (k,) Jy, what they should be; wanted: (s,) or (intervals, s), stations to solve for; when: of
+    `intervals`; unknown: (k,) rows of one number share a model that is known up to one complex factor in every
+    interval, which is solved for too; -1: known.
+    """
+    if method not in METHODS:
+        raise ValueError(f"self-calibration: unknown method {method!r}.{suggestion(str(method), METHODS)}")
+    limits = _limits(obs, tolerance)
+    start, stop, group = when
+    wanted = np.broadcast_to(wanted, (len(start), len(obs.stations)))
+    kept, group = np.unique(group[use], return_inverse=True)
     order = np.argsort(group, kind="stable")
-    use, group = use[order], group[order]
+    use, model, group = use[order], model[order], group[order]
+    unknown = None if unknown is None else unknown[order]
     column = np.arange(len(use)) - np.searchsorted(group, group)
     shape = (len(kept), int(column.max()) + 1)
 
@@ -175,23 +197,31 @@ def _batch(
         out[group, column] = values
         return out
 
-    model, data = visibilities(image, obs.u[use], obs.v[use])["I"], obs.vis["I"][use]
-    sigma = obs.sigma["I"][use]
+    data, sigma = obs.vis["I"][use], obs.sigma["I"][use]
     if method == "amp":
         model, data = np.abs(model), debias_amplitude(np.abs(data), sigma)
     present = np.zeros((len(kept), len(obs.stations)), bool)
     present[group, obs.ant1[use]] = present[group, obs.ant2[use]] = True
-    solved = present & wanted
+    solved = present & wanted[kept]
+    moving, third = solved, None
+    if unknown is not None:
+        # one variable for each, and a last one that never moves for models that are known
+        more = np.zeros((len(kept), int(unknown.max(initial=-1)) + 2), bool)
+        more[group, unknown] = unknown >= 0
+        moving = np.concatenate([solved, more], 1)
+        third = padded(unknown % more.shape[1] + len(obs.stations), np.intp)
+        limits = np.concatenate([limits, np.full((2, more.shape[1]), np.inf)], 1)
     rows = Intervals(
         first=padded(obs.ant1[use], np.intp),
         second=padded(obs.ant2[use], np.intp),
         data=padded(data, complex),
         model=padded(model, complex),
         weight=padded(1 / sigma, float),
-        active=solved[:, None] & np.array(METHODS[method])[:, None],
+        active=moving[:, None] & np.array(METHODS[method])[:, None],
         limits=np.broadcast_to(limits, (len(kept), *limits.shape)),
+        third=third,
     )
-    return _Batch(rows, start[kept], stop[kept], present, solved)
+    return Batch(rows, start[kept], stop[kept], present, solved)
 
 
 def _limits(obs: Observation, tolerance: Any) -> np.ndarray:
@@ -206,7 +236,7 @@ def _limits(obs: Observation, tolerance: Any) -> np.ndarray:
     return limits
 
 
-def _intervals(obs: Observation, interval: str | float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def intervals(obs: Observation, interval: str | float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return start and stop (t,) h of the intervals, and the interval of every row (n,)."""
     if interval == "time":
         times, group = np.unique(obs.time, return_inverse=True)

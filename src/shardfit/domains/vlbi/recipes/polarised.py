@@ -85,11 +85,7 @@ class PolarisedOptions:
     operator: Any = "auto"
 
     def __post_init__(self):
-        mode = transforms.ALIASES.get(self.mode, self.mode)
-        if mode not in transforms.POLARISED:
-            raise ValueError(
-                f"polarimetric_image: mode={self.mode!r} must be one of {', '.join(transforms.POLARISED)}."
-            )
+        mode = polarised_mode(self.mode)
         object.__setattr__(self, "mode", mode)
         for name, known in (("data", JOINT if "I" in mode else ADDED), ("regularisers", REGULARISATION)):
             if getattr(self, name) is None:
@@ -232,6 +228,14 @@ def _ready(
         return calibrated, total, about
     needed = options.calibrate and any(name in WITH_GAINS for name in options.data or {})
     return (self_calibrate(ready, total).data if needed else ready), total, about
+
+
+def polarised_mode(mode: str) -> str:
+    """Return the plain name of a mode with polarisation; raise for others."""
+    plain = transforms.ALIASES.get(mode, mode)
+    if plain not in transforms.POLARISED:
+        raise ValueError(f"polarimetric_image: mode={mode!r} must be one of {', '.join(transforms.POLARISED)}.")
+    return plain
 
 
 def require_stokes(obs: Observation, mode: str = "P") -> None:

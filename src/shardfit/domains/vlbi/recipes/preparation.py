@@ -13,10 +13,9 @@ from shardfit.domains.vlbi.operations import (
     rescale_zero_baselines,
     reverse_taper,
 )
+from shardfit.domains.vlbi.sites import co_located
 
 AUTO = "auto"
-GAP = 20.0  # stations of one site: every other baseline is longer by this factor
-NEAR = 0.01  # ... and they are shorter than this share of the longest baseline
 SHORT = 0.25  # share of the longest baseline up to which a source is taken as a Gaussian, for its flux
 WIDEST = 2.4  # largest FWHM of that Gaussian, in nominal resolutions
 
@@ -72,23 +71,6 @@ def baseline_limit(obs: Observation, given: Any) -> float:
     if not (np.isfinite(given) and given >= 0):
         raise ValueError(f"zero_baseline={given!r} must be a number of wavelengths, zero for none, or 'auto'.")
     return float(given)
-
-
-def co_located(obs: Observation) -> float:
-    """Return the length, wavelengths, below which baselines join stations of one site; 0 if there are none.
-
-    The array decides: such baselines are shorter than a hundredth of the longest, and all others 20 times longer.
-    """
-    pair = obs.ant1 * len(obs.stations) + obs.ant2
-    _, which = np.unique(pair, return_inverse=True)
-    length = np.zeros(which.max() + 1)
-    np.maximum.at(length, which, obs.uv_distance)
-    length = np.sort(length[length > 0])
-    if len(length) < 2:
-        return 0.0
-    jump = length[1:] / length[:-1]
-    found = np.flatnonzero((jump > GAP) & (length[:-1] < NEAR * length[-1]))
-    return float(np.sqrt(length[found[-1]] * length[found[-1] + 1])) if found.size else 0.0
 
 
 def compact_flux(obs: Observation) -> float:
