@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         top_set_errors,
     )
     from shardfit.domains.vlbi.recipes.geometric import ShapeFit, fit_shape
+    from shardfit.domains.vlbi.recipes.weights import CrossValidation, cross_validate
     from shardfit.domains.vlbi.rings import Ring, extract_ring, mean_ring
     from shardfit.domains.vlbi.selfcal import Calibrated, GainTable, apply_gains, self_calibrate, solve_gains
     from shardfit.domains.vlbi.simulation import EHT2017, Gains, Night, read_array, simulate
@@ -66,6 +67,7 @@ __all__ = [
     "UAS",
     "Beam",
     "Calibrated",
+    "CrossValidation",
     "DataSet",
     "ErrorsUnderRegularisers",
     "GainTable",
@@ -99,6 +101,7 @@ __all__ = [
     "chi2",
     "compact_flux",
     "cross_correlation",
+    "cross_validate",
     "data_set",
     "dirty_beam",
     "dirty_image",
@@ -175,6 +178,7 @@ __getattr__, __dir__ = lazy_names(
         "SelfCal SpectralResult TopSetErrors chi2 compact_flux cross_correlation errors_under_regularisers image "
         "known_image movie observe polarimetric_image posterior prepare spectral_image top_set_errors",
         "recipes.geometric": "ShapeFit fit_shape",
+        "recipes.weights": "CrossValidation cross_validate",
         "rings": "Ring extract_ring mean_ring",
         "selfcal": "Calibrated GainTable apply_gains self_calibrate solve_gains",
         "simulation": "EHT2017 Gains Night read_array simulate",

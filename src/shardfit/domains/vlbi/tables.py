@@ -5,7 +5,7 @@ weighting. They return new arrays and drop measurements; the visibilities themse
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -32,8 +32,9 @@ class Product:
     """Measurements of one kind.
 
     index: (n,) or (n, legs), positions of the visibilities each is made of; value: (n, ...) in Jy, radians or natural
-    logarithm; sigma: like value, real; sign: (n, legs), -1 where a leg runs against its visibility; share: (n_vis,)
-    σ/|V| of every visibility, for products with a full covariance (sigma is then not used).
+    logarithm; sigma: like value, real, infinite for a measurement that is left out; sign: (n, legs), -1 where a leg
+    runs against its visibility; share: (n_vis,) σ/|V| of every visibility, for products with a full covariance (sigma
+    is then not used).
     """
 
     index: np.ndarray
@@ -50,17 +51,19 @@ class Product:
             )
         if not len(self.index):
             raise ValueError("Product: no measurements are left. Lower the signal-to-noise cut, or drop this product.")
-        good = np.isfinite(self.value) & np.isfinite(self.sigma) & (np.asarray(self.sigma) > 0)
+        good = np.isfinite(self.value) & (np.asarray(self.sigma) > 0)
         if not good.all():
             raise ValueError(
                 f"Product: {np.sum(~good)} of {good.size} measurements have no finite value or no positive sigma. "
                 "Flag these samples first (Stokes parameters that a file does not carry cannot be fitted)."
             )
+        if not self.n:
+            raise ValueError("Product: all measurements are left out. Leave out fewer, or drop this product.")
 
     @property
     def n(self) -> int:
-        """Number of measurements."""
-        return int(np.size(self.value))
+        """Number of measurements that are not left out."""
+        return int(np.isfinite(self.sigma).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +81,26 @@ class DataSet:
     log_ratio: float = 0.0
     ref_hz: float | None = None
     late: np.ndarray | None = None
+
+
+def split(data: DataSet, held: np.ndarray) -> tuple[DataSet, DataSet]:
+    """Return what is made of none of the visibilities held (n_vis,), and all the rest.
+
+    Both have every measurement in its place, and each is left out of one of them: they share their shapes. Closures one
+    leg of which is held belong to the second, so nothing of a held visibility is in the first.
+    """
+    parts: tuple[dict[str, Product], dict[str, Product]] = ({}, {})
+    for name, product in data.products.items():
+        if name.endswith("_cov"):
+            raise ValueError(f"{name!r} cannot be split: its errors are correlated. Use {name.removesuffix('_cov')!r}.")
+        touched = held[product.index].reshape(len(product.index), -1).any(1)
+        touched = touched.reshape(-1, *[1] * (np.ndim(product.sigma) - 1))
+        for part, out in zip(parts, (touched, ~touched), strict=True):
+            if out.all():
+                raise ValueError(f"a part of the data has no {name!r}. Make fewer parts, or drop this product.")
+            part[name] = replace(product, sigma=np.where(out, np.inf, product.sigma))
+    first, second = (replace(data, products=part) for part in parts)
+    return first, second
 
 
 def debias_amplitude(amplitude: np.ndarray, sigma: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@
 | systematic | fraction of abs(V) added to all errors; closure errors follow |
 | data | which of several observations of one coverage, by name: synthetic truths for training |
 | bootstrap | seed: scans drawn with repetition; seed -1 is the data as they are |
+| fold | number of the part of the data that is held out, with folds=; -1: none |
 | epsilon_tv | Jy², rounds off the total variation |
 | a regulariser, a product | its weight, such as tv, simple, cphase |
 """
@@ -34,7 +35,7 @@ from shardfit.domains.vlbi.recipes.measure import cross_correlation
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
 from shardfit.domains.vlbi.recipes.preparation import baseline_limit, compact_flux, prepare
 from shardfit.domains.vlbi.simulation import Gains, draw_gains
-from shardfit.domains.vlbi.tables import DataSet
+from shardfit.domains.vlbi.tables import DataSet, split
 from shardfit.domains.vlbi.transforms import lifted
 from shardfit.surveys.axes import Axis, Span, Start, apply, weight_axis
 from shardfit.surveys.picture import Picture
@@ -42,7 +43,8 @@ from shardfit.surveys.ranking import below, points_at, trained
 from shardfit.surveys.reading import Survey
 
 OBSERVED = "observed"
-OWN_AXES = ("flux", "prior_fwhm_uas", "systematic", "data", "bootstrap", "epsilon_tv")
+OWN_AXES = ("flux", "prior_fwhm_uas", "systematic", "data", "bootstrap", "fold", "epsilon_tv")
+COUNTED = ("bootstrap", "fold")  # whole numbers, -1 for none
 WEIGHTS = (0, 1, 10, 100, 1000)
 PAPER_IV: Mapping[str, Sequence[Any]] = {  # the eht-imaging grid of the 2019 M87 papers, without the flux
     "prior_fwhm_uas": (40, 50, 60),
@@ -74,6 +76,7 @@ class ImagingSurvey:
     resolution: float
     measured: DataSet
     weights: Mapping[str, float]
+    source: "_Source"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -85,6 +88,15 @@ class ImagingSurvey:
     def image(self, picture: np.ndarray) -> Image:
         """Return a picture of the survey as an Image."""
         return self.prior.replace(values={"I": np.asarray(picture, float)})
+
+    def held_out(self, point: Mapping[str, Any], params: Any) -> dict[str, float]:
+        """Return χ² per measurement, by product, of the data that a point's fit has not seen; point: has a fold."""
+        double = self.problem.replace(precision="float64")
+        rows = self.source.rows_at(point, held=True)
+        objective = double.objective
+        changed = objective.with_rows(data={**dict(objective.items())["data"].rows, **rows}).only("data")
+        totals = changed.totals({"I": np.asarray(params["I"], float)})["data"]
+        return {name: float(value) for name, value in totals.items()}
 
     def errors(self, point: Mapping[str, Any], params: Any, **options: Any) -> ErrorsUnderRegularisers:
         """Return error bars of a point, its values of the axes, whose fit ended at params; see `errors_around`."""
@@ -101,14 +113,16 @@ def imaging_survey(
     *,
     preset: str = "default",
     others: Mapping[str, Observation] | None = None,
+    folds: np.ndarray | None = None,
     precision: str = "float32",
     **options: Any,
 ) -> ImagingSurvey:
     """Prepare a survey of images of an observation.
 
     axes: values by name, see above; others: further observations at the same times and baselines, named by the axis
-    'data' (the observation itself is 'observed'). options: fields of `ImagingOptions` that differ from the preset,
-    'default' or 'eht'; what is no axis is taken from there.
+    'data' (the observation itself is 'observed'). folds: (n,) the part of every row of the prepared observation, for
+    the axis 'fold'. options: fields of `ImagingOptions` that differ from the preset, 'default' or 'eht'; what is no
+    axis is taken from there.
 
     Example: `made = imaging_survey(obs, PAPER_IV, preset="eht", flux=0.6)`, then
     `survey(made.problem, made.axes, run_dir="runs/m87", **made.options)`.
@@ -119,9 +133,9 @@ def imaging_survey(
     flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
     ready = prepare(obs, flux, **{**chosen.preparation, "systematic": 0.0})
     observations = {OBSERVED: ready, **(others or {})}
-    _check_axes(axes, chosen, observations)
+    _check_axes(axes, chosen, observations, folds)
     start = prior_image(ready, flux, chosen)
-    source = _Source(observations, chosen, start)
+    source = _Source(observations, chosen, start, folds)
     measured = source.measured(OBSERVED, flux, chosen.systematic)
     problem = imaging_problem(
         measured,
@@ -142,7 +156,7 @@ def imaging_survey(
     extent = (x[0] + half, x[-1] - half, y[-1] - half, y[0] + half)
     picture = Picture(start.shape, leaf="I", extent=extent, extent_unit="µas", unit="Jy/pixel")
     made = {name: _axis(name, values, source) for name, values in axes.items()}
-    return ImagingSurvey(problem, made, picture, start, ready.nominal_resolution, measured, chosen.data)
+    return ImagingSurvey(problem, made, picture, start, ready.nominal_resolution, measured, chosen.data, source)
 
 
 def training_data(
@@ -183,8 +197,8 @@ def as_seen(obs: Observation, truth: Image, *, seed: Any = 0, gains: float = 0.0
 class _Source:
     """What axes change in the objective, for any combination of their values; each is made once."""
 
-    def __init__(self, observations: Mapping[str, Observation], options: ImagingOptions, start: Image):
-        self.observations, self.options, self.start = observations, options, start
+    def __init__(self, observations: Mapping[str, Observation], options: ImagingOptions, start: Image, folds: Any):
+        self.observations, self.options, self.start, self.folds = observations, options, start, folds
         self.power = Polarisation(transform=options.transform).intensity(options.regularisers) == "power"
         self.rows = lru_cache(maxsize=None)(self._rows)
         self.prior = lru_cache(maxsize=None)(self._prior)
@@ -197,9 +211,12 @@ class _Source:
             ready = rescale_zero_baselines(ready, flux, uv_max=limit)
         return measurements(add_fractional_noise(ready, systematic), self.options)
 
-    def _rows(self, name: str, flux: float, systematic: float, seed: int) -> dict:
+    def _rows(self, name: str, flux: float, systematic: float, seed: int, fold: int, held: bool) -> dict:
         # without the operator: it depends on the baselines alone, which are those of the problem
-        packed = pack(self.measured(name, flux, systematic), self.start.grid, "separable")
+        measured = self.measured(name, flux, systematic)
+        if fold >= 0:
+            measured = split(measured, self.folds == fold)[held]
+        packed = pack(measured, self.start.grid, "separable")
         rows = {product: packed[product] for product in self.options.data}
         if seed < 0:
             return rows
@@ -210,11 +227,15 @@ class _Source:
     def _prior(self, flux: float, fwhm_uas: float) -> np.ndarray:
         return prior(self.start, flux, fwhm_uas * UAS).normalise(flux).values["I"].ravel()
 
+    def rows_at(self, point: Mapping[str, Any], *, held: bool = False) -> dict:
+        """Return the rows of the products at a point; held: those of its fold that is held out."""
+        flux, systematic = point.get("flux", self.start.flux), point.get("systematic", self.options.systematic)
+        seed, fold = int(point.get("bootstrap", -1)), int(point.get("fold", -1))
+        return self.rows(point.get("data", OBSERVED), float(flux), float(systematic), seed, fold, held)
+
     def data(self, start: Start, value: Any) -> Start:
         """Change the rows to those of this point."""
-        at = start.point
-        flux, systematic = at.get("flux", self.start.flux), at.get("systematic", self.options.systematic)
-        new = self.rows(at.get("data", OBSERVED), float(flux), float(systematic), int(at.get("bootstrap", -1)))
+        new = self.rows_at(start.point)
         old: Any = dict(start.objective.items())["data"]
         return start._replace(objective=start.objective.with_rows(data={**old.rows, **new}))
 
@@ -247,7 +268,7 @@ def _axis(name: str, values: Any, source: _Source) -> Axis:
         return Axis(values, lambda start, v: source.sky(source.data(start, v), v), "Jy")
     if name == "prior_fwhm_uas":
         return Axis(values, source.sky, "µas")
-    if name in ("systematic", "data", "bootstrap"):
+    if name in ("systematic", "data", "bootstrap", "fold"):
         return Axis(values, source.data)
     if name == "epsilon_tv":
         return Axis(values, source.epsilon, "Jy²")
@@ -262,7 +283,7 @@ def _single(preset: str) -> str:
     return preset
 
 
-def _check_axes(axes: Mapping[str, Any], options: ImagingOptions, observations: Mapping[str, Any]) -> None:
+def _check_axes(axes: Mapping[str, Any], options: ImagingOptions, observations: Mapping[str, Any], folds: Any) -> None:
     known = (*OWN_AXES, *options.data, *REGULARISERS)
     for name, values in axes.items():
         if name not in known:
@@ -274,9 +295,11 @@ def _check_axes(axes: Mapping[str, Any], options: ImagingOptions, observations: 
                         f"imaging_survey: no observation is named {value!r}.{suggestion(str(value), observations)}"
                     )
             continue
+        if name == "fold" and folds is None:
+            raise ValueError("imaging_survey: axis 'fold' needs folds=, the part of every row.")
         lowest = 0.0 if name not in ("flux", "prior_fwhm_uas") else None
         for value in values:
-            if not np.isfinite(value) or (value <= 0 if lowest is None else value < 0 and name != "bootstrap"):
+            if not np.isfinite(value) or (value <= 0 if lowest is None else value < 0 and name not in COUNTED):
                 raise ValueError(
                     f"imaging_survey: {name}={value!r} must be {'positive' if lowest is None else 'zero or more'}."
                 )
