@@ -26,7 +26,11 @@ from shardfit.domains.vlbi.observation import Stations
 from shardfit.domains.vlbi.recipes.simulated import M87_LIKE
 
 PEERS = ()
-SETTINGS = {"precision": "float64", "threads": "all of one process"}
+SETTINGS = {
+    "precision": "float64",
+    "threads": "all of one process",
+    "time above": "of what was not kept from earlier runs",
+}
 SOURCES = ("jet", "vlba", "ring", "double", "disk")
 NOISE, GAINS, SEEDS, MODES = (1.0, 5.0), (0.0, 0.1), (0, 1), ("P", "IP")
 FINE, NPIX = 96, 32

@@ -1,6 +1,6 @@
 """Run directory of an image: FITS file, calibrated data, result, figures, report."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,15 @@ Cells = dict[str, tuple[Any, ...]]
 
 
 def write_run(
-    out: Path, imaging: Any, file: str, estimated: bool, errors: Any = None, polarised: Any = None
+    out: Path,
+    imaging: Any,
+    file: str,
+    estimated: bool,
+    errors: Any = None,
+    polarised: Any = None,
+    sections: Sequence[dict[str, Any]] = (),
 ) -> tuple[Path, Cells]:
-    """Write everything, error map and polarisation too if there are any.
+    """Write everything, error map and polarisation too if there are any; sections: further ones of the report.
 
     Return the path of the report and the table of χ²: product → count, (kind, value)s.
     """
@@ -43,6 +49,7 @@ def write_run(
     pictures = _figures(out, imaging)
     blocks = [
         {"title": "Image", "blocks": [*pictures[:1], _chi2_block(table)]},
+        *sections,
         *([] if polarised is None else [write_polarisation(out, polarised)]),
         *([] if errors is None else [_errors_section(out, errors)]),
         {"title": "Data and image", "blocks": pictures[1:]},

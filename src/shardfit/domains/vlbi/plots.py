@@ -276,6 +276,26 @@ def convergence(histories: Mapping[str, Any]) -> Any:
     return figure
 
 
+def scores(found: Any) -> Any:
+    """Draw the scores of a CrossValidation against every weight, for the best of the others."""
+    names = list(found.weights)
+    figure = style.new_figure(3.2 * len(names) + 0.8, 3.6)
+    panels = np.atleast_1d(figure.subplots(1, len(names), sharey=True))
+    for panel, name in zip(panels, names, strict=True):
+        values = np.array([choice[name] for choice in found.choices])
+        shown = np.unique(values)
+        best = [int(np.where(values == value, found.mean, np.inf).argmin()) for value in shown]
+        panel.errorbar(np.arange(len(shown)), found.mean[best], found.error[best], **_points(), label="held out")
+        panel.plot(np.arange(len(shown)), found.training[best], color=style.GREEN, label="fitted")
+        at = int(np.flatnonzero(shown == found.weights[name])[0])
+        ring = {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": style.VERMILLION}
+        panel.plot(at, found.mean[found.chosen], "o", **ring, label="chosen")
+        panel.set_xticks(np.arange(len(shown)), [f"{value:g}" for value in shown])
+        style.finish(panel, f"weight of {name}", "χ² per measurement" if name == names[0] else "")
+    style.legend(panels[0], loc="upper left")
+    return figure
+
+
 def _extent(image: Image) -> tuple[float, float, float, float]:
     """Return left, right, bottom and top edge, µas."""
     half = 0.5 * image.pixel_rad / UAS

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.problem import Problem
+from shardfit.core.result import Result
 from shardfit.core.transforms import Log
 from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.problem import image_maps
@@ -24,7 +25,8 @@ from shardfit.domains.vlbi.tables import DataSet
 from shardfit.fitting import fit
 from shardfit.stats.laplace import Laplace, laplace
 
-FAINTEST = 1e-6  # of the mean brightness
+FAINTEST = 1e-9  # of the mean brightness
+PATIENCE, TIGHT = 300, 1e-12  # a minimum is where so many evaluations lower the objective by no more than this share
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +78,7 @@ def errors_around(
     are those of a minimum. about: an Image of the same pixels; measured, weights: the data products of the problem.
     rank, probes, seed: see `stats.laplace.laplace`.
     """
-    # in the logarithm, as errors of a positive number are; a pixel that a fit has set to zero has none
-    brightness = np.maximum(params["I"], FAINTEST * np.mean(params["I"]))
-    problem = problem.replace(x0={**params, "I": brightness}, transforms={"I": Log()})
-    settings = {"maxiter": maxiter, "ftol": 0.0, "gtol": 1e-6, "memory": 50}
-    result = fit(problem, "lbfgs", mesh=mesh, progress=False, certify=False, **settings)
+    problem, result = _minimum(problem, params, maxiter, mesh)
     chi2 = data_chi2(result)
     wrong = unexplained(chi2, measured)
     if wrong:
@@ -95,6 +93,23 @@ def errors_around(
     maps = [image_maps(problem, {**result.params, "I": one})["I"] for one in (result.params["I"], around.sd["I"])]
     image, sd = (about.replace(values={"I": one}) for one in maps)
     return ErrorsUnderRegularisers(image, sd, chi2, around.uncertainty, scale, around)
+
+
+def _minimum(problem: Problem, params: Mapping[str, Any], maxiter: int, mesh: Any) -> tuple[Problem, Result]:
+    """Return the problem in the logarithm, as errors of a positive number are, and its fit from params to the minimum.
+
+    The way there is in the problem's own variables: in the logarithm faint pixels hardly move, and where they have not
+    arrived the objective curves downwards. Only the last steps are in the logarithm.
+    """
+    common = {"mesh": mesh, "progress": False, "certify": False, "memory": 50, "maxiter": maxiter, "ftol": 0.0}
+    own: Any = problem.transforms["I"]
+    if hasattr(own, "lifted"):
+        there = problem.replace(x0={"I": own.lifted(np.asarray(params["I"]))})
+        params = fit(there, "lbfgs", gtol=0.0, patience=PATIENCE, ptol=TIGHT, **common).params
+    # a pixel that a fit has set to zero has no logarithm
+    brightness = np.maximum(params["I"], FAINTEST * np.mean(params["I"]))
+    problem = problem.replace(x0={"I": brightness}, transforms={"I": Log()})
+    return problem, fit(problem, "lbfgs", gtol=1e-6, **common)
 
 
 def posterior_scale(measured: DataSet, weights: Mapping[str, float]) -> float:

@@ -1,0 +1,126 @@
+"""`shardfit vlbi weights`: weights of regularisers by cross-validation, and the image made with them."""
+
+import argparse
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shardfit.cli import options as shared
+from shardfit.cli import record
+from shardfit.cli.vlbi import preparation
+from shardfit.cli.vlbi.files import read_observation
+
+FIELDS = {
+    **preparation.FIELDS,
+    "npix": "npix",
+    "fov": "fov_uas",
+    "flux": "flux",
+    "prior": "prior_fwhm_uas",
+    "restarts": "restarts",
+    "maxiter": "maxiter",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the file, what is tried, and how the data are divided."""
+    parser.add_argument("file", metavar="FILE", help="uvfits file")
+    shared.add_out(parser, "vlbi-weights")
+    parser.add_argument(
+        "--try",
+        metavar="NAME=A,B",
+        dest="tried",
+        action="append",
+        type=_axis,
+        help="values of a weight, or of prior_fwhm_uas; may be given again (simple=1,10,100 tv=0.1,1,10 tv2=0.1,1,10)",
+    )
+    parser.add_argument("--folds", metavar="K", type=int, default=5, help="parts that are held out in turn (5)")
+    parser.add_argument("--by", metavar="WHAT", default="scans", help="parts are whole scans or baselines (scans)")
+    parser.add_argument("--score", metavar="A,B", help="products that count (the closures that are fitted, or all)")
+    preparation.add_preparation(parser)
+    parser.add_argument("--npix", metavar="N", type=int, help="pixels a side (64)")
+    parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions; eht 128)")
+    parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated)")
+    parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (0.3 fields; eht 40)")
+    parser.add_argument("--maxiter", metavar="N", type=int, help="iterations of every fit of the last image (100)")
+    parser.add_argument("--restarts", metavar="N", type=int, help="fits from the blurred image, of the last (3)")
+    parser.add_argument("--slots", metavar="N", type=shared.positive, help="fits that share a batch (by memory)")
+    shared.add_seed(parser, 0, "of how the data are divided")
+    shared.add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Choose weights, make the image, write scores, figures and report."""
+    out = shared.directory(args.out)
+
+    from shardfit import RunOptions, Status, SurveyControl
+    from shardfit.cli.vlbi.image_report import write_run
+    from shardfit.domains.vlbi.recipes.weights import AXES, cross_validate
+
+    obs = read_observation(args.file)
+    name = Path(args.file).name
+    print(f"{name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities", flush=True)
+    record.begin(args, out)
+    found = cross_validate(
+        obs,
+        dict(args.tried) if args.tried else AXES,
+        run_dir=out,
+        folds=args.folds,
+        by=args.by,
+        score=args.score.split(",") if args.score else None,
+        preset=args.preset,
+        seed=args.seed,
+        control=SurveyControl(args.slots),
+        run=RunOptions(None, None, args.seed, out, "auto"),
+        **preparation.given(args, FIELDS),
+    )
+    if found.image.result.status is Status.INTERRUPTED:
+        print("interrupted in the last image; the same command goes on from there")
+        return 130
+    for k in dict.fromkeys((found.chosen, found.best)):
+        what = "chosen" if k == found.chosen else "lowest score"
+        weights = " ".join(f"{axis}={value:g}" for axis, value in found.choices[k].items())
+        print(f"  {what}: {weights}  χ² held out {found.mean[k]:.3f}, fitted {found.training[k]:.3f}")
+    report, _ = write_run(out, found.image, name, args.flux is None, sections=[_section(out, found)])
+    for doubt in (*found.doubts, *found.image.doubts):
+        print(f"  doubtful: {doubt}")
+    print(f"image: {out / 'image.fits'}\nscores: {out / 'scores.csv'}\nreport: {report}")
+    return 0
+
+
+def _section(out: Path, found: Any) -> dict[str, Any]:
+    """Write the scores as table and figure; return their part of the report."""
+    from shardfit.domains.vlbi import plots
+    from shardfit.io.files import write_atomic
+    from shardfit.report.run import save_figure
+
+    header = [*found.weights, "held out", "error", "fitted", *(f"fold {k}" for k in range(found.scores.shape[1]))]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(header)
+    numbers = zip(found.mean, found.error, found.training, found.scores, strict=True)
+    rows = [[*one.values(), a, b, c, *folds] for one, (a, b, c, folds) in zip(found.choices, numbers, strict=True)]
+    writer.writerows(rows)
+    write_atomic(out / "scores.csv", lambda file: file.write(text.getvalue().encode()))
+    save_figure(plots.scores(found), out, "scores")
+    caption = (
+        f"χ² per measurement of {' and '.join(found.products)}, mean over {found.scores.shape[1]} parts of the data: "
+        "of the part held out (dots), and of what was fitted (line). For every value the best of the other weights. The "
+        "ring is what was chosen: of those within one standard error of the best, the one that fits least closely."
+    )
+    order = sorted(range(len(rows)), key=lambda k: found.mean[k])[:12]
+    cells = [
+        [*(f"{v:g}" for v in found.choices[k].values()), *(f"{v:.3f}" for v in rows[k][len(found.weights) :][:3])]
+        for k in order
+    ]
+    table = {"header": header[: len(found.weights) + 3], "rows": cells, "caption": "The twelve best; all: scores.csv."}
+    return {"title": "Weights by cross-validation", "blocks": [{"picture": "scores", "caption": caption}, table]}
+
+
+def _axis(text: str) -> tuple[str, tuple[float, ...]]:
+    name, _, values = text.partition("=")
+    try:
+        return name.strip(), tuple(float(value) for value in values.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=A,B,... with numbers") from None
