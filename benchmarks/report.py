@@ -27,6 +27,8 @@ ORDER = (
     "m87_days",
     "coverage",
     "polarisation",
+    "spectra",
+    "weights",
     "schedule",
     "sample",
     "linear",

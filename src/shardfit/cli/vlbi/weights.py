@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         dest="tried",
         action="append",
         type=_axis,
-        help="values of a weight, or of prior_fwhm_uas; may be given again (simple=1,10,100 tv=0.1,1,10 tv2=0.1,1,10)",
+        help="values of a weight or of prior_fwhm_uas; once for each (simple=0.1,1,10,100 tv=0.1,1,10 tv2=0.01,0.1,1)",
     )
     parser.add_argument("--folds", metavar="K", type=int, default=5, help="parts that are held out in turn (5)")
     parser.add_argument("--by", metavar="WHAT", default="scans", help="parts are whole scans or baselines (scans)")
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions; eht 128)")
     parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated)")
     parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (0.3 fields; eht 40)")
-    parser.add_argument("--maxiter", metavar="N", type=int, help="iterations of every fit of the last image (100)")
+    parser.add_argument("--maxiter", metavar="N", type=int, help="iterations of every fit of the last image (1000)")
     parser.add_argument("--restarts", metavar="N", type=int, help="fits from the blurred image, of the last (3)")
     parser.add_argument("--slots", metavar="N", type=shared.positive, help="fits that share a batch (by memory)")
     shared.add_seed(parser, 0, "of how the data are divided")
@@ -106,7 +106,7 @@ def _section(out: Path, found: Any) -> dict[str, Any]:
     save_figure(plots.scores(found), out, "scores")
     caption = (
         f"χ² per measurement of {' and '.join(found.products)}, mean over {found.scores.shape[1]} parts of the data: "
-        "of the part held out (dots), and of what was fitted (line). For every value the best of the other weights. The "
+        "of the part held out (dots), and of what was fitted (line). For every value the best of the others. The "
         "ring is what was chosen: of those within one standard error of the best, the one that fits least closely."
     )
     order = sorted(range(len(rows)), key=lambda k: found.mean[k])[:12]

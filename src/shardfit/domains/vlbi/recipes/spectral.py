@@ -32,6 +32,7 @@ POSITION = 1e-3  # degrees: pointings further apart are of different sources
 DATA = {"amp": 2.0, "cphase": 10.0, "logcamp": 10.0}
 REGULARISATION = {"simple": 100.0, "tv": 1.0, "tv2": 1.0, "flux_mf": 1e4}
 SMOOTHING = {"l2": 30.0, "tv": 30.0}
+MAXITER = 1000
 ELSEWHERE = {"flux": "fluxes=", "taper_uas": "data without taper", "precal": "calibrated data", "rounds": "restarts="}
 
 
@@ -101,7 +102,7 @@ def spectral_image(
         raise ValueError("spectral_image: preset 'm87' has rounds of self-calibration. Use 'eht' on calibrated data.")
     spectral = MAPS[:order]
     smooth = {f"{kind}_{name}": weight for name in spectral for kind, weight in SMOOTHING.items()}
-    defaults = {"data": DATA, "regularisers": REGULARISATION | smooth, "maxiter": 200}
+    defaults = {"data": DATA, "regularisers": REGULARISATION | smooth, "maxiter": MAXITER}
     finest = min(channels, key=lambda one: one.nominal_resolution)
     chosen = options_from(preset, PRESETS, defaults | options).sized(finest)
     settings = fit_settings(run or RunOptions(), chosen, "fits/")

@@ -29,10 +29,11 @@ from shardfit.surveys.reading import Survey
 from shardfit.surveys.run import survey
 
 AXES: Mapping[str, Sequence[float]] = MappingProxyType(
-    {"simple": (1.0, 10.0, 100.0), "tv": (0.1, 1.0, 10.0), "tv2": (0.1, 1.0, 10.0)}
+    {"simple": (0.1, 1.0, 10.0, 100.0), "tv": (0.1, 1.0, 10.0), "tv2": (0.01, 0.1, 1.0)}
 )
 HELD = ("scans", "baselines")
 FOLDER = "survey"
+MAXITER = 1000  # of the last image's fits: weak regularisers need more steps than the usual ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ def cross_validate(
     score
         products whose χ² counts; None: the closures among those fitted, which do not depend on gains, or all of them.
     preset, options
-        as for `image`; one round.
+        as for `image`, with maxiter 1000; one round. A flux that is not given is estimated, from all data.
     seed
         of the division.
     control, run
@@ -131,7 +132,8 @@ def cross_validate(
         raise ValueError(f"cross_validate: every choice failed in some fold. See {where}: shardfit survey status.")
     mean, error, best, taken = choose(scores, training)
     weights = choices[taken]
-    final = image(obs, preset=preset, run=run, **{**options, **_as_options(weights, chosen), "flux": flux})
+    last = {"maxiter": MAXITER, **options, **_as_options(weights, chosen), "flux": flux}
+    final = image(obs, preset=preset, run=run, **last)
     doubts += _edges(axes, weights)
     numbers = {"choices": choices, "scores": scores, "training": training.mean(1), "mean": mean, "error": error}
     return CrossValidation(
