@@ -1,10 +1,10 @@
 """Weights of regularisers by cross-validation against those of `image`: which image is closer to the truth?
 
-Sources of 0.6 Jy seen by the EHT of 2017 with gain errors of 5 % and random phases (ring, crescent, disk, double, jet)
-and by the VLBA at 43 GHz (vlba), a ring seen for half of the night (short), two nights each, images of 32 x 32 pixels; truths have finer ones. Both images are made
-with the same preset (eht; default for the VLBA), fits and restarts. match: normalised cross-correlation with the truth;
-coarse: the same of both blurred to half the nominal resolution. chi2: mean of the closures' χ² per measurement. best_*:
-highest of all choices that were tried, each fitted once to all data.
+Sources of 0.6 Jy seen by the EHT of 2017 with gain errors of 5 % and random phases (ring, crescent, disk, double, jet;
+short: a ring for half of the night) and by the VLBA at 43 GHz (vlba), two nights each, images of 32 x 32 pixels; truths
+have finer ones. Both images are made with the same preset (eht; default for the VLBA), fits and restarts. match:
+normalised cross-correlation with the truth; coarse: the same of both blurred to half the nominal resolution. chi2: mean
+of the closures' χ² per measurement. best_*: highest of all choices that were tried, each fitted once to all data.
 SHARDFIT_BENCH_RUNS names a folder that keeps cases, which are not run again.
 """
 

@@ -95,3 +95,33 @@ def test_what_does_not_go_together(capsys, files, tmp_path, which, flags, expect
     assert code == 2
     assert expected in err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_weights(capsys, files, tmp_path):
+    out = tmp_path / "out"
+    flags = ("--preset", "eht", "--flux", 0.6, "--npix", 16, "--restarts", 0, "--folds", 3, "--slots", 8, "--out", out)
+    argv = ("vlbi", "weights", files[0], "--try", "simple=1,1000", "--try", "tv=0.1,1", *flags)
+    code, text, err = run(capsys, *argv)
+    assert code == 0, err
+    assert "chosen: simple=1" in text
+    lines = (out / "scores.csv").read_text().splitlines()
+    assert lines[0] == "simple,tv,held out,error,fitted,fold 0,fold 1,fold 2"
+    assert len(lines) == 5
+    assert (out / "image.fits").exists()
+    assert (out / "figures" / "scores.png").stat().st_size > 5000
+    assert "Weights by cross-validation" in (out / "report.html").read_text()
+    stored = (out / "survey" / "ledger.sqlite").stat().st_size
+    code, again, _ = run(capsys, *argv)
+    assert code == 0
+    assert [line for line in again.splitlines() if "chosen" in line] == [
+        line for line in text.splitlines() if "chosen" in line
+    ]
+    assert (out / "survey" / "ledger.sqlite").stat().st_size == stored
+
+
+def test_weights_that_cannot_be_tried(capsys, files, tmp_path):
+    for flags, expected in ((("--try", "simple"), "NAME=A,B"), (("--try", "simpel=1,2"), "Did you mean 'simple'")):
+        code, _, err = run(capsys, "vlbi", "weights", files[0], *flags, "--out", tmp_path / "out")
+        assert code == 2
+        assert expected in err
