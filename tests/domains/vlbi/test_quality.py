@@ -39,6 +39,7 @@ def test_a_bad_fit_is_doubtful(short):
 def test_chi2_far_from_one(chi2, words):
     found = " ".join(chi2_doubts(chi2))
     assert (words in found) if words else not found
+    assert bool(chi2_doubts(chi2, tolerance=0.1)) == (words in ("does not explain", "nan"))
 
 
 def test_few_measurements_scatter(obs):

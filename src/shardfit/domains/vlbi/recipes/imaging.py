@@ -128,7 +128,7 @@ def image(
     width = chosen.taper_uas * UAS
     found = done.fits[done.kept]
     doubts = (
-        *chi2_doubts(found.chi2, done.measured),
+        *chi2_doubts(found.chi2, done.measured, tolerance=chosen.schedule()[-1].tolerance),
         *flux_doubts(found.image.flux, flux),
         *step_doubts(done.result),
     )

@@ -181,9 +181,8 @@ def polarimetric_image(
     problem = problem.replace(objective=problem.objective.with_weights(offset=dict.fromkeys(weights, 0.0)))
     problem, result = fit_again(problem, blurred, chosen.restarts, settings)
     found, chi2_of = _image(problem, result, total), data_chi2(result)
-    # a tolerance allows for errors that may be smaller
-    told = {name: max(value, 1.0) if name == "amp" else value for name, value in chi2_of.items()}
-    doubts = (*chi2_doubts(told, measured), *_total_doubts(ready, found, chi2_of), *step_doubts(result))
+    told = chi2_doubts(chi2_of, measured, tolerance=about["systematic"])
+    doubts = (*told, *_total_doubts(ready, found, chi2_of), *step_doubts(result))
     if "I" not in chosen.mode and isinstance(obs, ImagingResult) and obs.doubts:
         doubts = (*doubts, f"it rests on a Stokes I image that is doubtful: {obs.doubts[0]}")
     return PolarisedResult(found, with_doubts(result, doubts), chi2_of, ready, chosen, problem, doubts)

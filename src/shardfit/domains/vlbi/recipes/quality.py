@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from shardfit.domains.vlbi.tables import DataSet
 
 HIGH, LOW = 1.5, 0.4  # χ² per measurement outside of which a fit, or the errors it was given, are doubtful
 SCATTER = 5.0  # standard deviations by which χ² of few measurements may be off
+TOLERATED = ("vis", "amp", "logamp")  # products whose errors a tolerance is added to
 FLUX = 0.1  # relative difference of an image's flux from the given one
 
 
@@ -29,8 +31,14 @@ def _scatter(name: str, data: DataSet | None) -> float:
     return SCATTER * np.sqrt(2 / n)
 
 
-def chi2_doubts(chi2: Mapping[str, float], data: DataSet | None = None, where: str = "") -> list[str]:
-    """Return what is odd about χ² per measurement, by product; data: tells how many measurements there are."""
+def chi2_doubts(
+    chi2: Mapping[str, float], data: DataSet | None = None, where: str = "", *, tolerance: Any = 0.0
+) -> list[str]:
+    """Return what is odd about χ² per measurement, by product; data: tells how many measurements there are.
+
+    tolerance: that of amplitudes, as in `ImagingOptions`. It allows for errors that may be smaller, so a low χ² of
+    amplitudes is then not odd.
+    """
     found, high = [], unexplained(chi2, data)
     for name, value in chi2.items():
         what = f"χ² of {name}{where} is {value:.3g}"
@@ -41,7 +49,7 @@ def chi2_doubts(chi2: Mapping[str, float], data: DataSet | None = None, where: s
                 f"{what} per measurement: the image does not explain these data within their errors. Raise maxiter, "
                 "calibrate, or allow for calibration errors (tolerance, systematic)."
             )
-        elif value < min(LOW, 1 - _scatter(name, data)):
+        elif value < min(LOW, 1 - _scatter(name, data)) and not (tolerance and name in TOLERATED):
             found.append(f"{what} per measurement: the errors are too large, or noise is fitted.")
     return found
 

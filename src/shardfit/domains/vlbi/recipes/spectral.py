@@ -142,16 +142,19 @@ def spectral_image(
     maps = image_maps(problem, result.params)
     chi2 = channel_chi2(problem, result.params)
     found = first.replace(values={"I": maps["I"]})
-    doubts = _doubts(chi2, measured, found, maps, known) + step_doubts(result)
+    doubts = _doubts(chi2, measured, found, maps, known, chosen.tolerance) + step_doubts(result)
     more = (known, with_doubts(result, doubts), tuple(ready), chosen, problem, tuple(doubts))
     return SpectralResult(found, maps["alpha"], maps.get("beta"), chi2, *more)
 
 
-def _doubts(chi2: Mapping, measured: Sequence[DataSet], image: Image, maps: Mapping, fluxes: Sequence) -> list[str]:
+def _doubts(
+    chi2: Mapping, measured: Sequence[DataSet], image: Image, maps: Mapping, fluxes: Sequence, tolerance: Any
+) -> list[str]:
     """Return what is odd about every channel."""
     found = []
     for k, one in enumerate(measured):
-        found += chi2_doubts({name: float(v[k]) for name, v in chi2.items()}, one, f" of channel {k + 1}")
+        here = {name: float(v[k]) for name, v in chi2.items()}
+        found += chi2_doubts(here, one, f" of channel {k + 1}", tolerance=tolerance)
         growth = sum(maps[name] * one.log_ratio ** (i + 1) for i, name in enumerate(MAPS) if name in maps)
         found += flux_doubts(float((image.values["I"] * np.exp(growth)).sum()), fluxes[k])
     return found
