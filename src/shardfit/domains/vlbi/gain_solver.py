@@ -38,8 +38,8 @@ class Intervals:
 
     def take(self, chosen: np.ndarray) -> "Intervals":
         """Return some of the intervals."""
-        values = (getattr(self, f.name) for f in fields(self))
-        return Intervals(*(None if value is None else value[chosen] for value in values))
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Intervals(**{name: value[chosen] for name, value in values.items() if value is not None})
 
 
 def cost(x: np.ndarray, rows: Intervals) -> np.ndarray:

@@ -99,7 +99,7 @@ def _three_halves_slope(primals, tangents):
     return jnp.abs(x) * root, 1.5 * jnp.sign(x) * root * change
 
 
-def safe_sqrt(square: Float[Array, "*any"]) -> Float[Array, "*any"]:
+def safe_sqrt(square: Float[Array | np.ndarray, "*any"]) -> Float[Array, "*any"]:
     """Square root with derivative zero at zero, so that flat maps have a gradient."""
     real = square > 0
     return jnp.where(real, jnp.sqrt(jnp.where(real, square, 1.0)), 0.0)

@@ -93,8 +93,8 @@ class ImagingSurvey:
         """Return χ² per measurement, by product, of the data that a point's fit has not seen; point: has a fold."""
         double = self.problem.replace(precision="float64")
         rows = self.source.rows_at(point, held=True)
-        objective = double.objective
-        changed = objective.with_rows(data={**dict(objective.items())["data"].rows, **rows}).only("data")
+        term: Any = dict(double.objective.items())["data"]
+        changed = double.objective.with_rows(data={**term.rows, **rows}).only("data")
         totals = changed.totals({"I": np.asarray(params["I"], float)})["data"]
         return {name: float(value) for name, value in totals.items()}
 
