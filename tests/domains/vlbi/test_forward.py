@@ -180,7 +180,7 @@ def test_wrong_library_is_detected(monkeypatch, tolerance, kind, broken, text):
 def test_check_is_exact_whatever_the_callers_precision():
     with jax.enable_x64(False):
         assert rows_for(Grid(8, 6, 1.0), np.zeros(1), np.zeros(1), Nufft(1e-13))["x"].dtype == np.float64
-        nufft._check.__wrapped__(Nufft(1e-13))
+        nufft.self_test.__wrapped__(Nufft(1e-13))
 
 
 def test_missing_library_is_named(monkeypatch):
