@@ -28,8 +28,9 @@ from shardfit.surveys.reading import Survey
 
 PEERS = ()
 SETTINGS = {
-    "precision": "float32, float64 where that met no tolerance; last image float64",
+    "precision": "float32, float64 for the last image",
     "threads": "all of one process",
+    "time above": "of what was not kept from earlier runs",
 }
 SOURCES = ("ring", "crescent", "disk", "double", "jet", "short", "vlba")
 SEEDS, DIVISIONS = (0, 1), ("scans", "baselines")
