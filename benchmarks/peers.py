@@ -93,9 +93,13 @@ def run_ours(module: str, arguments: Any) -> Any:
     return _run(Path(sys.executable), module, arguments)
 
 
+def cache_folder(name: str) -> Path:
+    """Return a folder of this project in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shardfit" / name
+
+
 def _home() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get("SHARDFIT_BENCH_ENVS") or cache / "shardfit" / "bench-envs")
+    return Path(os.environ.get("SHARDFIT_BENCH_ENVS") or cache_folder("bench-envs"))
 
 
 def _build(folder: Path, peer: Peer) -> None:

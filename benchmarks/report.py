@@ -25,6 +25,7 @@ ORDER = (
     "converge",
     "m87_grid",
     "m87_days",
+    "m87_dense",
     "coverage",
     "polarisation",
     "spectra",

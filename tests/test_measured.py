@@ -2,6 +2,7 @@
 
 import json
 import re
+import string
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +37,13 @@ def test_page_is_what_the_results_give():
 def test_texts_and_results_belong_to_suites():
     assert set(report.ORDER) == {path.stem for path in report.PAGES.glob("*.md")} - {"head"}
     assert {*report.ORDER, *RESULTS} <= set(runner.known())
+
+
+@pytest.mark.parametrize("page", sorted(report.PAGES.glob("*.md")), ids=lambda page: page.stem)
+def test_fields_of_a_text_are_case_and_key(page):
+    """A dot in the name of a case would be taken for an attribute, after hours of work."""
+    for _, field, _, _ in string.Formatter().parse(page.read_text()):
+        assert field is None or re.fullmatch(r"[^.\[\]]+(\[[^\[\]]+\])+", field), field
 
 
 def test_a_suite_without_a_text_shows_all_its_columns(tmp_path, monkeypatch):
@@ -127,3 +135,21 @@ def test_only_the_kernels_that_are_measured_are_compiled():
     assert peer_sources._needed(rules + kept + left_out) == needed + kept
     with pytest.raises(RuntimeError, match="NDIMS"):
         peer_sources._needed("another layout")
+
+
+@pytest.mark.slow
+def test_a_survey_of_hours_goes_on(tmp_path, monkeypatch):
+    """It ends when its hours are over, tells the share, goes on in the next run, and leaves nothing when it is done."""
+    from benchmarks.m87_survey import run_lines
+    from benchmarks.vlbi import M87
+
+    monkeypatch.setenv("SHARDFIT_BENCH_RUNS", str(tmp_path))
+    monkeypatch.setattr("benchmarks.m87_survey.CHECKED", 1)
+    axes = {"systematic": (0.0, 0.02), "simple": (100, 1000), "tv": (1, 10)}
+    monkeypatch.setenv("SHARDFIT_BENCH_HOURS", "0")
+    part = run_lines("a", M87, axes, None, False)
+    assert 0 < part["grid"]["share"] < 1 and (tmp_path / "a" / "ledger.sqlite").exists()
+    monkeypatch.delenv("SHARDFIT_BENCH_HOURS")
+    whole = run_lines("a", M87, axes, None, False)
+    assert whole["grid"]["share"] == 1 and whole["grid"]["cpu_ours"] > part["grid"]["cpu_ours"]
+    assert set(whole) == {"grid", "accuracy", "error-0", "error-2"} and not (tmp_path / "a").exists()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shardfit.surveys.axes import Axis, Span, weight_axis
-from shardfit.surveys.designs import Design, grid, latin, sobol, table
+from shardfit.surveys.designs import Design, grid, latin, lines, sobol, table
 from shardfit.surveys.halving import Halving
 from shardfit.surveys.reading import Survey
 from shardfit.surveys.run import survey
@@ -63,6 +63,30 @@ def test_no_points(make):
 def test_tables_that_do_not_fit(points, words):
     with pytest.raises(ValueError, match=words):
         table(LISTS, points)
+
+
+def test_lines_are_whole_and_those_of_fewer_come_first():
+    few, many = lines(FOUR, 7, ("b", "e")), lines(FOUR, 125, ("b", "e"))
+    assert len(few) == 7 * 5 * 3 and len(many) == len(grid(FOUR)) and set(many.points) == set(grid(FOUR).points)
+    assert many.points[: len(few)] == few.points
+    for first in range(0, len(few), 15):
+        line = [few[i] for i in range(first, first + 15)]
+        assert len({(p["a"], p["c"], p["d"]) for p in line}) == 1 and len({(p["b"], p["e"]) for p in line}) == 15
+    assert lines(FOUR, 7, ("b", "e"), seed=1) != few
+    assert lines(LISTS, 1, ("a", "b")).points == grid(LISTS).points
+
+
+@pytest.mark.parametrize(
+    ("n", "along", "words"),
+    [
+        (4, ("b",), "a design of 4 lines: these lists have only 3"),
+        (0, ("b",), "a design of 0 points"),
+        (1, ("c",), "along has 'c', which is no axis"),
+    ],
+)
+def test_lines_that_do_not_exist(n, along, words):
+    with pytest.raises(ValueError, match=words):
+        lines(LISTS, n, along)
 
 
 def test_a_table_within_ranges():

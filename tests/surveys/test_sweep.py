@@ -8,7 +8,7 @@ import pytest
 from shardfit import fit
 from shardfit.surveys.axes import Start, apply
 from shardfit.surveys.designs import Design, table
-from shardfit.surveys.sweep import WAIT, SweepQueue, depths_of, lines_of, parents_of
+from shardfit.surveys.sweep import WAIT, SweepQueue, lines_of, parents_of, turns_of
 from tests.surveys.small import AXES, MAXITER, PRIORS, alone, cells, found_at, point, problem, run
 
 POINTS = [point(soft=s, prior=p, boot=b) for s, p, b in product((0.3, 1, 3), PRIORS, (0, 1, 2))]
@@ -19,7 +19,7 @@ def test_the_parent_is_the_neighbour_with_the_next_larger_value():
     design = Design(("a", "w"), ((0, 1.0), (0, 100.0), (1, 1.0), (0, 10.0), (1, 1.0), (2, 5.0), (1, 3.0)))
     parents = parents_of(design, "w")
     assert parents == (3, None, 6, 1, 6, None, None)
-    assert depths_of(parents) == [2, 0, 1, 1, 1, 0, 0]
+    assert turns_of(parents) == [(1, 2), (1, 0), (6, 1), (1, 1), (6, 1), (5, 0), (6, 0)]
     assert lines_of([0, 2, 3, 5], parents) == [[0, 3], [2], [5]]
     assert parents_of(design, None) == (None,) * 7
 
@@ -44,6 +44,17 @@ def test_a_queue_gives_a_point_out_when_its_parent_has_ended():
     assert next(queue).id == 0
     with pytest.raises(StopIteration):
         next(queue)
+
+
+def test_lines_that_have_begun_are_finished_first():
+    design = table(AXES, [point(soft=s, boot=b) for b in (0, 1) for s in (0.3, 1, 3)])
+    queue = SweepQueue([found_point(i, design) for i in range(6)], parents_of(design, "soft"), lambda parent: None)
+    order = []
+    while len(order) < 6:  # one slot: a point ends before the next begins
+        given = next(queue)
+        order.append(given.id)
+        queue.ended([given])
+    assert order == [2, 1, 0, 5, 4, 3]
 
 
 def found_point(number, design):
@@ -78,6 +89,13 @@ def test_answers_do_not_depend_on_interruptions(swept, tmp_path, limit):
         run(tmp_path, POINTS, limit=limit, **SWEPT).close()
     with run(tmp_path, POINTS, **SWEPT) as found:
         assert cells(found) == cells(swept)
+
+
+def test_a_limit_gives_whole_lines(tmp_path):
+    with run(tmp_path, POINTS, limit=6, **SWEPT) as found:
+        rows = found.ledger.rows()
+    lines = lines_of(range(len(POINTS)), parents_of(table(AXES, POINTS), "soft"))
+    assert {row["id"] for row in rows} in [{*a, *b} for a, b in product(lines, lines)]
 
 
 def test_the_child_of_a_failed_point_has_its_own_start(tmp_path):

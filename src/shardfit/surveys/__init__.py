@@ -2,7 +2,7 @@
 
 from shardfit.surveys.axes import Axis, Span, Start, seed_axis, start_axis, weight_axis
 from shardfit.surveys.control import SurveyControl
-from shardfit.surveys.designs import Design, grid, latin, sobol, table
+from shardfit.surveys.designs import Design, grid, latin, lines, sobol, table
 from shardfit.surveys.halving import Halving
 from shardfit.surveys.parts import survey_parts
 from shardfit.surveys.picture import Picture
@@ -22,6 +22,7 @@ __all__ = [
     "below",
     "grid",
     "latin",
+    "lines",
     "marginals",
     "pareto",
     "seed_axis",

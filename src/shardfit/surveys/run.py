@@ -36,7 +36,7 @@ from shardfit.surveys.point import STOPPED, SurveyPoint
 from shardfit.surveys.progress import SurveyProgress
 from shardfit.surveys.reading import Survey
 from shardfit.surveys.sizing import choose_slots, measure_slots
-from shardfit.surveys.sweep import Parents, SweepQueue, depths_of, parents_of
+from shardfit.surveys.sweep import Parents, SweepQueue, parents_of, turns_of
 from shardfit.surveys.variants import Variants, variants
 
 
@@ -159,11 +159,14 @@ class Prepared:
         return cls(made, design, chosen, seed, mesh, picture, halving, parents, polish, heading)
 
     def missing(self, ledger: Ledger, tried: Mapping[int, int]) -> list[int]:
-        """Return the numbers of the points to run; tried: failed ones to run again, and how often they were tried."""
+        """Return the numbers of the points to run, line by line where they start from each other.
+
+        tried: failed ones to run again, and how often they were tried.
+        """
         failed = ledger.attempts()
         there = {i for i in ledger.ids() if i not in tried or failed.get(i, np.inf) > tried[i]}
-        depths = depths_of(self.parents)
-        return sorted((i for i in range(len(self.design)) if i not in there), key=lambda i: (depths[i], i))
+        turns = turns_of(self.parents)
+        return sorted((i for i in range(len(self.design)) if i not in there), key=lambda i: (turns[i], i))
 
     def start_from(self, record: SurveyPoint, *, lift: bool = True) -> np.ndarray | None:
         """Return the coordinates where a finished point ended, to begin there; None for one that failed."""

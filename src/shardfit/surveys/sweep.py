@@ -51,43 +51,44 @@ def parents_of(design: Design, axis: str | None) -> Parents:
     return tuple(parents)
 
 
-def depths_of(parents: Parents) -> list[int]:
-    """Return how many points must end before each one can begin."""
-    depths: dict[int, int] = {}
+def turns_of(parents: Parents) -> list[tuple[int, int]]:
+    """Return for each point the one that its line begins with, and how many must end before it can begin.
+
+    In this order lines are finished one after the other: a survey that has not ended yet holds whole ones.
+    """
+    turns: dict[int, tuple[int, int]] = {}
     for number in range(len(parents)):
         line, at = [], number
-        while at is not None and at not in depths:
+        while at is not None and at not in turns:
             line.append(at)
             at = parents[at]
-        depth = -1 if at is None else depths[at]
+        first, depth = (line[-1], -1) if at is None else turns[at]
         for one in reversed(line):
             depth += 1
-            depths[one] = depth
-    return [depths[i] for i in range(len(parents))]
+            turns[one] = first, depth
+    return [turns[i] for i in range(len(parents))]
 
 
 def lines_of(numbers: Sequence[int], parents: Parents) -> list[list[int]]:
     """Return points that depend on each other together, for workers that do not see each other's."""
-    roots: dict[int, list[int]] = {}
+    turns = turns_of(parents)
+    lines: dict[int, list[int]] = {}
     for number in numbers:
-        root = number
-        while (above := parents[root]) is not None:
-            root = above
-        roots.setdefault(root, []).append(number)
-    return list(roots.values())
+        lines.setdefault(turns[number][0], []).append(number)
+    return list(lines.values())
 
 
 class SweepQueue:
-    """The points to run, each given out once its parent has ended, those that wait for fewest first.
+    """The points to run, each given out once its parent has ended, those of lines that have begun first.
 
     start(parent) returns the coordinates at which a point begins whose parent has ended, None if that one has failed.
     """
 
     def __init__(self, points: Sequence[SurveyPoint], parents: Parents, start: Callable[[int], np.ndarray | None]):
-        self.parents, self.start, self.depths = parents, start, depths_of(parents)
+        self.parents, self.start, self.turns = parents, start, turns_of(parents)
         self.points = {point.id: point for point in points}
         self.children: dict[int, list[int]] = {}
-        self.ready: list[tuple[int, int]] = []
+        self.ready: list[tuple[tuple[int, int], int]] = []
         for number in self.points:
             above = parents[number]
             if above in self.points:
@@ -117,4 +118,4 @@ class SweepQueue:
                 self._release(child)
 
     def _release(self, number: int) -> None:
-        heapq.heappush(self.ready, (self.depths[number], number))
+        heapq.heappush(self.ready, (self.turns[number], number))

@@ -11,7 +11,7 @@ from shardfit.cli.toml import read_toml
 from shardfit.core.errors import suggestion
 from shardfit.sciences import get_science
 
-DESIGNS = ("grid", "latin", "sobol", "table")
+DESIGNS = ("grid", "latin", "sobol", "lines", "table")
 SAVED = "survey.toml"
 
 
@@ -33,7 +33,7 @@ class Config:
 
 
 KNOWN = {
-    "design": {"kind", "points", "seed", "table"},
+    "design": {"kind", "points", "seed", "table", "lines", "along"},
     "run": {"slots", "devices", "rows", "workers", "limit"},
     "halving": {"first", "factor", "score"},
 }
@@ -103,14 +103,16 @@ def _options(own: Mapping[str, Any], config: Config) -> tuple[dict[str, Any], di
 
 
 def _design(axes: Mapping[str, Any], section: Mapping[str, Any]) -> Any:
-    from shardfit.surveys.designs import grid, latin, sobol, table
+    from shardfit.surveys.designs import grid, latin, lines, sobol, table
 
-    kind = section.get("kind", "grid")
+    kind, seed = section.get("kind", "grid"), int(section.get("seed", 0))
     if kind == "grid":
         return grid(axes)
     if kind == "table":
         return table(axes, section.get("table", ()))
-    return {"latin": latin, "sobol": sobol}[kind](axes, int(section.get("points", 100)), int(section.get("seed", 0)))
+    if kind == "lines":
+        return lines(axes, int(section.get("lines", 100)), section.get("along", ()), seed)
+    return {"latin": latin, "sobol": sobol}[kind](axes, int(section.get("points", 100)), seed)
 
 
 def _maker(config: Config) -> Callable[[dict, dict], tuple[Any, Any, dict]]:
