@@ -35,7 +35,7 @@ CLOSURES = ("data.cphase", "data.logcamp")
 PUBLISHED = (2.46, 0.95)  # lowest χ² of the two published for the grid of 7,500 points
 
 
-class Enough(Exception):
+class Enough(RuntimeError):
     """The hours are over."""
 
 
@@ -64,7 +64,7 @@ class Stopwatch:
         if now[0] - self.last[0] > EVERY:
             self.keep(now)
         if now[0] - self.began > self.most:
-            raise Enough
+            raise Enough("the hours are over: run the suite again to go on.")
 
     def keep(self, now: tuple[float, float] | None = None) -> None:
         """Write the seconds so far."""

@@ -26,6 +26,7 @@ ORDER = (
     "m87_grid",
     "m87_days",
     "m87_dense",
+    "top_set",
     "coverage",
     "polarisation",
     "spectra",

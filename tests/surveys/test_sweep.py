@@ -127,13 +127,25 @@ def test_points_that_met_no_tolerance_go_on_in_float64(tmp_path):
 
 
 def test_going_on_with_more_steps(tmp_path):
-    run(tmp_path, POINTS[:4], limit=3, more=200, **SHORT).close()
-    with run(tmp_path, POINTS[:4], **SHORT) as found:
-        assert found.status() == {"MAX_STEPS": 4}  # not before all have ended
+    run(tmp_path, POINTS[:4], **SHORT).close()
     with run(tmp_path, POINTS[:4], more=200, **SHORT) as found:
         assert found.converged == 1.0
         values = [alone(problem(), values).value for values in POINTS[:4]]
         np.testing.assert_allclose(found.column("value"), values, rtol=1e-9)
+
+
+def test_points_of_lines_that_have_ended_go_on(tmp_path):
+    """Others wait, since what starts from them starts where they stopped; the answers are those of one call."""
+    options = {**SHORT, "sweep": "soft", "polish": 200}
+    points = [point(soft=s, boot=b) for b in (0, 1) for s in (0.3, 1, 3)]
+    with run(tmp_path / "parts", points, limit=4, **options) as found:
+        status = {row["id"]: (row["attempt"], row["status"]) for row in found.ledger.rows()}
+    assert status.pop(5) == (1, "MAX_STEPS") and set(status) == {0, 1, 2}
+    assert {attempt for attempt, _ in status.values()} == {2}
+    with run(tmp_path / "parts", points, **options) as found, run(tmp_path / "whole", points, **options) as whole:
+        assert found.converged == 1.0
+        np.testing.assert_allclose(found.column("value"), whole.column("value"), rtol=1e-9)
+        assert found.column("parent")[:2].tolist() == whole.column("parent")[:2].tolist() == [1, 2]
 
 
 def test_halving_and_sweeps_are_not_combined(tmp_path):

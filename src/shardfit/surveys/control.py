@@ -17,11 +17,12 @@ class SurveyControl:
     slots
         fits that share a batch; None: chosen by memory, 'measure': tried out.
     limit
-        most points in this call.
+        most points in this call; 0: only those are finished that had begun to go on in float64.
     retry
         run failed points again.
     more
-        steps, in float64, for which points go on that met no tolerance, when all have ended; None: none.
+        steps, in float64, for which points go on that met no tolerance, when all that start from each other have
+        ended; None: none.
     progress
         whether a line shows how far it is; None shows it on a terminal.
     on_points
@@ -37,8 +38,8 @@ class SurveyControl:
     on_points: Callable[[list[SurveyPoint]], Any] | None = None
 
     def __post_init__(self):
-        if self.limit is not None and self.limit < 1:
-            raise ValueError(f"survey: limit={self.limit} must be at least 1.")
+        if self.limit is not None and self.limit < 0:
+            raise ValueError(f"survey: limit={self.limit} must not be negative.")
         if self.more is not None and self.more < 1:
             raise ValueError(f"survey: more={self.more} must be at least 1.")
         whole = isinstance(self.slots, int) and not isinstance(self.slots, bool) and self.slots >= 1

@@ -71,11 +71,11 @@ def sobol(axes: Mapping[str, Axis], n: int, seed: int = 0) -> Design:
         size += 1
 
 
-def lines(axes: Mapping[str, Axis], n: int, along: Sequence[str], seed: int = 0) -> Design:
-    """Return n lines of the grid: every value of the axes `along`, at n random combinations of the others.
+def lines(axes: Mapping[str, Axis], n: int | None, along: Sequence[str], seed: int = 0) -> Design:
+    """Return n lines of the grid: every value of the axes `along`, at n random combinations of the others; None: all.
 
     A part of a grid in which points can still start from each other, and truths still share their choices. Combinations
-    are different, and those of n are the first of those of more.
+    are different, and those of n are the first of those of more: all of them, run with a limit, are the same part.
 
     Example: `lines(axes, 300, along=("simple",))` is 1,500 of the 7,500 points of the M87 grid.
     """
@@ -85,6 +85,7 @@ def lines(axes: Mapping[str, Axis], n: int, along: Sequence[str], seed: int = 0)
     whole = grid(axes)
     others = {name: axis for name, axis in axes.items() if name not in along}
     combinations = grid(others).points if others else ((),)
+    n = len(combinations) if n is None else n
     _check_number(n)
     if n > len(combinations):
         raise ValueError(f"a design of {n} lines: these lists have only {len(combinations)}. Ask for fewer.")

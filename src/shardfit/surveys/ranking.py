@@ -32,9 +32,8 @@ def pareto(survey: Survey, by: Sequence[str]) -> list[int]:
     names = [survey.column_name(name) for name in by]
     chosen = ", ".join(["id", *map(quoted, names)])
     full = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in names)
-    table = np.array(
-        survey.ledger.connection.execute(f"SELECT {chosen} FROM points WHERE NOT failed AND {full}").fetchall(), float
-    ).reshape(-1, 1 + len(names))
+    table = np.array(survey.ledger.select(f"SELECT {chosen} FROM points WHERE NOT failed AND {full}"), float)
+    table = table.reshape(-1, 1 + len(names))
     # sorted by the first column (then the others), a point can only be beaten by one before it
     table = table[np.lexsort(table.T[::-1][:-1])] if len(table) else table
     front = np.empty((0, len(names)))
@@ -55,7 +54,7 @@ def marginals(survey: Survey, points: Iterable[int]) -> dict[str, dict[Any, floa
     chosen = set(points)
     found = {}
     for name in survey.heading.axes:
-        rows = survey.ledger.connection.execute(f"SELECT id, {quoted(axis_column(name))} FROM points").fetchall()
+        rows = survey.ledger.select(f"SELECT id, {quoted(axis_column(name))} FROM points")
         counts: dict[Any, list[int]] = {}
         for number, value in rows:
             count = counts.setdefault(value, [0, 0])
@@ -71,20 +70,30 @@ def trained(
 ) -> dict[Combination, dict[str, float]]:
     """Return the combinations of all other axes' values that bring every known truth back, with their matches.
 
-    truth_axis: the axis that names the truth a point was fitted to; match(truth, picture): how alike a picture is;
-    limits: the least match by truth. A combination is kept if it reaches every limit.
+    limits: the least match by truth; a combination is kept if it reaches every one. Others as in `matches`.
     """
-    others = [name for name in survey.heading.axes if name != truth_axis]
-    columns = ", ".join(quoted(axis_column(name)) for name in [truth_axis, *others])
-    matches: dict[Combination, dict[str, float]] = {}
-    for number, truth, *rest in survey.ledger.connection.execute(f"SELECT id, {columns} FROM points WHERE NOT failed"):
-        if truth in limits:
-            matches.setdefault(_named(others, rest), {})[truth] = match(truth, survey.picture(number))
     return {
         combination: found
-        for combination, found in matches.items()
+        for combination, found in matches(survey, truth_axis, match, limits).items()
         if all(name in found and found[name] >= least for name, least in limits.items())
     }
+
+
+def matches(
+    survey: Survey, truth_axis: str, match: Callable[[str, np.ndarray], float], truths: Iterable[str]
+) -> dict[Combination, dict[str, float]]:
+    """Return how alike pictures and truths are: a number by truth for every combination of the other axes' values.
+
+    truth_axis: the axis that names the truth a point was fitted to; match(truth, picture): how alike they are.
+    """
+    wanted = set(truths)
+    others = [name for name in survey.heading.axes if name != truth_axis]
+    columns = ", ".join(quoted(axis_column(name)) for name in [truth_axis, *others])
+    found: dict[Combination, dict[str, float]] = {}
+    for number, truth, *rest in survey.ledger.select(f"SELECT id, {columns} FROM points WHERE NOT failed"):
+        if truth in wanted:
+            found.setdefault(_named(others, rest), {})[truth] = match(truth, survey.picture(number))
+    return found
 
 
 def points_at(survey: Survey, combinations: Iterable[Combination], leaving_out: Sequence[str] = ()) -> list[int]:
@@ -102,7 +111,7 @@ def points_at(survey: Survey, combinations: Iterable[Combination], leaving_out: 
                 "surveys over the same axes, or name those to leave out."
             )
     columns = ", ".join(quoted(axis_column(name)) for name in names)
-    rows = survey.ledger.connection.execute(f"SELECT id, {columns} FROM points ORDER BY id")
+    rows = survey.ledger.select(f"SELECT id, {columns} FROM points ORDER BY id")
     return [number for number, *values in rows if _named(names, values) in wanted]
 
 

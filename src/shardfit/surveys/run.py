@@ -82,7 +82,8 @@ def survey(
         an axis along which each point starts where that with the next larger value ended; None: all have their own
         start. Which starts where is kept in the ledger, column `parent`, and does not depend on timing.
     polish
-        most steps in float64 that points take which met no tolerance, when all have ended; 0: none.
+        most steps in float64 that points take which met no tolerance, when all that start from each other have
+        ended; 0: none.
     control
         slots, limits and callbacks.
 
@@ -230,16 +231,18 @@ def run_points(
 def polish_points(
     prepared: Prepared, ledger: Ledger, control: SurveyControl, listeners: Iterable[Callable | None] = ()
 ) -> None:
-    """Go on in float64 with points that met no tolerance, once all points have ended.
+    """Go on in float64 with points that met no tolerance, once all points that start from each other have ended.
 
     Not before: a point starts from what its parent found by itself, whenever it starts. Each is polished once; with
     control.more all that have still not converged go on, for so many steps.
     """
-    if prepared.missing(ledger, {}):
+    turns, missing = turns_of(prepared.parents), prepared.missing(ledger, {})
+    if missing and prepared.halving is not None:  # which ranks all points
         return
-    open_points = ledger.unconverged()
+    begun = {turns[i][0] for i in missing}
     steps = control.more or prepared.polish
-    chosen = [i for i, attempt in open_points.items() if control.more or attempt == 1]
+    chosen = [i for i, attempt in ledger.unconverged().items() if control.more or attempt == 1]
+    chosen = [i for i in chosen if turns[i][0] not in begun]
     if not (steps and chosen):
         return
     double = prepared.in_double()

@@ -9,7 +9,8 @@ from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_i
 from shardfit.domains.vlbi.recipes.options import options_from
 from shardfit.domains.vlbi.recipes.preparation import prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe
-from shardfit.domains.vlbi.recipes.surveys import OBSERVED, PAPER_IV, imaging_survey, top_set, training_data
+from shardfit.domains.vlbi.recipes.surveys import OBSERVED, PAPER_IV, imaging_survey, training_data
+from shardfit.domains.vlbi.recipes.top_set import top_set
 from shardfit.surveys.axes import Start, apply
 from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.designs import grid

@@ -111,7 +111,8 @@ def _design(axes: Mapping[str, Any], section: Mapping[str, Any]) -> Any:
     if kind == "table":
         return table(axes, section.get("table", ()))
     if kind == "lines":
-        return lines(axes, int(section.get("lines", 100)), section.get("along", ()), seed)
+        n = section.get("lines")
+        return lines(axes, None if n is None else int(n), section.get("along", ()), seed)
     return {"latin": latin, "sobol": sobol}[kind](axes, int(section.get("points", 100)), seed)
 
 

@@ -54,7 +54,7 @@ def _report(out: Path, config: Config, point: Mapping[str, Any], row: Mapping[st
 
     module = get_science(str(config.science), "survey").module("survey") if config.science else None
     figures = getattr(module, "figures", None)
-    drawn = figures(dict(config.settings), dict(point), result) if figures else {}
+    drawn = figures(dict(config.settings), dict(point), result.params) if figures else {}
     pictures = []
     for name, (caption, figure) in drawn.items():
         save_figure(figure, out, name)

@@ -49,7 +49,7 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, *
         **config.run,
         **{k: v for k in ("slots", "devices", "workers", "limit") if (v := getattr(args, k)) is not None},
     }
-    slots = _slots(place.get("slots"))
+    slots = as_slots(place.get("slots"))
     devices = request_devices(place.get("devices"))
     if "config" in args:  # begun here; going on keeps the first record
         record.begin(args, out, config.seed)
@@ -118,7 +118,8 @@ def summary(survey: Any, seconds: float | None = None) -> str:
     return "\n".join(lines)
 
 
-def _slots(asked: Any) -> int | str | None:
+def as_slots(asked: Any) -> int | str | None:
+    """Return the number of slots that an option asks for, 'measure', or None to choose."""
     if asked is None or asked == "measure" or isinstance(asked, int):
         return asked
     try:

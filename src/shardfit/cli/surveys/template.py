@@ -13,8 +13,8 @@ out = "{out}"    # run directory: the ledger, which makes the survey resumable
 """
 TAIL = """
 [design]
-kind = "latin"            # grid: every combination; latin, sobol: `points` of them; lines: `lines` of them
-                          # with every value of the axes `along`; table: a list `table`
+kind = "latin"            # grid: every combination; latin, sobol: `points` of them; lines: in random order
+                          # (`lines` of them, or all) with every value of the axes `along`; table: a list `table`
 points = 200
 seed = 0
 

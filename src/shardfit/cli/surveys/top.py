@@ -53,7 +53,7 @@ def chosen(survey: Any, by: Sequence[str], limits: Sequence[str], training: str 
 
     rows = survey.best(by=by)
     if limits:
-        kept = set(below(survey, dict(map(_limit, limits))))
+        kept = set(below(survey, limits_of(limits)))
         rows = [row for row in rows if row["id"] in kept]
     if training is not None:
         kept = set(_trained(survey, training))
@@ -99,6 +99,11 @@ def _draw(survey: Any, points: list[int], args: argparse.Namespace, by: Sequence
 
     png = png_bytes(wall(survey, points, by=by, align=args.align))
     write_atomic(Path(args.wall), lambda file: file.write(png))
+
+
+def limits_of(texts: Sequence[str]) -> dict[str, float]:
+    """Return limits by column from texts such as data.cphase=2."""
+    return dict(map(_limit, texts))
 
 
 def _limit(text: str) -> tuple[str, float]:

@@ -8,6 +8,7 @@ COMMANDS = (
     Command("posterior", "draw images of what a uvfits file leaves open", "shardfit.cli.vlbi.posterior"),
     Command("weights", "choose weights of regularisers by cross-validation", "shardfit.cli.vlbi.weights"),
     Command("movie", "make a movie of a source that changes in a night", "shardfit.cli.vlbi.movie"),
+    Command("study", "train choices on known images, then image all days", "shardfit.cli.vlbi.study"),
     Command("errors", "conservative error bars from the Top Set of a survey", "shardfit.cli.vlbi.errors"),
     Command("info", "print what a uvfits file holds", "shardfit.cli.vlbi.info"),
     Command("chi2", "print χ² of an image against a uvfits file", "shardfit.cli.vlbi.chi2"),

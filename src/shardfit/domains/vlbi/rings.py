@@ -76,8 +76,12 @@ def mean_ring(rings: list[Ring]) -> Ring:
     if not rings:
         raise ValueError("mean_ring: no rings were given.")
     names = [f.name for f in fields(Ring) if not f.name.endswith("_sd") and f.name != "pa_rad"]
-    mean = {name: float(np.mean([getattr(one, name) for one in rings])) for name in names}
-    spread = {f"{n}_sd": float(np.std([getattr(one, n) for one in rings])) for n in ("diameter", "width", "asymmetry")}
+    values = {name: np.array([getattr(one, name) for one in rings]) for name in names}
+    known = {name: v[np.isfinite(v)] for name, v in values.items()}  # a ring may be too blurred to have a width
+    mean = {name: float(v.mean()) if v.size else float("nan") for name, v in known.items()}
+    spread = {
+        f"{n}_sd": float(known[n].std()) if known[n].size else float("nan") for n in ("diameter", "width", "asymmetry")
+    }
     turn = np.mean(np.exp(1j * np.array([one.pa_rad for one in rings])))
     pa_sd = float(np.sqrt(-2 * np.log(min(1.0, abs(turn)))))  # of a distribution on the circle
     return Ring(**mean, pa_rad=float(np.angle(turn) % (2 * np.pi)), **spread, pa_sd=pa_sd)

@@ -15,6 +15,8 @@ _ERRORS = {"AA": 0.10, "AP": 0.11, "AZ": 0.07, "LM": 0.22, "PV": 0.10, "SM": 0.1
 EHT2017_TOLERANCE: Mapping[str, float] = MappingProxyType(
     {name: 0.25 * (np.sqrt(1 + e) - 1) + (0.15 if name == "LM" else 0.0) for name, e in _ERRORS.items()}
 )
+# budget of the a-priori calibration, as errors of the stations' gains: what synthetic data are given
+EHT2017_GAINS: Mapping[str, float] = MappingProxyType({name: float(np.sqrt(1 + e) - 1) for name, e in _ERRORS.items()})
 
 EHT: Mapping[str, Any] = MappingProxyType(
     {

@@ -17,7 +17,6 @@ from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, blank, gaussian, prior
-from shardfit.domains.vlbi.joining import join
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import taper
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_start
@@ -25,7 +24,7 @@ from shardfit.domains.vlbi.recipes.eht import EHT
 from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_settings
 from shardfit.domains.vlbi.recipes.m87 import M87
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, Round, options_from
-from shardfit.domains.vlbi.recipes.preparation import compact_flux, prepare
+from shardfit.domains.vlbi.recipes.preparation import parts_of, prepare_all, usual_flux
 from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, step_doubts, with_doubts
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, self_calibrate, solve_gains
 from shardfit.domains.vlbi.tables import DataSet, data_set
@@ -119,10 +118,10 @@ def image(
 
     Example: `image(read_uvfits("m87.uvfits"), preset="m87").image`.
     """
-    parts = [obs] if isinstance(obs, Observation) else list(obs)
-    chosen = options_from(preset, PRESETS, options).sized(min(parts, key=lambda one: one.nominal_resolution))
-    flux = float(np.median([compact_flux(one) for one in parts])) if chosen.flux is None else float(chosen.flux)
-    initial = join([prepare(one, flux, **chosen.preparation, taper_uas=chosen.taper_uas) for one in parts])
+    parts = parts_of(obs)
+    chosen = options_from(preset, PRESETS, options).sized(*parts)
+    flux = usual_flux(parts, chosen.flux)
+    initial = prepare_all(parts, flux, **chosen.preparation, taper_uas=chosen.taper_uas)
     start = prior_image(initial, flux, chosen)
     done = _rounds(initial, start, chosen, fit_settings(run or RunOptions(), chosen, "fits/"), on_fit)
     width = chosen.taper_uas * UAS

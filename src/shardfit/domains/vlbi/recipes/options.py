@@ -146,9 +146,10 @@ class ImagingOptions:
             for one in self.rounds
         )
 
-    def sized(self, obs: Observation) -> "ImagingOptions":
-        """Return the options with a field and a prior, which the array's resolution decides where none are given."""
-        fov = FIELD * obs.nominal_resolution / UAS if self.fov_uas is None else self.fov_uas
+    def sized(self, *parts: Observation) -> "ImagingOptions":
+        """Return the options with a field and a prior; where none are given the finest resolution decides."""
+        finest = min(one.nominal_resolution for one in parts)
+        fov = FIELD * finest / UAS if self.fov_uas is None else self.fov_uas
         fwhm = PRIOR * fov if self.prior_fwhm_uas is None else self.prior_fwhm_uas
         return replace(self, fov_uas=fov, prior_fwhm_uas=fwhm)
 

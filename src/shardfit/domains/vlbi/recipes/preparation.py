@@ -1,10 +1,12 @@
 """From an observation to data ready for imaging. Nothing is changed unless it is asked for."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from shardfit.domains.vlbi.constants import FWHM_TO_SIGMA, UAS
+from shardfit.domains.vlbi.joining import join
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import (
     add_fractional_noise,
@@ -53,6 +55,27 @@ def prepare(
         ready = rescale_zero_baselines(ready, float(flux or 0.0), uv_max=limit)
     ready = ready.order_by_snr()
     return add_fractional_noise(reverse_taper(ready, taper_uas * UAS) if taper_uas else ready, systematic)
+
+
+def parts_of(obs: Observation | Sequence[Observation]) -> list[Observation]:
+    """Return one observation, or several of one source, as a list."""
+    parts = [obs] if isinstance(obs, Observation) else list(obs)
+    if not parts:
+        raise ValueError("no observations were given.")
+    return parts
+
+
+def prepare_all(parts: Sequence[Observation], flux: float, **options: Any) -> Observation:
+    """Return several observations of one source as one, each prepared by itself; options: of `prepare`.
+
+    By itself, since an average over scans must not mix days or bands, whose phases are unrelated.
+    """
+    return join([prepare(one, flux, **options) for one in parts])
+
+
+def usual_flux(parts: Sequence[Observation], given: float | None) -> float:
+    """Return the flux of the compact source, Jy: as given, or the median of the estimates (`compact_flux`)."""
+    return float(np.median([compact_flux(one) for one in parts])) if given is None else float(given)
 
 
 def averaged(obs: Observation, average: bool | float) -> Observation:

@@ -1,24 +1,27 @@
 """A survey of images from the plain values of a configuration file."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shardfit.core.problem import Problem
+from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.models import MODELS
 from shardfit.domains.vlbi.observation import Observation
-from shardfit.domains.vlbi.recipes.imaging import PRESETS, prior_image
 from shardfit.domains.vlbi.recipes.measure import cross_correlation
-from shardfit.domains.vlbi.recipes.options import options_from
-from shardfit.domains.vlbi.recipes.preparation import compact_flux, prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe
 from shardfit.domains.vlbi.recipes.surveys import OBSERVED, ImagingSurvey, imaging_survey, training_data
+from shardfit.domains.vlbi.recipes.top_set import least_matches
 from shardfit.surveys.axes import Axis
 
 EXAMPLE = """\
 [vlbi]                    # any option of `shardfit vlbi image` by its Python name
-data = "ring"             # a uvfits file, or ring, crescent, disk, double: simulated data of a known image
+data = "ring"             # a uvfits file, a list of such (bands, days), or data of a known image, simulated: ring,
+                          # crescent, disk, double
 preset = "eht"            # errors and field of the Event Horizon Telescope; "default": data as they are
 flux = 0.6                # compact flux, Jy
 npix = 64
@@ -39,7 +42,8 @@ def make(
 ) -> tuple[Problem, Mapping[str, Axis], dict[str, Any]]:
     """Return problem, axes and options of a survey of images.
 
-    settings: data, a uvfits file or the name of a known image, and options of imaging.
+    settings: data, a uvfits file, a list of such (bands or days, as one), or the name of a known image; and options of
+    imaging.
 
     An axis 'data' may name known images: they are seen with the baselines of the data.
     """
@@ -49,12 +53,12 @@ def make(
 
 def prepared(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> ImagingSurvey:
     """Return the survey of a configuration; settings, axes: as for `make`."""
-    given, obs = _read(settings)
+    given, parts = _read(settings)
     wanted = [name for name in axes.get("data", ()) if name in MODELS]
     others = {}
     if wanted:
-        others = {name: seen for name, (seen, _) in training_data(obs, wanted, **_about(given)).items()}
-    return imaging_survey(obs, axes, others=others, **given)
+        others = {name: seen for name, (seen, _) in training_data(parts, wanted, **_about(given)).items()}
+    return imaging_survey(parts, axes, others=others, **given)
 
 
 def truths(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> tuple[str, Callable, dict[str, float]]:
@@ -63,60 +67,73 @@ def truths(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> tu
     A truth counts as brought back if a picture correlates with it at least as well as the truth, blurred to the nominal
     resolution, does: better than the array's beam could.
     """
-    given, obs = _read(settings)
-    names = [name for name in axes.get("data", ()) if name in MODELS]
-    if not names:
-        raise ValueError("a training survey has an axis data of known images: " + ", ".join(MODELS) + ".")
-    known = {name: truth for name, (_, truth) in training_data(obs, names, **_about(given)).items()}
-    least = {name: cross_correlation(truth, truth.blur(obs.nominal_resolution)) for name, truth in known.items()}
+    known, resolution = known_images(settings, axes)
 
     def match(name: str, picture: Any) -> float:
         truth = known[name]
         return cross_correlation(truth.replace(values={"I": picture.astype(float)}), truth)
 
-    return "data", match, least
+    return "data", match, least_matches(known, resolution)
 
 
-def figures(settings: Mapping[str, Any], point: Mapping[str, Any], result: Any) -> dict[str, tuple[str, Any]]:
-    """Return name → (caption, figure) of one point: its image, and data, model and residuals."""
+def known_images(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> tuple[dict[str, Image], float]:
+    """Return the known images of a training survey by name, and the nominal resolution of its data, rad."""
+    given, parts = _read(settings)
+    names = [name for name in axes.get("data", ()) if name in MODELS]
+    if not names:
+        raise ValueError("a training survey has an axis data of known images: " + ", ".join(MODELS) + ".")
+    known = {name: truth for name, (_, truth) in training_data(parts, names, **_about(given)).items()}
+    return known, min(one.nominal_resolution for one in parts)
+
+
+def figures(
+    settings: Mapping[str, Any], point: Mapping[str, Any], params: Mapping[str, Any]
+) -> dict[str, tuple[str, Any]]:
+    """Return name → (caption, figure) of one point: its image, and data, model and residuals.
+
+    point: its values of the axes; params: what its fit found.
+    """
     from shardfit.domains.vlbi import plots
 
-    given, obs = _read(settings)
-    changed = {k: v for k, v in point.items() if k in ("flux", "prior_fwhm_uas", "systematic")}
-    preset = given.pop("preset", "default")
-    chosen = options_from(preset, PRESETS, {**given, **changed}).sized(obs)
-    flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
-    if point.get("data", OBSERVED) != OBSERVED:
-        obs = training_data(obs, [point["data"]], **_about({**given, "preset": preset}))[point["data"]][0]
-    ready = prepare(obs, flux, **chosen.preparation)
-    start = prior_image(ready, flux, chosen)
-    image = start.replace(values={"I": start.grid.embed(np.asarray(result.params["I"]), None)})
-    beam = ready.nominal_resolution
+    made = _observed_as(json.dumps(dict(settings), sort_keys=True), "data" in point)
+    ready, options = made.observed(point), made.source.options
+    image = made.image(made.prior.grid.embed(np.asarray(params["I"]), None))
+    more = " Scans as they were, before they were drawn with repetition." if point.get("bootstrap", -1) >= 0 else ""
     return {
-        "image": ("The image; the circle is the nominal resolution.", plots.sky(image, beam_rad=beam)),
-        "amplitudes": ("Amplitudes of data and image, and residuals over σ.", plots.amplitudes(ready, image)),
+        "image": ("The image; the circle is the nominal resolution.", plots.sky(image, beam_rad=made.resolution)),
+        "amplitudes": (f"Amplitudes of data and image, and residuals over σ.{more}", plots.amplitudes(ready, image)),
         "closure_phases": (
-            "Closure phases of data and image, and residuals over σ.",
-            plots.closure_phases(ready, image, uv_min=chosen.cp_uv_min, count=chosen.count),
+            f"Closure phases of data and image, and residuals over σ.{more}",
+            plots.closure_phases(ready, image, uv_min=options.cp_uv_min, count=options.count),
         ),
     }
 
 
-def _read(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Observation]:
+@lru_cache(maxsize=2)
+def _observed_as(settings: str, trained: bool) -> ImagingSurvey:
+    """Return the data of a survey; kept, since points are looked at one after the other."""
+    return prepared(json.loads(settings), {"data": (OBSERVED, *MODELS)} if trained else {})
+
+
+def _read(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Observation]]:
     """Return the imaging options of a configuration, and its data."""
     given = dict(settings)
     if "data" not in given:
         raise ValueError(
-            "[vlbi] data is missing: a uvfits file, or one of " + ", ".join(MODELS) + " for simulated data."
+            "[vlbi] data is missing: a uvfits file, a list of such, or one of "
+            + ", ".join(MODELS)
+            + " for simulated data."
         )
-    obs = _observation(str(given.pop("data")), int(given.pop("data_seed", 0)))
+    data, seed = given.pop("data"), int(given.pop("data_seed", 0))
+    names = [data] if isinstance(data, str) else list(data)
     if "data_weights" in given:  # `data` names the file here
         given["data"] = given.pop("data_weights")
-    return given, obs
+    return given, [_observation(str(name), seed) for name in names]
 
 
 def _about(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in given.items() if k in ("preset", "flux", "npix", "fov_uas", "average")}
+    """Return the options that prepare data, which are the same for those of known images."""
+    return {k: v for k, v in given.items() if k != "precision"}
 
 
 def _observation(data: str, seed: int) -> Observation:
@@ -124,4 +141,6 @@ def _observation(data: str, seed: int) -> Observation:
         return observe(known_image(data), seed=seed)
     from shardfit.domains.vlbi.uvfits import read_uvfits
 
+    if not Path(data).is_file():  # nor is a pipe or a device
+        raise FileNotFoundError(f"[vlbi] data: there is no file {data!r} in {Path.cwd()}.")
     return read_uvfits(data, channels="average")  # pyright: ignore[reportReturnType] (one, when averaged)

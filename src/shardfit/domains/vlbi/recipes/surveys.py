@@ -29,20 +29,20 @@ from shardfit.domains.vlbi.operations import add_fractional_noise, rescale_zero_
 from shardfit.domains.vlbi.options import Polarisation
 from shardfit.domains.vlbi.packing import pack
 from shardfit.domains.vlbi.problem import REGULARISERS, imaging_problem, with_data_weights
+from shardfit.domains.vlbi.recipes.eht import EHT2017_GAINS
 from shardfit.domains.vlbi.recipes.errors import ErrorsUnderRegularisers, errors_around
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_image
-from shardfit.domains.vlbi.recipes.measure import cross_correlation
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
-from shardfit.domains.vlbi.recipes.preparation import baseline_limit, compact_flux, prepare
+from shardfit.domains.vlbi.recipes.preparation import baseline_limit, parts_of, prepare_all, usual_flux
 from shardfit.domains.vlbi.simulation import Gains, draw_gains
 from shardfit.domains.vlbi.tables import DataSet, split
 from shardfit.domains.vlbi.transforms import lifted
 from shardfit.surveys.axes import Axis, Span, Start, apply, weight_axis
 from shardfit.surveys.picture import Picture
-from shardfit.surveys.ranking import below, points_at, trained
-from shardfit.surveys.reading import Survey
 
 OBSERVED = "observed"
+GAINS = 0.05  # size of gain errors where nothing is known of a station
+TOGETHER = 4  # decimals of an hour: rows this close in time share their gains
 OWN_AXES = ("flux", "prior_fwhm_uas", "systematic", "data", "bootstrap", "fold", "epsilon_tv")
 COUNTED = ("bootstrap", "fold")  # whole numbers, -1 for none
 WEIGHTS = (0, 1, 10, 100, 1000)
@@ -66,7 +66,8 @@ SWEPT = "simple"  # from strong to weak entropy images gain detail: the neighbou
 class ImagingSurvey:
     """What `survey` needs to image one observation in many ways.
 
-    resolution: nominal, rad; measured, weights: data products and their weights where no axis changes them.
+    resolution: nominal, rad; measured, weights: data products and their weights where no axis changes them; source:
+    what the axes take data and priors from.
     """
 
     problem: Problem
@@ -76,7 +77,7 @@ class ImagingSurvey:
     resolution: float
     measured: DataSet
     weights: Mapping[str, float]
-    source: "_Source"
+    source: "Source"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -98,6 +99,10 @@ class ImagingSurvey:
         totals = changed.totals({"I": np.asarray(params["I"], float)})["data"]
         return {name: float(value) for name, value in totals.items()}
 
+    def observed(self, point: Mapping[str, Any]) -> Observation:
+        """Return the data of a point, its values of the axes, with their errors; resampled ones as they were."""
+        return self.source.observed(*self.source.at(point))
+
     def errors(self, point: Mapping[str, Any], params: Any, **options: Any) -> ErrorsUnderRegularisers:
         """Return error bars of a point, its values of the axes, whose fit ended at params; see `errors_around`."""
         double = self.problem.replace(precision="float64")
@@ -108,7 +113,7 @@ class ImagingSurvey:
 
 
 def imaging_survey(
-    obs: Observation,
+    obs: Observation | Sequence[Observation],
     axes: Mapping[str, Sequence[Any] | Span] = PAPER_IV,
     *,
     preset: str = "default",
@@ -117,7 +122,7 @@ def imaging_survey(
     precision: str = "float32",
     **options: Any,
 ) -> ImagingSurvey:
-    """Prepare a survey of images of an observation.
+    """Prepare a survey of images of an observation, or of several of one source and band as one (see `join`).
 
     axes: values by name, see above; others: further observations at the same times and baselines, named by the axis
     'data' (the observation itself is 'observed'). folds: (n,) the part of every row of the prepared observation, for
@@ -127,15 +132,16 @@ def imaging_survey(
     Example: `made = imaging_survey(obs, PAPER_IV, preset="eht", flux=0.6)`, then
     `survey(made.problem, made.axes, run_dir="runs/m87", **made.options)`.
     """
-    chosen = options_from(_single(preset), PRESETS, {"operator": "dense", **options}).sized(obs)
+    parts = parts_of(obs)
+    chosen = options_from(_single(preset), PRESETS, {"operator": "dense", **options}).sized(*parts)
     extra = {name: 1.0 for name in axes if name in REGULARISERS}
     chosen = replace(chosen, regularisers={**extra, **chosen.regularisers})
-    flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
-    ready = prepare(obs, flux, **{**chosen.preparation, "systematic": 0.0})
+    flux = usual_flux(parts, chosen.flux)
+    ready = prepare_all(parts, flux, **{**chosen.preparation, "systematic": 0.0})
     observations = {OBSERVED: ready, **(others or {})}
     _check_axes(axes, chosen, observations, folds)
     start = prior_image(ready, flux, chosen)
-    source = _Source(observations, chosen, start, folds)
+    source = Source(observations, chosen, start, folds)
     measured = source.measured(OBSERVED, flux, chosen.systematic)
     problem = imaging_problem(
         measured,
@@ -160,41 +166,55 @@ def imaging_survey(
 
 
 def training_data(
-    obs: Observation,
+    obs: Observation | Sequence[Observation],
     names: Sequence[str] = tuple(MODELS),
     *,
     preset: str = "default",
     seed: int = 0,
+    gains: float | Mapping[str, float] | None = None,
     **options: Any,
-) -> dict:
+) -> dict[str, tuple[Observation, Image]]:
     """Return {name: (observation, truth)}: known images seen by the array at the times of an observation.
 
-    Thermal noise of the data, gain errors of 5 %, random phases. The observations are prepared as imaging_survey's own,
+    Thermal noise of the data, gain errors, random phases. gains: size of the errors, of all stations or by name; None:
+    the budget of the 2017 stations with preset 'eht', else 5 %. The observations are prepared as imaging_survey's own,
     and are given to it as others={name: observation}.
     """
-    chosen = options_from(_single(preset), PRESETS, options).sized(obs)
-    flux = compact_flux(obs) if chosen.flux is None else float(chosen.flux)
-    ready = prepare(obs, flux, **{**chosen.preparation, "systematic": 0.0})
+    parts = parts_of(obs)
+    chosen = options_from(_single(preset), PRESETS, options).sized(*parts)
+    if gains is None:
+        gains = EHT2017_GAINS if preset == "eht" else GAINS
+    flux = usual_flux(parts, chosen.flux)
+    ready = prepare_all(parts, flux, **{**chosen.preparation, "systematic": 0.0})
     grid = prior_image(ready, flux, chosen)
     found = {}
-    for number, name in enumerate(names):
+    for name in names:
         truth = model_image(name, grid, flux)
-        found[name] = (as_seen(ready, truth, seed=[seed, number]), truth)
+        number = list(MODELS).index(name)  # not its place here: what is seen of one does not depend on the others
+        found[name] = (as_seen(ready, truth, seed=[seed, number], gains=gains), truth)
     return found
 
 
-def as_seen(obs: Observation, truth: Image, *, seed: Any = 0, gains: float = 0.05) -> Observation:
-    """Return the observation as it would be of another sky: same baselines, times and errors, new noise and gains."""
+def as_seen(
+    obs: Observation, truth: Image, *, seed: Any = 0, gains: float | Mapping[str, float] = GAINS
+) -> Observation:
+    """Return the observation as it would be of another sky: same baselines, times and errors, new noise and gains.
+
+    gains: standard deviation of ln|g|, most of it changing from time to time; of all stations, or by name (stations not
+    named have 5 %). Bands that were observed together share their gains.
+    """
     rng = np.random.default_rng(seed)
-    times, at = np.unique(obs.time, return_inverse=True)
-    g = draw_gains(rng, Gains(0.6 * gains, 0.8 * gains, random_phase=True), len(times), len(obs.stations))
+    times, at = np.unique(obs.time.round(TOGETHER), return_inverse=True)
+    g = draw_gains(rng, Gains(0.6, 0.8, random_phase=True), len(times), len(obs.stations))
+    sizes = [gains.get(name, GAINS) if isinstance(gains, Mapping) else gains for name in obs.stations.names]
+    g = np.abs(g) ** np.array(sizes) * np.exp(1j * np.angle(g))
     factor = g[at, obs.ant1] * g[at, obs.ant2].conj()
     model = visibilities(truth, obs.u, obs.v)["I"]
     noise = obs.sigma["I"] * (rng.normal(size=len(at)) + 1j * rng.normal(size=len(at)))
     return obs.replace(vis={"I": factor * model + noise}, sigma={"I": obs.sigma["I"]})
 
 
-class _Source:
+class Source:
     """What axes change in the objective, for any combination of their values; each is made once."""
 
     def __init__(self, observations: Mapping[str, Observation], options: ImagingOptions, start: Image, folds: Any):
@@ -203,13 +223,22 @@ class _Source:
         self.rows = lru_cache(maxsize=None)(self._rows)
         self.prior = lru_cache(maxsize=None)(self._prior)
 
-    def measured(self, name: str, flux: float, systematic: float) -> DataSet:
-        """Return the data products of one of the observations."""
+    def at(self, point: Mapping[str, Any]) -> tuple[str, float, float]:
+        """Return which observation a point is of, its flux and systematic error."""
+        flux, systematic = point.get("flux", self.start.flux), point.get("systematic", self.options.systematic)
+        return str(point.get("data", OBSERVED)), float(flux), float(systematic)
+
+    def observed(self, name: str, flux: float, systematic: float) -> Observation:
+        """Return one of the observations with zero baselines of this flux, Jy, and this error added."""
         ready = self.observations[name]
         limit = baseline_limit(ready, self.options.zero_baseline)
         if limit > 0:
             ready = rescale_zero_baselines(ready, flux, uv_max=limit)
-        return measurements(add_fractional_noise(ready, systematic), self.options)
+        return add_fractional_noise(ready, systematic)
+
+    def measured(self, name: str, flux: float, systematic: float) -> DataSet:
+        """Return the data products of one of the observations."""
+        return measurements(self.observed(name, flux, systematic), self.options)
 
     def _rows(self, name: str, flux: float, systematic: float, seed: int, fold: int, held: bool) -> dict:
         # without the operator: it depends on the baselines alone, which are those of the problem
@@ -229,9 +258,8 @@ class _Source:
 
     def rows_at(self, point: Mapping[str, Any], *, held: bool = False) -> dict:
         """Return the rows of the products at a point; held: those of its fold that is held out."""
-        flux, systematic = point.get("flux", self.start.flux), point.get("systematic", self.options.systematic)
         seed, fold = int(point.get("bootstrap", -1)), int(point.get("fold", -1))
-        return self.rows(point.get("data", OBSERVED), float(flux), float(systematic), seed, fold, held)
+        return self.rows(*self.at(point), seed, fold, held)
 
     def data(self, start: Start, value: Any) -> Start:
         """Change the rows to those of this point."""
@@ -263,7 +291,7 @@ def _weighted(rows: Mapping[str, np.ndarray], share: np.ndarray) -> dict[str, np
     return {k: a * share.reshape(-1, *[1] * (a.ndim - 1)) if k in ("weight", "whiten") else a for k, a in rows.items()}
 
 
-def _axis(name: str, values: Any, source: _Source) -> Axis:
+def _axis(name: str, values: Any, source: Source) -> Axis:
     if name == "flux":
         return Axis(values, lambda start, v: source.sky(source.data(start, v), v), "Jy")
     if name == "prior_fwhm_uas":
@@ -303,18 +331,3 @@ def _check_axes(axes: Mapping[str, Any], options: ImagingOptions, observations: 
                 raise ValueError(
                     f"imaging_survey: {name}={value!r} must be {'positive' if lowest is None else 'zero or more'}."
                 )
-
-
-def top_set(
-    training: Survey, real: Survey, made: ImagingSurvey, truths: Mapping[str, Image], limits: Mapping[str, float]
-) -> list[int]:
-    """Return the points of a survey of real data whose choices bring known images back and that fit the data.
-
-    training: a survey over the same axes and 'data', the name of the truth; truths: the known images; limits: largest
-    χ² by product, such as {"data.cphase": 2.0}. A truth counts as brought back if the picture correlates with it at
-    least as well as the truth blurred to the nominal resolution does: better than the array's beam could.
-    """
-    least = {name: cross_correlation(truth, truth.blur(made.resolution)) for name, truth in truths.items()}
-    kept = trained(training, "data", lambda name, p: cross_correlation(made.image(p), truths[name]), least)
-    good = set(points_at(real, kept))
-    return [point for point in below(real, limits) if point in good]
