@@ -32,6 +32,9 @@ class Science:
     survey
         module of its surveys: `make(settings, axes) -> (problem, axes, options of survey)`, where settings and axes are
         sections of the configuration, and the text `EXAMPLE`, these two sections as `shardfit init survey` writes them.
+        It may have `figures(settings, point, params) -> {name: (caption, matplotlib Figure)}` of one point, its values
+        of the axes and what was found, for `survey point` and the gallery; settings may be a stranger's: plain data,
+        never code. And `truths(settings, axes)`, see `survey top --trained`.
     report
         module of its figures: `figures(run_dir, result, settings) -> {name: (caption, matplotlib Figure)}`, called
         whenever the report of a run is made whose `report.json` names the science; settings: as kept there.

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pytest
@@ -150,6 +150,41 @@ def test_best_ones_only(gallery):
     gallery.run("(() => { const s = document.querySelectorAll('#tools select')[1]; s.value = '25'; s.onchange(); })()")
     assert drawn(gallery)[1] == 25
     assert "best of" in gallery.run("document.querySelector('#selected-of').textContent")
+
+
+FIGURES = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    found = [{"name": n, "caption": f"{n} of <b>{asked['point']['tv']}", "png": png} for n in ("data", "residuals")]
+    wrong = asked["point"]["tv"] > 1
+    print(json.dumps({"error": "no such file"} if wrong else {"figures": found}), flush=True)
+"""
+
+
+def test_figures_of_a_point_and_the_link_to_its_page(page, tmp_path, monkeypatch):
+    import sys
+
+    from shardfit.report.gallery import drawing
+
+    folder = write_survey(tmp_path, 40, side=8)
+    (folder / "survey.toml").write_text('science = "vlbi"\nout = "x"\n[vlbi]\ndata = "ring"\n[axes]\n')
+    made = drawing.Drawer.__init__
+    fake = [sys.executable, "-c", FIGURES]
+    monkeypatch.setattr(drawing.Drawer, "__init__", lambda self, where: made(self, where, fake))
+    with Ledger.open(folder, read_only=True) as ledger:
+        good = {row["axis.tv"]: row["id"] for row in ledger.rows("WHERE NOT failed ORDER BY id DESC")}
+    with serving(folder) as address:
+        for tv, wanted in ((1.0, "data of <b>1"), (10.0, "It cannot be drawn: no such file")):
+            page.command("Page.navigate", url="about:blank")  # another hash alone would load nothing
+            with page.visit(f"{address}#" + quote(json.dumps({"open": good[tv]}))):
+                page.wait(f"document.querySelector('#closeup h2')?.textContent === 'Point {good[tv]}'")
+                page.wait(f"document.querySelector('.drawn').innerText.includes({json.dumps(wanted)})")
+                count = page.run("[...document.querySelectorAll('.drawn img')].filter((i) => i.naturalWidth).length")
+                assert count == (2 if tv == 1 else 0)
+                page.key("Escape")
+                page.wait(f"!decodeURIComponent(location.hash).includes('\"open\":{good[tv]}')")
 
 
 def test_close_up_and_keys(gallery, table):

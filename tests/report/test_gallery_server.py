@@ -50,6 +50,7 @@ ADDRESSES = (
     "/api/points.csv",
     "/api/picture/0.png",
     "/api/stack",
+    "/api/point/0/figures",
 )
 
 
@@ -166,6 +167,13 @@ def test_mean_and_spread(client, points):
     told = client.get("/api/stack", params=asked).json()
     assert (told["count"], told["of"]) == (5, points.count(Selection()))
     assert told["highest"]["mean"] == pytest.approx(pictures.mean(axis=0).max())
+
+
+def test_why_a_point_has_no_figures(client):
+    told = client.get("/api/point/0/figures").json()
+    assert told["figures"] == [] and "configuration file" in told["why"]
+    assert client.get("/api/point/0").json()["why"] == told["why"]
+    assert client.get("/api/point/999/figures").status_code == 404
 
 
 def test_harmful_names_are_data(tmp_path):

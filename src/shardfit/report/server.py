@@ -4,6 +4,7 @@ It listens on this machine only unless told otherwise, and answers only those wh
 address once and in a cookie from then on. All files it gives out are known by name before it starts.
 """
 
+import asyncio
 import csv
 import hmac
 import io
@@ -13,7 +14,8 @@ import re
 import secrets
 import socket
 import sqlite3
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -29,6 +31,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shardfit.core.errors import CheckpointError
 from shardfit.report.gallery.assets import PAGE, SCRIPT, STYLE, TYPES, asset, joined_scripts
+from shardfit.report.gallery.drawing import CannotDraw, Gone
 from shardfit.report.gallery.exports import configuration, fits_cube
 from shardfit.report.gallery.query import MOST_POINTS, MOST_STACKED, Points
 from shardfit.report.gallery.selection import Selection
@@ -49,6 +52,7 @@ HEADERS = {
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::")
 HEADER_SECONDS = 20.0  # for the head of a first request to arrive
+LOOK_SECONDS = 0.2  # between two looks at whether a page still waits for an answer
 MOST_BODY = 1 << 20  # bytes of what a page sends
 MOST_COMPARED = 12  # pictures that share one colour scale
 CSV_ROWS = 500  # in one piece of an answer
@@ -76,6 +80,7 @@ def gallery(points: Points, *, write: bool = False) -> Any:
         Route("/api/points.fits", pages.cube),
         Route("/api/points.toml", pages.configuration),
         Route("/api/point/{point:int}", pages.point),
+        Route("/api/point/{point:int}/figures", pages.figures),
         Route("/api/marks", pages.marks),
         Route("/api/mark", pages.mark, methods=["POST"]),
         Route("/api/stack", pages.stack),
@@ -86,6 +91,7 @@ def gallery(points: Points, *, write: bool = False) -> Any:
         OverflowError: lambda _, error: PlainTextResponse(str(error), 400),
         KeyError: lambda _, error: PlainTextResponse(str(error.args[0]), 404),
         CheckpointError: lambda _, error: PlainTextResponse(str(error), 503),
+        Gone: lambda _, error: PlainTextResponse("nobody waits for this.", 503),
         sqlite3.Error: lambda _, error: PlainTextResponse(f"the ledger cannot be read now: {error}", 503),
     }
     return Starlette(routes=routes, exception_handlers=handlers)
@@ -211,15 +217,27 @@ class _Pages:
         point = request.path_params["point"]
         return _npy(self.points.picture(point), f"point-{point}.npy")
 
-    def stack(self, request: Request) -> Response:
+    async def stack(self, request: Request) -> Response:
         selection = self._selection(request)
-        found = self.points.stack(selection, align=_aligned(request)).shown()
-        return JSONResponse({"of": self.points.count(selection), **found})
+
+        def work(gone: Callable[[], bool]) -> dict[str, Any]:
+            found = self.points.stack(selection, align=_aligned(request), gone=gone).shown()
+            return {"of": self.points.count(selection), **found}
+
+        return JSONResponse(await _while_connected(request, work))
 
     def stack_array(self, request: Request) -> Response:
         kind = "sd" if request.query_params.get("kind") == "sd" else "mean"
         found = self.points.stack(self._selection(request), align=_aligned(request))
         return _npy(getattr(found, kind), f"{kind}.npy")
+
+    async def figures(self, request: Request) -> Response:
+        number = request.path_params["point"]
+        try:
+            found = await _while_connected(request, lambda gone: self.points.figures(number, gone))
+        except CannotDraw as error:
+            return JSONResponse({"figures": [], "why": str(error)})
+        return JSONResponse({"figures": found, "why": ""})
 
     def point(self, request: Request) -> Response:
         return JSONResponse(self.points.point(request.path_params["point"]))
@@ -262,6 +280,16 @@ class _Pages:
 
     def _selection(self, request: Request) -> Selection:
         return Selection.from_json(request.query_params.get("selection", ""), self.points.heading)
+
+
+async def _while_connected(request: Request, work: Callable[[Callable[[], bool]], Any]) -> Any:
+    """Return what work(gone) gives, done aside; gone() tells it when nobody waits for the answer any more."""
+    gone = threading.Event()
+    task = asyncio.ensure_future(asyncio.to_thread(work, gone.is_set))
+    while not (await asyncio.wait({task}, timeout=LOOK_SECONDS))[0]:
+        if not gone.is_set() and await request.is_disconnected():
+            gone.set()
+    return task.result()
 
 
 def _aligned(request: Request) -> bool:

@@ -35,3 +35,20 @@ def test_convergence_of_fits_with_different_weights():
     assert second.get_xdata().tolist() == [4, 6]
     with pytest.raises(ValueError, match="finite"):
         plots.convergence({"none": [np.nan]})
+
+
+def test_residuals_that_are_drawn_are_those_of_chi2():
+    """Closure amplitudes and amplitudes: the mean of the squares of the lower panel is χ² per measurement."""
+    from shardfit.domains.vlbi.recipes.measure import chi2
+    from shardfit.domains.vlbi.recipes.simulated import known_image, observe
+
+    obs = observe(known_image("ring", 16), stop_h=3.0, cadence_s=1800.0)
+    image = known_image("crescent", 16)
+    wanted = chi2(obs, image, ("amp", "logcamp"))
+    for name, draw in (("amp", plots.amplitudes), ("logcamp", plots.closure_amplitudes)):
+        top, low = draw(obs, image).axes
+        residuals = low.lines[-1].get_ydata()
+        assert np.mean(residuals**2) == pytest.approx(wanted[name], rel=1e-6)
+        assert len(draw(obs).axes) == 1
+    with pytest.raises(ValueError, match="no four stations"):
+        plots.closure_amplitudes(obs.select(obs.ant1 == 0))

@@ -157,3 +157,19 @@ def test_training_finds_choices_that_bring_truths_back(obs, tmp_path):
 def test_wrong_axes_are_refused(obs, axes, message):
     with pytest.raises(ValueError, match=message):
         imaging_survey(obs, axes, **SMALL)
+
+
+def test_figures_of_a_point_are_of_its_own_data(made, one_by_one, obs, tmp_path, monkeypatch):
+    """What is drawn has the residuals whose χ² is in the ledger: with other errors, and of a known image."""
+    from shardfit.domains.vlbi.recipes import survey_config
+
+    monkeypatch.setattr(survey_config, "_observation", lambda data, seed: obs)
+    settings = {"data": "some.uvfits", **SMALL}
+    for name in ("systematic", "data"):
+        number = 1 + list(AXES).index(name)
+        (row,) = one_by_one.ledger.rows("WHERE id = ?", (number,))
+        point = {axis: row[f"axis.{axis}"] for axis in AXES if axis != "bootstrap"}
+        drawn = survey_config.figures(settings, point, one_by_one.params(number))
+        assert list(drawn) == ["image", "amplitudes", "closure_phases", "closure_amplitudes"]
+        low = drawn["closure_amplitudes"][1].axes[1]
+        assert np.mean(low.lines[-1].get_ydata() ** 2) == pytest.approx(row["part.data.logcamp"], rel=1e-4)

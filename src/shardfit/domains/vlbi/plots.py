@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.domains.vlbi.beams import Beam
-from shardfit.domains.vlbi.closures import triangles
+from shardfit.domains.vlbi.closures import quadrangles, triangles
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, visibilities
 from shardfit.domains.vlbi.movies import Movie
@@ -171,18 +171,10 @@ def animate(found: Movie, path: Any, *, pictures: int = 60, per_second: int = 10
 def amplitudes(obs: Observation, image: Image | None = None) -> Any:
     """Draw amplitudes against baseline length, with those of an image and the differences over σ if one is given."""
     distance, data, sigma = obs.uv_distance / 1e9, np.abs(obs.vis["I"]), obs.sigma["I"]
-    figure, top, low = _two_panels(image is not None)
-    top.errorbar(distance, data, yerr=sigma, label="data", **_points())
+    model = None if image is None else np.abs(visibilities(image, obs.u, obs.v)["I"])
+    off = None if model is None else (data - model) / sigma
+    figure, top = _compared(distance, (data, sigma), model, off, ("baseline length  (Gλ)", "amplitude  (Jy)"))
     top.set_ylim(0, 1.08 * data.max())
-    if image is not None:
-        model = np.abs(visibilities(image, obs.u, obs.v)["I"])
-        top.plot(distance, model, "o", **_model_points(), label="image")
-        _residuals(low, distance, (data - model) / sigma)
-        style.legend(top, loc="upper right")
-    style.finish(top, "" if image is not None else "baseline length  (Gλ)", "amplitude  (Jy)")
-    if image is not None:
-        style.finish(low, "baseline length  (Gλ)", "residual / σ")
-        figure.align_ylabels()
     return figure
 
 
@@ -191,24 +183,29 @@ def closure_phases(obs: Observation, image: Image | None = None, *, uv_min: floa
     table = triangles(obs, count=count, uv_min=uv_min)
     if not len(table):
         raise ValueError("closure_phases: no triangle has all three baselines. Lower uv_min, or average over scans.")
-    longest = np.hypot(table.uv[..., 0], table.uv[..., 1]).max(1) / 1e9
-    figure, top, low = _two_panels(image is not None)
-    top.errorbar(longest, table.value, yerr=table.sigma, label="data", **_points())
-    top.set_ylim(-190, 190)
-    top.set_yticks([-180, -90, 0, 90, 180])
+    model = off = None
     if image is not None:
         vis = visibilities(image, obs.u, obs.v)["I"][table.row]
         model = np.rad2deg(np.angle(np.where(table.conjugate, vis.conj(), vis).prod(1)))
-        top.plot(longest, model, "o", **_model_points(), label="image")
-        difference = (table.value - model + 180) % 360 - 180
-        _residuals(low, longest, difference / table.sigma)
-        style.legend(top, loc="upper left", ncols=2)
-    name = "longest baseline of the triangle  (Gλ)"
-    style.finish(top, "" if image is not None else name, "closure phase  (°)")
-    if image is not None:
-        style.finish(low, name, "residual / σ")
-        figure.align_ylabels()
+        off = ((table.value - model + 180) % 360 - 180) / table.sigma
+    names = "longest baseline of the triangle  (Gλ)", "closure phase  (°)"
+    figure, top = _compared(_longest(table), (table.value, table.sigma), model, off, names)
+    top.set_ylim(-190, 190)
+    top.set_yticks([-180, -90, 0, 90, 180])
     return figure
+
+
+def closure_amplitudes(obs: Observation, image: Image | None = None, *, count: str = "min") -> Any:
+    """Draw log closure amplitudes against the longest baseline of the four, with those of an image if one is given."""
+    table = quadrangles(obs, count=count)
+    if not len(table):
+        raise ValueError("closure_amplitudes: no four stations have all baselines. Average over scans.")
+    model = off = None
+    if image is not None:
+        model = np.log(np.abs(visibilities(image, obs.u, obs.v)["I"])[table.row]) @ [1, 1, -1, -1]
+        off = (table.value - model) / table.sigma
+    names = "longest baseline of the four  (Gλ)", "log closure amplitude"
+    return _compared(_longest(table), (table.value, table.sigma), model, off, names)[0]
 
 
 def uv_coverage(obs: Observation) -> Any:
@@ -310,12 +307,26 @@ def _bar(figure: Any, drawn: Any, axes: Any, label: str) -> None:
     bar.outline.set_visible(False)
 
 
-def _two_panels(residuals: bool) -> tuple[Any, Any, Any]:
+def _longest(table: Any) -> np.ndarray:
+    """Length of the longest baseline of every closure, Gλ."""
+    return np.hypot(table.uv[..., 0], table.uv[..., 1]).max(1) / 1e9
+
+
+def _compared(x: np.ndarray, data: tuple, model: np.ndarray | None, off: Any, names: tuple[str, str]) -> tuple:
+    """Draw data with errors, and model and residuals below where there is one; return the figure and its upper axes."""
     figure = style.new_figure()
-    if not residuals:
-        return figure, figure.subplots(), None
-    top, low = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    return figure, top, low
+    top, low = (figure.subplots(), None) if model is None else figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    top.errorbar(x, data[0], yerr=data[1], label="data", **_points())
+    if model is None:
+        style.finish(top, *names)
+        return figure, top
+    top.plot(x, model, "o", **_model_points(), label="image")
+    style.finish(top, "", names[1])
+    style.legend(top, loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=2)
+    _residuals(low, x, off)
+    style.finish(low, names[0], "residual / σ")
+    figure.align_ylabels()
+    return figure, top
 
 
 def _points() -> dict[str, Any]:

@@ -6,7 +6,7 @@ The ledger is opened read-only and may come from a stranger.
 import shlex
 import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.report.gallery.columns import encode
+from shardfit.report.gallery.drawing import Drawer, Gone
 from shardfit.report.gallery.exports import configuration, has_config
 from shardfit.report.gallery.selection import RANK, Selection
 from shardfit.report.gallery.thumbnails import limits_of, png
@@ -51,6 +52,7 @@ class Points:
     def __init__(self, survey: Survey):
         self.survey, self.ledger, self.heading = survey, survey.ledger, survey.heading
         self.stacks: dict[Any, Stack] = {}
+        self.drawer = Drawer(survey.run_dir)
 
     @classmethod
     def open(cls, folder: str | Path) -> "Points":
@@ -58,7 +60,8 @@ class Points:
         return cls(Survey(folder))
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Let go of the ledger, and of the process that draws."""
+        self.drawer.close()
         self.survey.close()
 
     def facts(self) -> dict[str, Any]:
@@ -93,7 +96,10 @@ class Points:
         return {"tags": tags, "notes": {number: text for number, (_, text) in found.items() if text}}
 
     def point(self, number: int) -> dict[str, Any]:
-        """Return one point, its checksum compared: axes, how to run it again, and its tags and note."""
+        """Return one point, its checksum compared: axes, how to run it again, its tags and note.
+
+        why: what stands in the way of its figures.
+        """
         rows = self.ledger.rows("WHERE id = ?", (number,))
         if not rows:
             raise KeyError(f"point {number} is not finished.")
@@ -106,7 +112,16 @@ class Points:
             "configuration": configuration(self.survey, [number]),
             "tags": list(tags),
             "note": note,
+            "why": self.drawer.why,
         }
+
+    def figures(self, number: int, gone: Callable[[], bool]) -> list[dict[str, str]]:
+        """Return the figures of a point: name, caption, PNG in base64; see `Drawer`."""
+        rows = self.ledger.rows("WHERE id = ?", (number,))
+        if not rows:
+            raise KeyError(f"point {number} is not finished.")
+        point = {name: rows[0][axis_column(name)] for name in self.heading.axes}
+        return self.drawer.draw((number, rows[0]["finished"]), point, self.ledger.params(number), gone)
 
     def progress(self) -> dict[str, Any]:
         """Return how many points are done, how fast they come, and whether they still come."""
@@ -179,15 +194,15 @@ class Points:
             raise KeyError("this survey keeps no pictures.")
         return self.survey.picture(point)
 
-    def stack(self, selection: Selection, *, align: bool = False) -> Stack:
+    def stack(self, selection: Selection, *, align: bool = False, gone: Callable[[], bool] = lambda: False) -> Stack:
         """Return mean and standard deviation of the selected pictures, of the first MOST_STACKED in their order.
 
-        align: shift them to the first. The last few stacks are kept.
+        align: shift them to the first. The last few stacks are kept. Raises Gone as soon as gone() says so.
         """
         ids = tuple(self.select(selection)[:MOST_STACKED])
         key = (ids, align, self.ledger.told("last run"))
         if key not in self.stacks:
-            made = Stack(len(ids), *self.survey.mean_and_sd(ids, align=align))
+            made = Stack(len(ids), *self.survey.mean_and_sd(_until(gone, ids), align=align))
             self.stacks = {**dict(list(self.stacks.items())[1 - KEPT_STACKS :]), key: made}
         return self.stacks[key]
 
@@ -206,6 +221,13 @@ class Points:
 
     def _all(self, sql: str, *values: Any) -> list[tuple]:
         return self.ledger.select(sql, values)
+
+
+def _until(gone: Callable[[], bool], ids: Sequence[int]) -> Iterator[int]:
+    for number in ids:
+        if gone():
+            raise Gone
+        yield number
 
 
 def _rate(times: list[float]) -> float | None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -99,14 +100,20 @@ def figures(
     ready, options = made.observed(point), made.source.options
     image = made.image(made.prior.grid.embed(np.asarray(params["I"]), None))
     more = " Scans as they were, before they were drawn with repetition." if point.get("bootstrap", -1) >= 0 else ""
-    return {
-        "image": ("The image; the circle is the nominal resolution.", plots.sky(image, beam_rad=made.resolution)),
-        "amplitudes": (f"Amplitudes of data and image, and residuals over σ.{more}", plots.amplitudes(ready, image)),
-        "closure_phases": (
-            f"Closure phases of data and image, and residuals over σ.{more}",
-            plots.closure_phases(ready, image, uv_min=options.cp_uv_min, count=options.count),
+    drawn = {"image": ("The image; the circle is the nominal resolution.", plots.sky(image, beam_rad=made.resolution))}
+    phases = {"uv_min": options.cp_uv_min, "count": options.count}
+    for name, words, draw in (
+        ("amplitudes", "Amplitudes", lambda: plots.amplitudes(ready, image)),
+        ("closure_phases", "Closure phases", lambda: plots.closure_phases(ready, image, **phases)),
+        (
+            "closure_amplitudes",
+            "Closure amplitudes",
+            lambda: plots.closure_amplitudes(ready, image, count=options.count),
         ),
-    }
+    ):
+        with suppress(ValueError):  # few stations form no closures
+            drawn[name] = (f"{words} of data and image, and residuals over σ.{more}", draw())
+    return drawn
 
 
 @lru_cache(maxsize=2)

@@ -1,6 +1,6 @@
 // One point large, or several side by side, in a dialog. Arrows go through the selection, Escape closes.
 
-import { byId, el } from "./dom.js";
+import { byId, el, settled } from "./dom.js";
 import { short } from "./numbers.js";
 
 export class CloseUp {
@@ -13,14 +13,25 @@ export class CloseUp {
     };
     this.box.onclose = () => {
       this.row = null;
+      this.leave();
+      this.app.change({ open: null });
     };
+    this.drawSoon = settled(300, (...asked) => this.draw(...asked)); // arrows go through many points
+  }
+
+  // nobody waits for the figures of the last point any more
+  leave() {
+    this.waiting?.abort();
+    this.waiting = null;
   }
 
   open(row) {
     this.row = row;
+    this.leave();
     const { points, selection } = this.app.view;
     const rank = selection.rows.indexOf(row);
     const id = points.value("id", row);
+    if (this.app.state.open !== id) this.app.change({ open: id });
     const title = el("h2", { textContent: `Point ${id}` });
     const place = el("span.soft", { textContent: rank < 0 ? "" : `${rank + 1} of ${selection.rows.length}` });
     const step = (by, sign, name) =>
@@ -48,14 +59,35 @@ export class CloseUp {
       ["Run", ["run"]],
     ].map(([name, roles]) => this.facts(name, roles, row));
     const picture = this.app.view.facts.shape ? this.framed(row) : null;
-    const more = el("section.more");
-    const left = picture ? el("div", {}, picture, more) : more;
-    this.fill(head, el(picture ? "div.single" : "div.single.bare", {}, left, el("div.facts", {}, ...facts)));
-    this.tell(id, more);
+    const [more, drawn] = [el("section.more"), el("section.drawn")];
+    const left = el("div", {}, picture, drawn);
+    this.fill(head, el("div.single", {}, left, el("div.facts", {}, ...facts, more)));
+    this.tell(id, more, points.value("failed", row) ? null : drawn);
+  }
+
+  // data against model and residuals, as the survey's science draws them; why: what stands in the way
+  async draw(id, box, why) {
+    if (!box.isConnected) return;
+    const title = el("h3", { textContent: "Data and model" });
+    const say = (text) => box.replaceChildren(title, el("p.soft", { textContent: text }));
+    if (why) return void say(why);
+    this.waiting = new AbortController();
+    box.replaceChildren(title, el("p.soft.busy", { textContent: "is being drawn…" }));
+    try {
+      const found = await this.app.source.figures(id, this.waiting.signal);
+      const shown = found.figures.map(({ caption, png }) => {
+        const picture = el("img", { src: `data:image/png;base64,${png}`, alt: caption });
+        return el("figure", {}, picture, el("figcaption", { textContent: caption }));
+      });
+      if (found.why) say(`It cannot be drawn: ${found.why}`);
+      else box.replaceChildren(title, el("div.figures", {}, ...shown));
+    } catch (error) {
+      if (error.name !== "AbortError") say(error.message);
+    }
   }
 
   // what only the ledger and its configuration know: how to run the point again, tags, note
-  async tell(id, box) {
+  async tell(id, box, drawn) {
     const { source, points } = this.app;
     const tags = Object.keys(points.tags).filter((name) => points.tags[name].has(id));
     const parts = [el("h3", { textContent: "Tags and note" })];
@@ -66,9 +98,10 @@ export class CloseUp {
     if (!source.live) return;
     try {
       const found = await source.point(id);
+      if (drawn) this.drawSoon(id, drawn, found.why);
       if (!found.command) return;
       box.append(
-        el("h3", { textContent: "Run it again, with data, model and residuals" }),
+        el("h3", { textContent: "Run it again" }),
         el("pre", { textContent: found.command }),
         el("details", {}, el("summary", { textContent: "Exact configuration" }), el("pre", { textContent: found.configuration })),
       );
@@ -141,7 +174,7 @@ export class CloseUp {
   facts(name, roles, row) {
     const { points } = this.app.view;
     const columns = [...points.columns.values()].filter(
-      (c) => roles.includes(c.role) && !["id", "failed", "finished"].includes(c.key),
+      (c) => roles.includes(c.role) && !["id", "failed", "finished"].includes(c.key) && (c.role !== "part" || c.varies),
     );
     const told = columns.filter((c) => c.key !== "reason" || c.names[c.values[row]]);
     return el(

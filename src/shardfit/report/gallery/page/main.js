@@ -102,6 +102,9 @@ class App {
     byId("compare").hidden = !state.pinned.length;
     byId("nothing").textContent = points.count ? NONE_INSIDE : NONE_YET;
     for (const view of this.views) view.show(this.view);
+    // a link to the page of a point, which may come with a later load
+    if (state.open !== null && !this.closeUp.box.open && points.rowOf.has(state.open))
+      this.closeUp.open(points.rowOf.get(state.open));
     document.body.dataset.drawn = `${points.count} ${selection.rows.length}`;
     document.body.dataset.milliseconds = String(performance.now() - started);
   }

@@ -50,6 +50,11 @@ class ServerSource {
     return fetched(`api/point/${id}`);
   }
 
+  // drawn for this question, which may take seconds
+  figures(id, signal) {
+    return fetched(`api/point/${id}/figures`, { signal });
+  }
+
   marks() {
     return fetched("api/marks");
   }

@@ -17,6 +17,7 @@ const PLAIN = {
   align: false, // pictures, before their mean
   axes: [], // columns of the plot of all axes; none: all that vary
   pinned: [], // numbers of the points to compare
+  open: null, // number of the point whose page is open
 };
 
 export function firstState(points, facts) {
@@ -46,6 +47,7 @@ function remembered(points) {
   kept.ranges = Object.fromEntries(ranges.filter(([key, range]) => known(key) && isRange(range)));
   for (const name of ["sort", "colour", "x", "y"]) if (!known(kept[name])) delete kept[name];
   kept.axes = Array.isArray(found?.axes) ? found.axes.filter(known) : [];
+  kept.open = Number.isInteger(found?.open) ? found.open : null;
   kept.limit = Number.isInteger(found?.limit) ? found.limit : null;
   kept.pinned = Array.isArray(found?.pinned) ? found.pinned.filter(Number.isInteger).slice(0, MOST_PINNED) : [];
   for (const [name, choices] of [

@@ -1,0 +1,152 @@
+"""Figures of single points, such as data against model and residuals, drawn when someone looks at the point.
+
+The survey's science draws them, in a process of its own that is started for the first point, kept for the next ones,
+ended when it takes too long, and when the gallery ends.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from shardfit.report.gallery.draw_worker import packed
+from shardfit.report.gallery.exports import SAVED, has_config
+from shardfit.sciences import get_science
+
+MOST_SECONDS = 120.0  # for the figures of a point; the first one has to load the science
+GRACE = 10.0  # seconds that figures nobody waits for are worth: the next visit finds them ready
+KEPT = 24  # points whose figures are kept
+LOOK = 0.1  # seconds between two looks at whether anyone still waits
+WORKER = "shardfit.report.gallery.draw_worker"
+
+
+class Gone(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class CannotDraw(RuntimeError):
+    """There are no figures; the text says why."""
+
+
+class Drawer:
+    """Draws the points of one survey, one at a time. why: what stands in the way, empty if nothing is known to."""
+
+    def __init__(self, folder: Path, command: list[str] | None = None, seconds: float = MOST_SECONDS):
+        # -P: a file beside a stranger's ledger must not pass for a module
+        self.command, self.seconds = command or [sys.executable, "-P", "-m", WORKER], seconds
+        self.science, self.settings, self.why = _science_of(folder)
+        self.turn = threading.Lock()
+        self.process: subprocess.Popen | None = None
+        self.answers: queue.Queue[str] = queue.Queue()
+        self.kept: dict[Any, list[dict[str, str]]] = {}
+
+    def draw(
+        self, key: Any, point: Mapping[str, Any], params: Mapping[str, Any], gone: Callable[[], bool]
+    ) -> list[dict[str, str]]:
+        """Return name, caption and PNG (base64) of a point's figures; raise CannotDraw, or Gone if gone() says so.
+
+        key: what the figures are kept by; point, params: its values of the axes, and what was found.
+        """
+        if self.why:
+            raise CannotDraw(self.why)
+        while not self.turn.acquire(timeout=LOOK):
+            if gone():
+                raise Gone
+        try:
+            if key not in self.kept:
+                asked = {"science": self.science, "settings": self.settings, "point": dict(point)}
+                asked["params"] = {name: packed(array) for name, array in params.items()}
+                found = self._asked(json.dumps(asked), gone)
+                self.kept = {**dict(list(self.kept.items())[1 - KEPT :]), key: found}
+            return self.kept[key]
+        finally:
+            self.turn.release()
+
+    def _asked(self, line: str, gone: Callable[[], bool]) -> list[dict[str, str]]:
+        process, began = self._started(), time.monotonic()
+        try:
+            assert process.stdin is not None
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            answer = self._answer(began, gone)
+        except OSError:
+            answer = ""
+        except BaseException:
+            self.close()
+            raise
+        if not answer:
+            self.close()
+            raise CannotDraw("the process that draws has ended, for want of memory perhaps.")
+        found = json.loads(answer)
+        if "error" in found:
+            raise CannotDraw(found["error"])
+        return found["figures"]
+
+    def _answer(self, began: float, gone: Callable[[], bool]) -> str:
+        """Wait for a line, '' if the process ends without one."""
+        while True:
+            try:
+                return self.answers.get(timeout=LOOK)
+            except queue.Empty:
+                seconds = time.monotonic() - began
+            if seconds > self.seconds:
+                raise CannotDraw(f"drawing took more than {self.seconds:g} s and was given up.")
+            if seconds > GRACE and gone():
+                raise Gone
+
+    def _started(self) -> subprocess.Popen:
+        if self.process is None or self.process.poll() is not None:
+            self.close()
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+            env = {**os.environ, "JAX_PLATFORMS": "cpu"}  # the survey may have all of a GPU's memory
+            self.process = subprocess.Popen(self.command, stderr=subprocess.DEVNULL, env=env, **pipes)
+            self.answers = queue.Queue()
+            threading.Thread(target=_read, args=(self.process.stdout, self.answers), daemon=True).start()
+        return self.process
+
+    def close(self) -> None:
+        """End the process that draws."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError, ValueError):  # what was written last has nobody to read it
+                    pipe.close()  # type: ignore[union-attr]
+
+
+def _read(lines: Any, answers: queue.Queue) -> None:
+    with contextlib.suppress(OSError, ValueError):  # closed
+        for line in lines:
+            answers.put(line)
+    answers.put("")
+
+
+def _science_of(folder: Path) -> tuple[str, dict[str, Any], str]:
+    """Return science and settings of a survey's configuration, and why its points cannot be drawn, '' if they can."""
+    if not has_config(folder):
+        return "", {}, "This survey was not run from a configuration file, so nobody knows its data."
+    try:
+        content = tomllib.loads((folder / SAVED).read_text(encoding="utf-8", errors="replace"))
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return "", {}, f"{SAVED} cannot be read."
+    name = content.get("science")
+    if not isinstance(name, str):
+        text = "This survey's problem is a function of its own, which the gallery does not run."
+        return "", {}, f"{text} `shardfit survey point` does."
+    settings = content.get(name, {})
+    try:
+        get_science(name, "survey")
+    except (ValueError, ImportError) as error:
+        return name, {}, str(error)
+    if not isinstance(settings, dict):
+        return name, {}, f"{SAVED} has no settings of science {name!r}."
+    return name, settings, ""
