@@ -27,6 +27,7 @@ ORDER = (
     "m87_days",
     "m87_dense",
     "top_set",
+    "gallery",
     "coverage",
     "polarisation",
     "spectra",

@@ -257,6 +257,12 @@ def test_half_a_request_is_not_waited_for(folder, monkeypatch):
     with socket.create_connection(("127.0.0.1", port[0]), timeout=20) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHost: x")
         assert slow.recv(10) == b""  # closed, without an answer
+    with socket.create_connection(("127.0.0.1", port[0]), timeout=20) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        while not slow.recv(65536).endswith(b"token.\n"):
+            pass
+        slow.sendall(b"GET / HTTP/1.1\r\nHo")  # nor half of a second one
+        assert slow.recv(10) == b""
     module_server[0].should_exit = True
     app.join()
     points.close()

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import h11
 import numpy as np
 import uvicorn
 from starlette.applications import Starlette
@@ -51,7 +52,7 @@ HEADERS = {
 }
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::")
-HEADER_SECONDS = 20.0  # for the head of a first request to arrive
+HEADER_SECONDS = 20.0  # for the head of a request to arrive
 LOOK_SECONDS = 0.2  # between two looks at whether a page still waits for an answer
 MOST_BODY = 1 << 20  # bytes of what a page sends
 MOST_COMPARED = 12  # pictures that share one colour scale
@@ -109,15 +110,39 @@ def serve(app: Any, host: str, port: int, token: str | None, announce: Any) -> N
 
 
 class Impatient(H11Protocol):
-    """Closes a connection on which no whole request arrives in time."""
+    """Closes a connection on which the head of a request, the first or a later one, does not arrive whole in time."""
+
+    waiting: Any = None
 
     def connection_made(self, transport: Any) -> None:
         """Start to wait."""
         super().connection_made(transport)
-        self.loop.call_later(HEADER_SECONDS, self._give_up)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Go on waiting, or wait anew, as long as the head is not whole."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._wait()
+        else:
+            self._stop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        if self.waiting is None:
+            self.waiting = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def _stop(self) -> None:
+        if self.waiting is not None:
+            self.waiting.cancel()
+            self.waiting = None
 
     def _give_up(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
+        if not self.transport.is_closing():
             self.transport.close()
 
 

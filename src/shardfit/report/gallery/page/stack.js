@@ -30,6 +30,7 @@ export class Stack {
     const { selection } = this.app.view;
     if (!selection.rows.length) return this.empty();
     byId("stack").classList.add("loading");
+    if (!byId("stack").childElementCount) byId("stack-note").textContent = "Mean and spread are being added up…";
     try {
       const found = await this.app.source.stack(this.asked, this.align, this.waiting.signal);
       byId("stack").classList.remove("loading");
@@ -43,7 +44,8 @@ export class Stack {
   empty() {
     byId("stack").classList.remove("loading");
     byId("stack").replaceChildren();
-    byId("stack-note").textContent = "Nothing is selected: widen a range, or start over with Reset.";
+    const none = "Nothing is selected: widen a range, or start over with Reset.";
+    byId("stack-note").textContent = this.app.points.count ? none : "";
   }
 
   draw(found) {
@@ -82,8 +84,9 @@ export class Stack {
       const table = el("button", { textContent: "Table (CSV)", onclick: () => this.saveTable() });
       return byId("downloads").replaceChildren(table, el("span.soft", { textContent: source.leftOut }));
     }
+    const { facts, points, selection } = this.app.view;
+    if (!points.count) return byId("downloads").replaceChildren();
     const links = [link(source.table(this.asked), "Table (CSV)")];
-    const { facts, selection } = this.app.view;
     if (facts.configured && selection.rows.length)
       links.push(link(source.points(this.asked, "toml"), "Configuration (TOML)"));
     if (facts.shape && selection.rows.length) {
