@@ -20,6 +20,7 @@ prior = [0.0, 1.0]
 [solver]
 name = "lbfgs"
 maxiter = 50
+sweep = "weight"
 
 [run]
 slots = 4
@@ -82,11 +83,13 @@ def test_run_stop_resume_rank_export(capsys, config, tmp_path):
     assert "8 points are tagged 'good [bold]'" in text
     assert run(capsys, "survey", "tag", out, 3, "--note", "odd")[0] == 0
     assert "point 3: good [bold]; odd" in run(capsys, "survey", "tag", out)[1]
-    code, text, err = run(capsys, "survey", "point", out, 6, "--out", tmp_path / "six")
-    assert code == 0, err
-    values = text.splitlines()[1].replace(",", " ").replace(";", " ").split()
-    assert float(values[1]) == pytest.approx(float(values[5]), rel=1e-6)
-    assert "weight" in (tmp_path / "six" / "report.html").read_text()
+    for number, began in ((6, "at its own start"), (4, "where point 6 ended")):
+        code, text, err = run(capsys, "survey", "point", out, number, "--out", tmp_path / str(number))
+        assert code == 0, err
+        assert f"started {began}" in text
+        values = text.splitlines()[2].replace(",", " ").replace(";", " ").split()
+        assert float(values[1]) == pytest.approx(float(values[5]), rel=1e-6)
+    assert "weight" in (tmp_path / "6" / "report.html").read_text()
     assert "no such point" in run(capsys, "survey", "point", out, 99)[2]
     table = tmp_path / "table.csv"
     assert run(capsys, "survey", "export", out, table)[0] == 0
