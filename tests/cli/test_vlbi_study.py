@@ -17,6 +17,7 @@ from shardfit.cli.vlbi.study import add_arguments, plan
 from shardfit.cli.vlbi.study_parts import days_of
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe
 from shardfit.domains.vlbi.uvfits import write_uvfits
+from shardfit.surveys.marks import marks
 from shardfit.surveys.reading import Survey
 
 GRID = """
@@ -141,6 +142,9 @@ def test_a_study_in_two_steps_and_under_fire(files, tmp_path, capsys):
     for row in rows:  # a choice passes where it reaches every threshold
         reached = all(float(row[t]) >= one["least"] - 1e-5 for t, one in training["truths"].items())
         assert reached == (row["passed"] == "True")
+    with Survey(out / "days" / "2017-04-11") as survey:  # the gallery shows them by their tag
+        tagged = [number for number, (tags, _) in marks(survey.ledger).items() if "top set" in tags]
+    assert len(tagged) == told["days"]["2017-04-11"]["images"]
     page = (out / "report.html").read_text()
     assert "Training on 2017-04-11" in page and "How it was made" in page
     assert kept and 38 < told["diameter"][0] < 46  # the data are of a ring of 42 µas
@@ -148,7 +152,7 @@ def test_a_study_in_two_steps_and_under_fire(files, tmp_path, capsys):
     killed = tmp_path / "killed"
     command = [sys.executable, "-m", "shardfit", *asked(files, killed, *few)]
     rng, kills, sizes = np.random.default_rng(3), 0, set()
-    for _ in range(12):
+    for _ in range(9):
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ))
         before = sum(map(len, points(killed).values())) if killed.exists() else 0
         wanted, end = before + int(rng.integers(0, 10)), time.monotonic() + 120

@@ -14,9 +14,11 @@ from shardfit.domains.vlbi.recipes import survey_config
 from shardfit.domains.vlbi.recipes.top_set import DATA, Images, Training, fitting, judge, summarise
 from shardfit.domains.vlbi.rings import Ring, extract_ring
 from shardfit.io.progress import Line, duration
+from shardfit.surveys.marks import marks, tag
 from shardfit.surveys.ranking import below, points_at
 from shardfit.surveys.reading import Survey
 
+TAG = "top set"  # of its points, in the ledgers
 KNOWN = "ring"  # known image whose diameter tells how choices change one
 
 
@@ -125,11 +127,21 @@ def evaluate(parts: Sequence[Part], limits: Mapping[str, float], told: Mapping[s
         settings = {"data": list(part.day.files), **part.settings}
         with Survey(part.folder) as survey:
             if part.truths:
-                found.trainings[part.day.name] = _taught(part, settings, survey, line)
+                taught = found.trainings[part.day.name] = _taught(part, settings, survey, line)
+                chosen = [number for one in taught.images.values() if one is not None for number in one.points]
             else:
-                found.days[part.day.name] = _seen(part, settings, survey, found, line)
+                seen = found.days[part.day.name] = _seen(part, settings, survey, found, line)
+                chosen = [] if seen.images is None else seen.images.points
+            _mark(survey, chosen)
     line.close()
     return found
+
+
+def _mark(survey: Survey, chosen: Sequence[int]) -> None:
+    """Give these points, and no others, the tag by which the gallery shows the Top Set."""
+    before = {number for number, (names, _) in marks(survey.ledger).items() if TAG in names}
+    tag(survey.run_dir, before - set(chosen), TAG, remove=True)
+    tag(survey.run_dir, set(chosen) - before, TAG)
 
 
 def _taught(part: Part, settings: Mapping[str, Any], survey: Survey, line: Line) -> Taught:
