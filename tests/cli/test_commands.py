@@ -183,5 +183,5 @@ def test_the_same_options_everywhere():
         module.add_arguments(parser, [])
         for action in parser._actions:
             for name, metavar in SAME.items():
-                if name in action.option_strings and words[-1] not in ("selfcal", "simulate", "export"):
+                if name in action.option_strings and words[-1] not in ("selfcal", "netcal", "simulate", "export"):
                     assert action.metavar == metavar, f"{' '.join(words)} {name} {action.metavar}"

@@ -49,6 +49,11 @@ class Record:
             self.finish(code)
 
 
+def options_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Return every option with its value."""
+    return {name: value for name, value in vars(args).items() if name not in NOT_OPTIONS}
+
+
 def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None) -> None:
     """Write command.json of a run that is about to begin. seed: the one that counts, if not that of the options."""
     from shardfit.cli.processes import writes_files
@@ -56,7 +61,7 @@ def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None)
 
     if not writes_files() or getattr(args, "argv", None) is None:  # None: called from Python, not from a shell
         return
-    given = {name: value for name, value in vars(args).items() if name not in NOT_OPTIONS}
+    given = options_of(args)
     config = _config_of(args)
     named = [config] if config else []
     named += [path for text in _texts(given) if (path := Path(text)).is_file()]

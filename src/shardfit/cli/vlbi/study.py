@@ -5,8 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli import options, record
 from shardfit.cli.vlbi.files import read_observation
 
+EXAMPLES = (
+    "shardfit data get m87-days",
+    "shardfit vlbi study m87-days/*.uvfits --share 0.2 --out study",
+    "shardfit vlbi study m87-days/*.uvfits --out study      # the rest of the grid",
+)
 PAPER4 = "paper4"
 BELOW = ("data.cphase=2", "data.logcamp=2")
 
@@ -14,7 +20,7 @@ BELOW = ("data.cphase=2", "data.logcamp=2")
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the files, the grid of choices, and what makes a Top Set of it."""
     parser.add_argument("files", metavar="FILE", nargs="+", help="uvfits files of one source: days, and their bands")
-    parser.add_argument("--out", metavar="DIR", default="vlbi-study", help="directory to write (vlbi-study)")
+    options.add_out(parser, "vlbi-study")
     parser.add_argument(
         "--grid",
         metavar="NAME",
@@ -50,9 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.cli.vlbi.study_report import write_study
     from shardfit.cli.vlbi.study_result import evaluate
 
-    out = Path(args.out)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out}: a file of this name exists. Name a directory.")
+    out = options.directory(args.out)
     if not 0 < args.share <= 1:
         raise ValueError(f"--share {args.share}: give a number above 0, at most 1.")
     limits, slots = limits_of(args.below), as_slots(args.slots)
@@ -60,13 +64,14 @@ def run(args: argparse.Namespace) -> int:
     parts = plan(out, days, args)
     for part in parts:
         part.check()
+    record.begin(args, out)
     asked = sum(part.points(args.share) for part in parts)
     print(f"{days[0].source or 'unnamed source'}: {len(days)} days, {asked:,} fits in {len(parts)} surveys", flush=True)
     for part in parts:
         print(f"  {part.name}: shardfit serve {part.folder}")
     told = run_parts(parts, args.share, slots)
     found = evaluate(parts, limits, told)
-    report = write_study(out, found, vars(args))
+    report = write_study(out, found, record.options_of(args))
     print("\n".join(found.lines()))
     print(f"report: {report}")
     return 0 if all(seen.images for seen in found.days.values()) else 1
