@@ -2,8 +2,9 @@
 
 - 'separable' holds two short rows per visibility and does two small matrix products. Exact. Pixel columns come in
   pairs ±x, so cosines act on sums and sines on differences of mirrored pixels, which halves the work again.
-- 'dense' holds the whole matrix, n x npix numbers thanks to the same pairs. Exact; (nx ny)/(nx + ny) times the memory
-  of 'separable' and slower for one image, but several times faster for a batch of images (a survey).
+- 'dense' holds the whole matrix, n x npix numbers, for pixels come in pairs about the centre, too. Exact;
+  (nx ny)/(nx + ny) times the memory of 'separable' and slower for one image, but several times faster for a batch of
+  images (a survey).
 - 'nufft' (package jax-finufft) costs O(n + npix log npix) and is accurate to its tolerance. Even grids only.
 
 `choose` resolves 'auto'. Every operator has the same rows → visibilities interface: terms never know which runs.
@@ -99,8 +100,9 @@ def rows_for(grid: Grid, u: Points, v: Points, kind: str | Nufft) -> dict[str, F
     kind = as_operator(kind)
     if isinstance(kind, Nufft):
         return nufft.rows_for(grid, u, v, kind)
-    halves = {**_half_table(u, grid.x, grid.pulse_factor(u), "x"), **_half_table(v, grid.y, grid.pulse_factor(v), "y")}
-    return halves if kind == "separable" else _dense_rows(halves)
+    if kind == "dense":
+        return _dense_rows(grid, u, v)
+    return {**_half_table(u, grid.x, grid.pulse_factor(u), "x"), **_half_table(v, grid.y, grid.pulse_factor(v), "y")}
 
 
 def visibilities(kind: str | Nufft, image: Pictures, rows: Rows) -> Complex[Array, "*stack n"]:
@@ -120,11 +122,13 @@ def _half_table(u, x, pulse, axis):
 
 
 def _fold(image: Float[Array | np.ndarray, "..."], axis: int) -> tuple[jax.Array, jax.Array]:
-    """Sum and difference of the two halves of an axis, mirrored onto each other."""
+    """Sum and difference of the two halves of an axis, mirrored onto each other; a pixel in the middle meets itself."""
     n = image.shape[axis]
-    half = (n + 1) // 2
-    first = jax.lax.slice_in_dim(image, 0, half, axis=axis)
-    last = jnp.flip(jax.lax.slice_in_dim(image, n - half, n, axis=axis), axis)
+    # split, for its derivative is one concatenation; that of a slice is a sum of padded arrays
+    first, middle, last = jnp.split(image, [n // 2, n - n // 2], axis)
+    last = jnp.flip(last, axis)
+    if n % 2:
+        first, last = (jnp.concatenate([half, middle], axis) for half in (first, last))
     return first + last, first - last
 
 
@@ -145,18 +149,21 @@ def _separable(image: Pictures, rows: Rows) -> Complex[Array, "*stack n"]:
     return jax.lax.complex(real, imag)
 
 
-def _dense_rows(half: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    def outer(y, x):
-        return (half[f"{y}_y"][:, :, None] * half[f"{x}_x"][:, None, :]).reshape(len(half["cos_x"]), -1)
-
-    return {
-        "real": np.concatenate([outer("cos", "cos"), -outer("sin", "sin")], 1),
-        "imag": np.concatenate([outer("cos", "sin"), outer("sin", "cos")], 1),
-    }
+def _dense_rows(grid: Grid, u: Points, v: Points) -> dict[str, np.ndarray]:
+    """Cosine and sine of the first half of the pixels; a pixel in the middle is its own mirror image: it counts half."""
+    half = (grid.n_pixels + 1) // 2
+    x, y = grid.x, grid.y[: (grid.ny + 1) // 2]
+    along_x, along_y = (
+        grid.pulse_factor(w)[:, None] * np.exp(2j * np.pi * w[:, None] * at) for w, at in ((u, x), (v, y))
+    )
+    wave = (along_y[:, :, None] * along_x[:, None, :]).reshape(len(u), -1)[:, :half]
+    if grid.n_pixels % 2:
+        wave[:, -1] *= 0.5
+    return {"real": wave.real.copy(), "imag": wave.imag.copy()}
 
 
 def _dense(image: Pictures, rows: Rows) -> Complex[Array, "*stack n"]:
-    ee, eo, oe, oo = (part.reshape(*image.shape[:-2], -1) for part in _quarters(image))
-    real = jnp.einsum("np,...p->...n", rows["real"], jnp.concatenate([ee, oo], -1))
-    imag = jnp.einsum("np,...p->...n", rows["imag"], jnp.concatenate([eo, oe], -1))
+    # about the centre the k-th pixel from the front mirrors the k-th from the back
+    even, odd = _fold(image.reshape(*image.shape[:-2], -1), image.ndim - 2)
+    real, imag = (jnp.einsum("np,...p->...n", rows[part], half) for part, half in (("real", even), ("imag", odd)))
     return jax.lax.complex(real, imag)

@@ -193,12 +193,12 @@ def data_term(
     operator, note = choose(compute.operator, grid, n_vis, images=len(channels) if own_images else 1)
     model = DataModel(grid, operator, tuple(weights), options.spectrum.fraction, note)
     used = [replace(c, products={p: c.products[p] for p in weights if p in c.products}) for c in channels]
-    limit = compute.chunk or block_size(operator, grid, len(stokes_needed(weights))) or n_vis
-    blocks = (compute.blocks or _blocks([len(c.u) for c in channels], limit)) if own_images else None
+    limit = compute.chunk or block_size(operator, grid, len(stokes_needed(weights)))
+    blocks = (compute.blocks or _blocks([len(c.u) for c in channels], limit or n_vis)) if own_images else None
     rows = pack(used, grid, operator, blocks=blocks, pooled=pooled)
     places = next(iter(rows["operator"].values())).shape[: 2 if blocks is None else 3]
-    chunk = max(1, limit // int(np.prod(places[1:])))
-    return residual_term(model, rows, fixed, weight=_floats(weights), chunk=None if chunk >= places[0] else chunk)
+    chunk = None if limit is None else max(1, limit // int(np.prod(places[1:])))
+    return residual_term(model, rows, fixed, weight=_floats(weights), chunk=chunk)
 
 
 def _blocks(sizes: Sequence[int], limit: int) -> int:
