@@ -16,9 +16,9 @@ from jax.tree_util import register_dataclass
 from jaxtyping import Array, Float
 
 from shardfit.domains.vlbi.grid import Grid
-from shardfit.domains.vlbi.transforms import Pixels, embed
+from shardfit.domains.vlbi.transforms import Pixels, filled
 
-Picture = Float[Array | np.ndarray, "ny nx"]
+Whole = Float[Array | np.ndarray, " pixels"]  # all pixels, those beyond the mask too
 Scalar = Float[Array, ""]
 
 L1W_SOFT = 1e-10
@@ -61,39 +61,52 @@ class Scales:
         return (x, y) if self.index is None else (jnp.asarray(x)[self.index], jnp.asarray(y)[self.index])
 
 
-def differences(image: Picture) -> tuple[Picture, Picture]:
-    """Differences to the next row and to the next column, each (ny, nx); beyond the edge the image is zero."""
-    beyond = jnp.pad(image, ((0, 1), (0, 1)))
-    return beyond[1:, :-1] - image, beyond[:-1, 1:] - image
+def differences(whole: Whole, grid: Grid) -> tuple[Whole, Whole]:
+    """Differences to the pixel below and to the one on the right, each (ny * nx,); beyond the edge the sky is dark.
+
+    In flat order either is a fixed number of places on: loops over pixels as one row are vectorised.
+    """
+    last = np.arange(grid.n_pixels) % grid.nx == grid.nx - 1
+    return _later(whole, grid.nx) - whole, jnp.where(last, 0, _later(whole, 1)) - whole
 
 
-def squared_differences(image: Picture) -> Picture:
-    """Sum of squared differences to the next row and column, (ny, nx)."""
-    below, right = differences(image)
+def _later(whole: Whole, places: int) -> Whole:
+    """Return the pixels so many places on, and zeros from the end on."""
+    # split, for its derivative is one concatenation; that of a slice is a sum of padded arrays
+    _, rest = jnp.split(whole, [places])
+    return jnp.concatenate([rest, jnp.zeros_like(whole[:places])])
+
+
+def squared_differences(whole: Whole, grid: Grid) -> Whole:
+    """Sum of squared differences to the pixels below and on the right, (ny * nx,)."""
+    below, right = differences(whole, grid)
     return below**2 + right**2
 
 
+def variation(whole: Whole, grid: Grid, epsilon: Any) -> Scalar:
+    """Total variation; its derivative is zero where the image is flat and epsilon zero."""
+    return _length(*differences(whole, grid), epsilon)
+
+
 @jax.custom_jvp
-def variation(image: Picture, epsilon: Any) -> Scalar:
-    """Total variation of an image (ny, nx); its derivative is zero where the image is flat and epsilon zero."""
-    return _variation(image, epsilon)[0]
+def _length(below: Whole, right: Whole, epsilon: Any) -> Scalar:
+    return _length_and_inverse(below, right, epsilon)[0]
 
 
-def _variation(image, epsilon):
-    """Return the value, differences to the next row and column, and one over their length."""
-    below, right = differences(image)
+def _length_and_inverse(below, right, epsilon):
+    """Return the summed length of all differences, and one over each."""
     square = below**2 + right**2 + epsilon
     real = square > 0
     inverse = jnp.where(real, jax.lax.rsqrt(jnp.where(real, square, 1.0)), 0.0)
-    return jnp.sum(square * inverse), below, right, inverse
+    return jnp.sum(square * inverse), inverse
 
 
-@variation.defjvp
-def _variation_slope(primals, tangents):
+@_length.defjvp
+def _length_slope(primals, tangents):
     # by hand, for one root serves value and derivative: half the time of the automatic one
-    value, below, right, inverse = _variation(*primals)
-    change, epsilon = tangents
-    down, across = differences(change)
+    below, right, _ = primals
+    value, inverse = _length_and_inverse(*primals)
+    down, across, epsilon = tangents
     return value, jnp.sum(inverse * (below * down + right * across)) + 0.5 * epsilon * jnp.sum(inverse)
 
 
@@ -146,27 +159,27 @@ def cm(image: Pixels, s: Scales) -> Scalar:
 
 def tv(image: Pixels, s: Scales) -> Scalar:
     """Total variation."""
-    return variation(embed(s.grid, image, s.index), s.epsilon_tv)
+    return variation(filled(s.grid, image, s.index), s.grid, s.epsilon_tv)
 
 
 def tv2(image: Pixels, s: Scales) -> Scalar:
     """Sum of squared differences (TSV in the papers)."""
-    return jnp.sum(squared_differences(embed(s.grid, image, s.index)))
+    return jnp.sum(squared_differences(filled(s.grid, image, s.index), s.grid))
 
 
-def _log_image(image: Pixels, s: Scales) -> Picture:
+def _log_image(image: Pixels, s: Scales) -> Whole:
     # outside the mask the sky is as faint as the faintest pixel of the prior
-    return embed(s.grid, jnp.log(image), s.index, 0.0 if s.index is None else jnp.log(jnp.min(s.prior)))
+    return filled(s.grid, jnp.log(image), s.index, 0.0 if s.index is None else jnp.log(jnp.min(s.prior)))
 
 
 def tvlog(image: Pixels, s: Scales) -> Scalar:
     """Total variation of ln I."""
-    return variation(_log_image(image, s), s.epsilon_tv)
+    return variation(_log_image(image, s), s.grid, s.epsilon_tv)
 
 
 def tv2log(image: Pixels, s: Scales) -> Scalar:
     """Squared differences of ln I."""
-    return jnp.sum(squared_differences(_log_image(image, s)))
+    return jnp.sum(squared_differences(_log_image(image, s), s.grid))
 
 
 def compact(image: Pixels, s: Scales) -> Scalar:

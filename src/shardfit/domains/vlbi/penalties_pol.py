@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 
 from shardfit.domains.vlbi.penalties import Scalar, Scales, squared_differences, variation
-from shardfit.domains.vlbi.transforms import Maps, Pixels, embed, safe_sqrt, stokes
+from shardfit.domains.vlbi.transforms import Maps, Pixels, filled, safe_sqrt, stokes
 
 
 def _positive_log(x: Pixels) -> Pixels:
@@ -25,8 +25,8 @@ def hw(maps: Maps, s: Scales) -> Scalar:
 
 def ptv(maps: Maps, s: Scales) -> Scalar:
     """Total variation of the complex image P."""
-    q, u = (embed(s.grid, part, s.index) for part in stokes(maps, ("Q", "U")))
-    return jnp.sum(safe_sqrt(squared_differences(q) + squared_differences(u) + s.epsilon_tv))
+    q, u = (squared_differences(filled(s.grid, part, s.index), s.grid) for part in stokes(maps, ("Q", "U")))
+    return jnp.sum(safe_sqrt(q + u + s.epsilon_tv))
 
 
 def _circular(maps: Maps) -> Pixels:
@@ -50,12 +50,12 @@ def l2v(maps: Maps, s: Scales) -> Scalar:
 
 def vtv(maps: Maps, s: Scales) -> Scalar:
     """Total variation of V."""
-    return variation(embed(s.grid, _circular(maps), s.index), s.epsilon_tv)
+    return variation(filled(s.grid, _circular(maps), s.index), s.grid, s.epsilon_tv)
 
 
 def vtv2(maps: Maps, s: Scales) -> Scalar:
     """Squared differences of V."""
-    return jnp.sum(squared_differences(embed(s.grid, _circular(maps), s.index)))
+    return jnp.sum(squared_differences(filled(s.grid, _circular(maps), s.index), s.grid))
 
 
 # name: (value, divisor when normalised)

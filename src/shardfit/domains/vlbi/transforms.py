@@ -288,12 +288,17 @@ def stokes(
     return jnp.stack([makers[name]() for name in wanted])
 
 
-def embed(
+def filled(
     grid: Grid, values: Float[Array | np.ndarray, "*stack n"], index: Any, outside: Any = 0.0
-) -> Float[Array, "*stack ny nx"]:
-    """Put masked pixel values (..., n) onto the grid → (..., ny, nx), with `outside` where the mask is not."""
-    if index is not None:
-        blank = jnp.full((*values.shape[:-1], grid.n_pixels), outside, values.dtype)
-        values = blank.at[..., index].set(values, indices_are_sorted=True, unique_indices=True)
+) -> Float[Array | np.ndarray, "*stack pixels"]:
+    """Put masked pixel values (..., n) among all pixels → (..., ny * nx), with `outside` where the mask is not."""
+    if index is None:
+        return values
+    blank = jnp.full((*values.shape[:-1], grid.n_pixels), outside, values.dtype)
+    return blank.at[..., index].set(values, indices_are_sorted=True, unique_indices=True)
+
+
+def embed(grid: Grid, values: Float[Array | np.ndarray, "*stack n"], index: Any) -> Float[Array, "*stack ny nx"]:
+    """Put masked pixel values (..., n) onto the grid → (..., ny, nx), zero where the mask is not."""
     # the barrier keeps loops over rows and columns apart from those over pixels: joined, they are not vectorised
-    return jax.lax.optimization_barrier(values.reshape(*values.shape[:-1], *grid.shape))
+    return jax.lax.optimization_barrier(filled(grid, values, index).reshape(*values.shape[:-1], *grid.shape))
