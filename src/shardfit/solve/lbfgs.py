@@ -28,17 +28,17 @@ class Trial(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Stored steps s and gradient changes y, with their inner products, in a ring of m + 1 places.
+    """Stored steps s and gradient changes y in a ring of m places, and inner products of the pairs by age.
 
-    The place at head is never in use: a new pair is written there whatever it is worth, and head moves on if it is
-    good. So nothing is read back or copied to decide, and the arrays are updated in place.
+    To read the vectors is what an iteration costs beside its evaluation. It happens twice: for the products with a new
+    gradient, and for the direction.
     """
 
-    s: jax.Array  # (m + 1, n)
-    y: jax.Array  # (m + 1, n)
-    sy: jax.Array  # (m + 1, m + 1) s_i · y_j
-    yy: jax.Array  # (m + 1, m + 1)
-    head: jax.Array
+    vectors: jax.Array  # (m, 2, n) s and y by place
+    with_gradient: jax.Array  # (m, 2) products of each with the gradient, by place
+    sy: jax.Array  # (m, m) s_i · y_j for i no younger than j; the last is the youngest, and `count` of them are in use
+    yy: jax.Array  # (m, m)
+    head: jax.Array  # place of the next pair, that of the oldest if all are in use
     count: jax.Array
 
 
@@ -55,7 +55,6 @@ class State(NamedTuple):
     slope: jax.Array
     t: jax.Array  # step length of the trial being evaluated
     low: Trial  # best trial so far that satisfies sufficient decrease; t = 0 is the start
-    low_gradient: jax.Array
     high: Trial  # the other end of the bracket
     bracketed: jax.Array
     trials: jax.Array  # -1: the start itself has not been evaluated yet
@@ -86,11 +85,11 @@ class LBFGS(StepSolver):
 
     def init(self, z0, lower, upper):
         """Return the state before the first evaluation."""
-        ring, n, dtype = self.memory + 1, z0.shape[0], z0.dtype
+        m, n, dtype = self.memory, z0.shape[0], z0.dtype
         zero, none = jnp.zeros((), dtype), jnp.zeros_like(z0)
-        vectors, square = jnp.zeros((ring, n), dtype), jnp.zeros((ring, ring), dtype)
+        vectors, square = jnp.zeros((m, 2, n), dtype), jnp.zeros((m, m), dtype)
         count = jnp.zeros((), jnp.int32)
-        pairs = Pairs(vectors, vectors, square, square, count, count)
+        pairs = Pairs(vectors, vectors[..., 0], square, square, count, count)
         start = Trial(zero, jnp.full((), jnp.inf, dtype), zero)
         return State(
             z0,
@@ -103,7 +102,6 @@ class LBFGS(StepSolver):
             zero,
             zero,
             start,
-            none,
             start,
             jnp.zeros((), bool),
             count - 1,
@@ -122,54 +120,46 @@ class LBFGS(StepSolver):
         runs can share a batch.
         """
         value, gradient = evaluation
-        finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
-        gradient = jnp.where(finite, gradient, 0)
-        first = state.trials < 0
-        trial = Trial(state.t, jnp.where(finite, value, jnp.inf), jnp.vdot(gradient, state.direction))
+        slope = jnp.vdot(gradient, state.direction)
+        # a gradient that is not finite somewhere has no finite slope, in whatever direction
+        finite = jnp.isfinite(value) & jnp.isfinite(slope)
+        first, returned = state.trials < 0, state.trials > MAX_TRIALS
+        trial = Trial(state.t, jnp.where(finite, value, jnp.inf), jnp.where(finite, slope, 0))
         accepted, low, high, bracketed, t_next = self.search(state, trial)
-        low_gradient = jnp.where(low.t != state.low.t, gradient, state.low_gradient)
 
         # nothing left on this line: out of trials, or the bracket is below resolution
         span = jnp.max(jnp.abs(state.direction)) * jnp.abs(t_next - low.t)
         unresolved = bracketed & (span <= 0.5 * jnp.finfo(value.dtype).eps * jnp.max(jnp.abs(state.x)))
-        spent = ~accepted & ((state.trials >= MAX_TRIALS) | unresolved)
-        rescued = spent & (low.t > 0) & (low.value < state.value)
-        moves = ~first & (accepted | rescued)
-        fails = ~first & spent & ~rescued
-
-        taken = _choose(first | accepted, trial, low)
-        new_gradient = jnp.where(first | accepted, gradient, low_gradient)
-        step = jnp.where(moves, taken.t, 0) * state.direction
-        x = state.x + step
-        pairs = _store(state.pairs, step, new_gradient - state.gradient, moves)
-        pairs = pairs._replace(count=jnp.where(fails, 0, pairs.count))
-
-        here_gradient = jnp.where(fails, state.gradient, new_gradient)
+        spent = ~accepted & ~returned & ((state.trials >= MAX_TRIALS) | unresolved)
+        returns = spent & (low.t > 0) & (low.value < state.value)  # evaluated again: its gradient is not kept
+        moves = ~first & finite & (accepted | returned)
+        fails = ~first & ~moves & (spent | returned) & ~returns
         aims = first | moves | fails
-        direction = jnp.where(aims, _direction(pairs, here_gradient), state.direction)
-        unit = jnp.minimum(1.0, _norm(here_gradient))
-        start = Trial(
-            jnp.zeros_like(t_next), jnp.where(fails, state.value, taken.value), jnp.vdot(direction, here_gradient)
-        )
-        aimed = aims & ~fails
-        value_now = jnp.where(aimed, start.value, state.value)
+
+        here = jnp.where(finite & (first | moves), gradient, state.gradient)
+        step = jnp.where(moves, state.t, 0) * state.direction
+        pairs = _store(state.pairs, step, here - state.gradient, here, moves)
+        pairs = pairs._replace(count=jnp.where(fails, 0, pairs.count))
+        length = _norm(here)
+        direction, slope = _direction(pairs, here, length)
+        start = Trial(jnp.zeros_like(t_next), jnp.where(fails, state.value, trial.value), slope)
+        value_now = jnp.where(first | moves, trial.value, state.value)
         past, idle = self._progress(state, value_now)
         return State(
-            x=x,
+            x=state.x + step,
             value=value_now,
-            gradient=jnp.where(aimed, here_gradient, state.gradient),
-            status=self._status(state, taken, new_gradient, step, (first, moves, fails, idle)),
+            gradient=here,
+            status=self._status(state, trial, here, step, (first, moves, fails, idle)),
             steps=state.steps + moves,
             pairs=pairs,
-            direction=direction,
-            slope=jnp.where(aims, start.slope, state.slope),
+            direction=jnp.where(aims, direction, state.direction),
+            slope=jnp.where(aims, slope, state.slope),
             # without curvature the direction has unit length, which says nothing about the step's
-            t=jnp.where(aims, jnp.where(pairs.count > 0, 1.0, unit), t_next).astype(value.dtype),
+            t=jnp.where(aims, jnp.where(pairs.count > 0, 1.0, jnp.minimum(1.0, length)), jnp.where(returns, low.t, t_next)),
             low=_choose(aims, start, low),
-            low_gradient=jnp.where(aims, here_gradient, low_gradient),
             high=_choose(aims, start, high),
             bracketed=~aims & bracketed,
-            trials=jnp.where(aims, 0, state.trials + 1),
+            trials=jnp.where(aims, 0, jnp.where(returns, MAX_TRIALS, state.trials) + 1),
             evaluations=state.evaluations + 1,
             past=past,
         )
@@ -230,40 +220,52 @@ class BacktrackingLBFGS(LBFGS):
         return accepted, state.low, trial, jnp.ones((), bool), jnp.minimum(shorter, 0.6 * trial.t)
 
 
-def _store(pairs, s, y, wanted):
-    """Write a pair at head, and keep it if it is wanted and its curvature large enough to trust."""
-    i, ring = pairs.head, pairs.sy.shape[0]
-    good = wanted & (jnp.vdot(s, y) > jnp.finfo(s.dtype).eps * jnp.vdot(y, y))
-    s_all, y_all = pairs.s.at[i].set(s), pairs.y.at[i].set(y)
-    with_y = y_all @ y
-    return Pairs(
-        s_all,
-        y_all,
-        pairs.sy.at[i].set(y_all @ s).at[:, i].set(s_all @ y),
-        pairs.yy.at[i].set(with_y).at[:, i].set(with_y),
-        jnp.where(good, (i + 1) % ring, i),
-        jnp.where(good, jnp.minimum(pairs.count + 1, ring - 1), pairs.count),
-    )
+def _store(pairs, s, y, gradient, wanted):
+    """Store a pair if it is wanted and its curvature large enough to trust. gradient: the new one."""
+    m = len(pairs.sy)
+    curvature = jnp.stack([jnp.vdot(s, y), jnp.vdot(y, y)])
+    good = wanted & (curvature[0] > jnp.finfo(s.dtype).eps * curvature[1])
+    place = jnp.where(good, pairs.head, m)  # beyond the last place nothing is written
+    vectors = pairs.vectors.at[place, 0].set(s, mode="drop").at[place, 1].set(y, mode="drop")
+    with_gradient = vectors @ gradient
+    head = jnp.where(good, (pairs.head + 1) % m, pairs.head)
+    # y is a change of the gradient: products with it are changes of those with the gradient
+    with_y = (with_gradient - pairs.with_gradient)[_by_age(head, m)].at[-1].set(curvature)
+
+    def grown(square, row, column):
+        grown = jnp.pad(square[1:, 1:], ((0, 1), (0, 1))).at[-1].set(row).at[:, -1].set(column)
+        return jnp.where(good, grown, square)
+
+    sy, yy = grown(pairs.sy, 0, with_y[:, 0]), grown(pairs.yy, with_y[:, 1], with_y[:, 1])
+    count = jnp.where(good, jnp.minimum(pairs.count + 1, m), pairs.count)
+    return Pairs(vectors, with_gradient, sy, yy, head, count)
 
 
-def _direction(pairs, gradient):
-    """Return minus the inverse-Hessian estimate times the gradient; without pairs the unit vector downhill."""
-    ring = pairs.sy.shape[0]
-    by_age = (pairs.head + jnp.arange(ring)) % ring  # head itself, then oldest to newest
-    used = jnp.arange(ring) >= ring - pairs.count
+def _by_age(head, m):
+    """Return the places of pairs from the oldest to the youngest."""
+    return (head + jnp.arange(m)) % m
+
+
+def _direction(pairs, gradient, length):
+    """Return minus the inverse-Hessian estimate times the gradient, and the slope along it.
+
+    Without pairs it is the unit vector downhill. length: of the gradient.
+    """
+    m = len(pairs.sy)
+    place, used = _by_age(pairs.head, m), jnp.arange(m) >= m - pairs.count
     both = used[:, None] & used[None, :]
-    sy, yy = (jnp.where(both, square[by_age][:, by_age], 0) for square in (pairs.sy, pairs.yy))
-    newest = ring - 1
-    gamma = jnp.where(used[newest], sy[newest, newest] / jnp.where(used[newest], yy[newest, newest], 1), 1.0)
-    upper = jnp.triu(sy) + jnp.diag(jnp.where(used, 0.0, 1.0).astype(sy.dtype))
-    sg, yg = (jnp.where(used, (vectors @ gradient)[by_age], 0) for vectors in (pairs.s, pairs.y))
+    sy, yy = (jnp.where(both, square, 0) for square in (pairs.sy, pairs.yy))
+    gamma = jnp.where(used[-1], sy[-1, -1] / jnp.where(used[-1], yy[-1, -1], 1), 1.0)
+    upper = sy + jnp.diag(jnp.where(used, 0.0, 1.0).astype(sy.dtype))
+    sg, yg = jnp.where(used[:, None], pairs.with_gradient[place], 0).T
     p = solve_triangular(upper, sg)
     q = solve_triangular(upper, jnp.diag(sy) * p + gamma * (yy @ p - yg), trans=1)
-    by_place = jnp.zeros((2, ring), gradient.dtype).at[:, by_age].set(jnp.stack([q, gamma * p]))
-    direction = by_place[1] @ pairs.y - by_place[0] @ pairs.s - gamma * gradient
+    shares = jnp.zeros((m, 2), gradient.dtype).at[place].set(jnp.stack([-q, gamma * p], axis=1))
+    direction = jnp.tensordot(shares, pairs.vectors, 2) - gamma * gradient
+    slope = jnp.vdot(direction, gradient)
     # rounding can spoil the estimate; steepest descent is always downhill
-    downhill = jnp.isfinite(by_place).all() & (jnp.vdot(direction, gradient) < 0) & (pairs.count > 0)
-    return jnp.where(downhill, direction, -gradient / _norm(gradient))
+    downhill = jnp.isfinite(shares).all() & (slope < 0) & (pairs.count > 0)
+    return jnp.where(downhill, direction, -gradient / length), jnp.where(downhill, slope, -length)
 
 
 def _slack(state):

@@ -54,15 +54,13 @@ class FrameRegModel:
 
     def __call__(self, params: Mapping, scales: Scales, fluxes: Any, hours: Any) -> dict[str, Any]:
         """Value of every regulariser; each frame is compared with its own flux."""
-        frames = params["I"]
-
-        def mean(name: str) -> Scalar:
-            return jnp.mean(
-                jax.vmap(lambda one, flux: penalties.evaluate(name, one, replace(scales, flux=flux)))(frames, fluxes)
-            )
-
+        frames, each = params["I"], [name for name in self.names if name not in TEMPORAL]
+        values = jax.vmap(lambda one, flux: penalties.evaluate(each, one, replace(scales, flux=flux)))(frames, fluxes)
         joining = {"dt": dt, "di": di}
-        return {name: joining[name](frames, hours, scales) if name in joining else mean(name) for name in self.names}
+        return {
+            name: joining[name](frames, hours, scales) if name in joining else jnp.mean(values[name])
+            for name in self.names
+        }
 
 
 def split_times(data: DataSet, time_h: np.ndarray, hours: Any) -> list[DataSet]:

@@ -5,7 +5,7 @@ about the same for any field, flux and pixel size. Differences see zero beyond t
 before the first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.transforms import Pixels, filled
 
 Whole = Float[Array | np.ndarray, " pixels"]  # all pixels, those beyond the mask too
+Steps = tuple[Whole, Whole]  # differences to the pixel below and to the one on the right
 Scalar = Float[Array, ""]
 
 L1W_SOFT = 1e-10
@@ -61,7 +62,7 @@ class Scales:
         return (x, y) if self.index is None else (jnp.asarray(x)[self.index], jnp.asarray(y)[self.index])
 
 
-def differences(whole: Whole, grid: Grid) -> tuple[Whole, Whole]:
+def differences(whole: Whole, grid: Grid) -> Steps:
     """Differences to the pixel below and to the one on the right, each (ny * nx,); beyond the edge the sky is dark.
 
     In flat order either is a fixed number of places on: loops over pixels as one row are vectorised.
@@ -77,36 +78,43 @@ def _later(whole: Whole, places: int) -> Whole:
     return jnp.concatenate([rest, jnp.zeros_like(whole[:places])])
 
 
-def squared_differences(whole: Whole, grid: Grid) -> Whole:
-    """Sum of squared differences to the pixels below and on the right, (ny * nx,)."""
-    below, right = differences(whole, grid)
+def steps(image: Pixels, s: Scales) -> Steps:
+    """Differences of a map that is zero beyond the mask."""
+    return differences(filled(s.grid, image, s.index), s.grid)
+
+
+def log_steps(image: Pixels, s: Scales) -> Steps:
+    """Differences of ln I; beyond the mask the sky is as faint as the faintest pixel of the prior."""
+    faintest = 0.0 if s.index is None else jnp.log(jnp.min(s.prior))
+    return differences(filled(s.grid, jnp.log(image), s.index, faintest), s.grid)
+
+
+def squares(of: Steps) -> Whole:
+    """Sum of the squared differences below and on the right, (ny * nx,)."""
+    below, right = of
     return below**2 + right**2
 
 
-def variation(whole: Whole, grid: Grid, epsilon: Any) -> Scalar:
-    """Total variation; its derivative is zero where the image is flat and epsilon zero."""
-    return _length(*differences(whole, grid), epsilon)
-
-
 @jax.custom_jvp
-def _length(below: Whole, right: Whole, epsilon: Any) -> Scalar:
-    return _length_and_inverse(below, right, epsilon)[0]
+def variation(of: Steps, epsilon: Any) -> Scalar:
+    """Σ sqrt(squares + epsilon); its derivative is zero where the image is flat and epsilon zero."""
+    return _lengths(of, epsilon)[0]
 
 
-def _length_and_inverse(below, right, epsilon):
+def _lengths(of, epsilon):
     """Return the summed length of all differences, and one over each."""
-    square = below**2 + right**2 + epsilon
+    square = squares(of) + epsilon
     real = square > 0
     inverse = jnp.where(real, jax.lax.rsqrt(jnp.where(real, square, 1.0)), 0.0)
     return jnp.sum(square * inverse), inverse
 
 
-@_length.defjvp
-def _length_slope(primals, tangents):
+@variation.defjvp
+def _variation_slope(primals, tangents):
     # by hand, for one root serves value and derivative: half the time of the automatic one
-    below, right, _ = primals
-    value, inverse = _length_and_inverse(*primals)
-    down, across, epsilon = tangents
+    (below, right), _ = primals
+    (down, across), epsilon = tangents
+    value, inverse = _lengths(*primals)
     return value, jnp.sum(inverse * (below * down + right * across)) + 0.5 * epsilon * jnp.sum(inverse)
 
 
@@ -157,29 +165,14 @@ def cm(image: Pixels, s: Scales) -> Scalar:
     return jnp.sum(image * x) ** 2 + jnp.sum(image * y) ** 2
 
 
-def tv(image: Pixels, s: Scales) -> Scalar:
-    """Total variation."""
-    return variation(filled(s.grid, image, s.index), s.grid, s.epsilon_tv)
+def tv(of: Steps, s: Scales) -> Scalar:
+    """Total variation of I, or of ln I."""
+    return variation(of, s.epsilon_tv)
 
 
-def tv2(image: Pixels, s: Scales) -> Scalar:
-    """Sum of squared differences (TSV in the papers)."""
-    return jnp.sum(squared_differences(filled(s.grid, image, s.index), s.grid))
-
-
-def _log_image(image: Pixels, s: Scales) -> Whole:
-    # outside the mask the sky is as faint as the faintest pixel of the prior
-    return filled(s.grid, jnp.log(image), s.index, 0.0 if s.index is None else jnp.log(jnp.min(s.prior)))
-
-
-def tvlog(image: Pixels, s: Scales) -> Scalar:
-    """Total variation of ln I."""
-    return variation(_log_image(image, s), s.grid, s.epsilon_tv)
-
-
-def tv2log(image: Pixels, s: Scales) -> Scalar:
-    """Squared differences of ln I."""
-    return jnp.sum(squared_differences(_log_image(image, s), s.grid))
+def tv2(of: Steps, s: Scales) -> Scalar:
+    """Sum of squared differences (TSV in the papers) of I, or of ln I."""
+    return jnp.sum(squares(of))
 
 
 def compact(image: Pixels, s: Scales) -> Scalar:
@@ -234,17 +227,26 @@ PENALTIES: dict[str, tuple[Callable, Callable]] = {
     "cm": (cm, lambda s: (s.beam * s.flux) ** 2),
     "tv": (tv, lambda s: s.flux / s.beam),
     "tv2": (tv2, lambda s: s.flux**2 / s.beam**4),
-    "tvlog": (tvlog, lambda s: _log_scale(s) / s.beam),
-    "tv2log": (tv2log, lambda s: _log_scale(s) ** 2 / s.beam**4),
+    "tvlog": (tv, lambda s: _log_scale(s) / s.beam),
+    "tv2log": (tv2, lambda s: _log_scale(s) ** 2 / s.beam**4),
     "compact": (compact, lambda s: s.flux * s.beam**2),
     "compact2": (compact2, lambda s: (s.flux * s.beam) ** 2),
     "rgauss": (rgauss, _one),
 }
 
 
-def evaluate(name: str, image: Pixels, scales: Scales) -> Scalar:
-    """Value of a Stokes I regulariser. image: (n,) Jy per pixel over the mask."""
-    value, divisor = PENALTIES[name]
-    if scales.norm:
-        return value(image, scales) / divisor(scales)
-    return value(image, scales) * (scales.grid.pixel_rad**2 if name in MOMENTS else 1.0)
+# what a regulariser is of, where it is not the image itself
+VIEWS = {"tv": steps, "tv2": steps, "tvlog": log_steps, "tv2log": log_steps}
+
+
+def evaluate(names: Sequence[str], image: Pixels, scales: Scales) -> dict[str, Scalar]:
+    """Values of Stokes I regularisers by name. image: (n,) Jy per pixel over the mask."""
+    seen = {None: image}  # those with one view share it, and the way back from it in a derivative
+    seen |= {view: view(image, scales) for view in dict.fromkeys(VIEWS[name] for name in names if name in VIEWS)}
+    values = {}
+    for name in names:
+        value, divisor = PENALTIES[name]
+        found = value(seen[VIEWS.get(name)], scales)
+        moment = scales.grid.pixel_rad**2 if name in MOMENTS else 1.0
+        values[name] = found / divisor(scales) if scales.norm else found * moment
+    return values

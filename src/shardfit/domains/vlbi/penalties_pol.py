@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from shardfit.domains.vlbi.penalties import Scalar, Scales, squared_differences, variation
-from shardfit.domains.vlbi.transforms import Maps, Pixels, filled, safe_sqrt, stokes
+from shardfit.domains.vlbi.penalties import Scalar, Scales, squares, steps, variation
+from shardfit.domains.vlbi.transforms import Maps, Pixels, safe_sqrt, stokes
 
 
 def _positive_log(x: Pixels) -> Pixels:
@@ -25,9 +25,8 @@ def hw(maps: Maps, s: Scales) -> Scalar:
 
 def ptv(maps: Maps, s: Scales) -> Scalar:
     """Total variation of the complex image P."""
-    q, u = (squared_differences(filled(s.grid, part, s.index), s.grid) for part in stokes(maps, ("Q", "U")))
+    q, u = (squares(steps(part, s)) for part in stokes(maps, ("Q", "U")))
     return jnp.sum(safe_sqrt(q + u + s.epsilon_tv))
-
 
 def _circular(maps: Maps) -> Pixels:
     return maps["I"] * maps["v"]
@@ -50,12 +49,12 @@ def l2v(maps: Maps, s: Scales) -> Scalar:
 
 def vtv(maps: Maps, s: Scales) -> Scalar:
     """Total variation of V."""
-    return variation(filled(s.grid, _circular(maps), s.index), s.grid, s.epsilon_tv)
+    return variation(steps(_circular(maps), s), s.epsilon_tv)
 
 
 def vtv2(maps: Maps, s: Scales) -> Scalar:
     """Squared differences of V."""
-    return jnp.sum(squared_differences(filled(s.grid, _circular(maps), s.index), s.grid))
+    return jnp.sum(squares(steps(_circular(maps), s)))
 
 
 # name: (value, divisor when normalised)

@@ -5,8 +5,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from shardfit.domains.vlbi.penalties import Scalar, Scales, variation
-from shardfit.domains.vlbi.transforms import SPECTRAL, Maps, at_frequency, filled
+from shardfit.domains.vlbi.penalties import Scalar, Scales, steps, variation
+from shardfit.domains.vlbi.transforms import SPECTRAL, Maps, at_frequency
 
 NAMES = tuple(f"{kind}_{name}" for kind in ("l2", "tv") for name in SPECTRAL)
 
@@ -18,7 +18,7 @@ def evaluate(name: str, maps: Maps, priors: Maps, scales: Scales) -> Scalar:
     n = values.shape[-1] if scales.norm else 1.0
     if kind == "l2":
         return jnp.sum((values - priors[which]) ** 2) / n
-    rough = variation(filled(scales.grid, values, scales.index), scales.grid, scales.epsilon_tv)
+    rough = variation(steps(values, scales), scales.epsilon_tv)
     return rough * scales.beam / n if scales.norm else rough
 
 

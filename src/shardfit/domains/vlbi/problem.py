@@ -35,17 +35,15 @@ class RegModel:
     def __call__(self, params: Mapping, kept: Mapping, scales: Scales, spectral: Mapping) -> dict[str, Any]:
         """Value of every regulariser of the maps at the reference frequency."""
         maps = transforms.physical(params, kept)
-        out = {}
+        out = penalties.evaluate([name for name in self.names if name in penalties.PENALTIES], maps["I"], scales)
         for name in self.names:
-            if name in penalties.PENALTIES:
-                out[name] = penalties.evaluate(name, maps["I"], scales)
-            elif name in penalties_pol.PENALTIES:
+            if name in penalties_pol.PENALTIES:
                 out[name] = penalties_pol.evaluate(name, maps, scales)
             elif name == "flux_mf":
                 out[name] = penalties_spectral.flux_mf(maps, spectral["log_ratios"], spectral["mf_flux"], scales)
-            else:
+            elif name not in out:
                 out[name] = penalties_spectral.evaluate(name, maps, spectral["priors"], scales)
-        return out
+        return {name: out[name] for name in self.names}
 
 
 def offsets(params: Any, counts: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ mcv, vcv and polcv, with I in its logarithm, are those of eht-imaging.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -64,7 +65,7 @@ class Power:
 
     def forward(self, z):
         """Return the brightness."""
-        return self.scale * _three_halves(z)
+        return _power(z, self.scale)
 
     def inverse(self, x):
         """Return the positive one of the two x; NaN for a negative brightness."""
@@ -85,18 +86,17 @@ def lifted(image: np.ndarray, mean: float) -> np.ndarray:
     return np.maximum(image, FLOOR * mean)
 
 
-@jax.custom_jvp
-def _three_halves(x):
-    size = jnp.abs(x)
-    return size * jnp.sqrt(size)
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _power(x, scale):
+    size = scale ** (2 / 3) * jnp.abs(x)
+    return jnp.sqrt(size * size * size)  # the root last: compilers keep what they deem costly, the rest is done again
 
 
-@_three_halves.defjvp
-def _three_halves_slope(primals, tangents):
+@_power.defjvp
+def _power_slope(scale, primals, tangents):
     # by hand: the root's own slope is infinite at zero
     (x,), (change,) = primals, tangents
-    root = safe_sqrt(jnp.abs(x))
-    return jnp.abs(x) * root, 1.5 * jnp.sign(x) * root * change
+    return _power(x, scale), 1.5 * scale * jnp.sign(x) * safe_sqrt(jnp.abs(x)) * change
 
 
 def safe_sqrt(square: Float[Array | np.ndarray, "*any"]) -> Float[Array, "*any"]:
