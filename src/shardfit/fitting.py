@@ -180,11 +180,11 @@ def _diagnose(problem, placed):
 
 def _parts(task: Task, solver: Solver, params: Any) -> dict[str, float]:
     """Return all terms' unweighted losses over all rows; a stochastic term's in one fixed realisation."""
-    objective, key = task.problem.objective, jax.random.key(0)
+    objective = task.problem.objective
     if task.placed is not None:
-        parts = task.placed.parts(params, key if objective.stochastic else None)
+        parts = task.placed.parts(params, jax.random.key(0) if objective.stochastic else None)
     else:
-        parts = _streamed_parts(objective.freeze(key), params, solver.batch or 1, task.mesh)
+        parts = _streamed_parts(objective.freeze(jax.random.key(0)), params, solver.batch or 1, task.mesh)
     return {name: float(part) for name, part in parts.items()}
 
 

@@ -157,7 +157,7 @@ class _Scan:
         if bars.stderr is None:
             raise ValueError(f"profile: the result is not at a minimum. {bars.note}")
         scaled = of_residuals(problem.objective) and not normalised(problem.objective)
-        z = np.asarray(problem.space.pack(result.params))
+        z = problem.space.host_z(result.params)
         slope = jax.jvp(problem.space.unpack, (z,), (np.eye(z.size, dtype=z.dtype)[index],))[1]
         steepest = max(float(np.abs(leaf).max(initial=0)) for leaf in jax.tree.leaves(slope))
         error = float(problem.space.free(bars.stderr)[index])
@@ -209,7 +209,7 @@ class _Scan:
 
     def _held(self, place: float, start: Any) -> Problem:
         space = self.problem.space
-        z = np.array(space.pack(start))
+        z = np.array(space.host_z(start))
         z[self.index] = place
         chosen = space.spread_out(np.arange(z.size) == self.index)
         masks = [

@@ -13,7 +13,7 @@ from shardfit.core.objective import Objective
 from shardfit.core.precision import (
     PRECISIONS,
     _no_trace,
-    _tracing,
+    tracing,
     arithmetic,
     cast,
     for_caller,
@@ -251,7 +251,7 @@ def test_whether_a_trace_is_under_way_does_not_depend_on_the_first_to_ask():
     """A first call from within a trace must not make every later one outside look like another trace."""
     _no_trace.cache_clear()
     seen = []
-    jax.jit(lambda x: seen.append(_tracing()) or x)(1.0)
-    jax.vmap(lambda x: seen.append(_tracing()) or x)(jnp.ones(2))
+    jax.jit(lambda x: seen.append(tracing()) or x)(1.0)
+    jax.vmap(lambda x: seen.append(tracing()) or x)(jnp.ones(2))
     assert seen == [True, True]
-    assert not _tracing()
+    assert not tracing()

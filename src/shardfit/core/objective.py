@@ -22,6 +22,7 @@ from shardfit.core.gram import Gram
 from shardfit.core.mesh import ROWS, meet, n_shards, replicate, spans_processes
 from shardfit.core.params import make_space
 from shardfit.core.precision import arithmetic, cast, evaluation_precision, precision_of
+from shardfit.core.quick import quick_jit
 from shardfit.core.rows import compact, numbered, place_rows, rows_from_process, take
 from shardfit.core.split import divided, split_terms
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
@@ -369,7 +370,7 @@ def _value_grad_parts(objective, params, key):
     return value, gradient, named_parts(objective.names, losses)
 
 
-@jax.jit
+@quick_jit
 def _parts(objective, params, key):
     losses = reduce.losses(objective.mesh, objective.terms, params, key)
     return named_parts(objective.names, losses)

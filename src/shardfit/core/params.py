@@ -16,6 +16,7 @@ from jax.tree_util import register_dataclass
 
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import arithmetic, precision_of
+from shardfit.core.quick import quick_jit
 from shardfit.core.transforms import Identity, Transform, as_transform, log_det
 
 STRUCTURE = ("treedef", "labels", "shapes", "inner_shapes", "transforms", "masks")
@@ -132,8 +133,18 @@ class Space:
     def host_params(self, z: Any) -> Any:
         """Return the parameter pytree of coordinates z as NumPy arrays."""
         z = np.asarray(z)
+        if self.plain:  # nothing to compute
+            pieces = np.split(z.copy(), np.cumsum(self.leaf_sizes())[:-1])
+            leaves = [piece.reshape(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
+            return jax.tree.unflatten(self.treedef, leaves)
         with arithmetic(precision_of(z)):
             return jax.tree.map(np.asarray, _unpack(self, z))
+
+    def host_z(self, params: Any) -> np.ndarray:
+        """Return the coordinates of params as a NumPy vector."""
+        if self.plain:
+            return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(params)])
+        return np.asarray(_pack(self, params))
 
     def coordinate_labels(self) -> list[str]:
         """Return a name for every coordinate: 'a', 'w[0]', 'w[1]' ..."""
@@ -166,9 +177,14 @@ def _differ(leaf: Any, held: Any, mask: np.ndarray) -> bool:
     return not np.array_equal(np.asarray(leaf)[mask], np.asarray(held)[mask])
 
 
-@jax.jit
+@quick_jit
 def _unpack(space: Space, z: jax.Array) -> Any:
     return space.unpack(z)
+
+
+@quick_jit
+def _pack(space: Space, params: Any) -> jax.Array:
+    return space.pack(params)
 
 
 def make_space(params: Any, transforms: Any = None, held: Any = None) -> Space:

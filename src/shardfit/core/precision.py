@@ -33,7 +33,7 @@ def arithmetic(precision: str | None) -> Iterator[None]:
     if precision is None or wide == _is_wide():
         yield
         return
-    if _tracing():
+    if tracing():
         if wide:
             raise TypeError(
                 "a float64 objective is used inside a transformation (jit, grad, vmap, a sampler) of a program in "
@@ -79,7 +79,7 @@ def evaluation_precision(own: str | None, *trees: Any) -> str | None:
 
     64-bit arguments are not rounded, except in a caller's trace, where JAX's own rule holds.
     """
-    if own == "float64" or _tracing():
+    if own == "float64" or tracing():
         return own
     return "float64" if precision_of(trees) == "float64" else own
 
@@ -146,7 +146,8 @@ def _no_trace() -> Any:
         return fresh.submit(get_opaque_trace_state).result()
 
 
-def _tracing() -> bool:
+def tracing() -> bool:
+    """Return whether a transformation (jit, grad, vmap) is at work."""
     return get_opaque_trace_state() != _no_trace()
 
 

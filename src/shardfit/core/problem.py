@@ -17,7 +17,7 @@ from shardfit.core.fixed import hold
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space, check_params, leaf_labels, make_space, spread
-from shardfit.core.precision import PRECISIONS, arithmetic, cast, in_its_precision, require_precision
+from shardfit.core.precision import PRECISIONS, arithmetic, cast, in_its_precision, require_precision, tracing
 from shardfit.core.priors import check_prior, prior_term, transform_of
 from shardfit.core.rows import leading
 from shardfit.core.terms import Penalty, RowTerm, weighted_sum, with_shapes
@@ -96,7 +96,7 @@ class Problem:
     @in_its_precision
     def z0(self) -> np.ndarray:
         """Return the start in solver coordinates, inside the box."""
-        z0 = np.asarray(self.space.pack(self.x0))
+        z0 = self.space.host_z(self.x0)
         return z0 if self.box is None else np.clip(z0, *self.box).astype(z0.dtype)
 
     def unconstrained(self) -> "Problem":
@@ -177,7 +177,7 @@ def with_prior(objective: Objective, priors: list | None) -> Objective:
 
 
 def _check_start(space, x0):
-    z0 = np.asarray(space.pack(x0))
+    z0 = space.host_z(x0)
     if not np.isfinite(z0).all():
         bad = space.coordinate_labels()[int(np.argmin(np.isfinite(z0)))]
         raise ValueError(f"x0 of {bad} lies outside its transform's range. Start strictly inside.")
@@ -189,7 +189,7 @@ def check_terms(objective: Objective, params: Any, precision: str) -> None:
     What is traced are functions of this module with the term as argument: JAX traces them once for terms of equal
     structure, however often a problem is made anew; and rows in a closure would be worked on for real.
     """
-    key = jax.random.key(0)
+    key = jax.eval_shape(jax.random.key, 0)
     for name, term in objective.items():
         try:
             if isinstance(term, RowTerm):
@@ -234,7 +234,7 @@ def _concrete_use(error: Exception) -> str:
 
 def require_untraced(what: str, *trees: Any) -> None:
     """Raise where numbers are traced by jit, grad or vmap: a problem and its fit work on numbers that are known."""
-    inside_jit = isinstance(jnp.zeros(()), Tracer)
+    inside_jit = tracing() and isinstance(jnp.zeros(()), Tracer)
     if inside_jit or any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees)):
         raise TypeError(
             f"{what} inside a function that jit, grad or vmap traces: its numbers are not known there. Call it "

@@ -70,7 +70,7 @@ def find_start(problem: Problem, mesh: Any = None, seed: int = 0, how: str = "fi
     result = fit(density, "lbfgsb", maxiter=STEPS, mesh=mesh, seed=seed, certify=False, progress=False)
     if result.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
-    z = np.asarray(problem.space.pack(result.params))
+    z = problem.space.host_z(result.params)
     certify_answer(problem, certificate, z, mesh=mesh)
     if result.status is Status.NONFINITE or not np.isfinite(z).all():
         return Start(z0, None, "The density has no mode that a fit could reach: chains began at x0.")

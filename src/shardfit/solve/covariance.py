@@ -99,7 +99,7 @@ def standard_errors(
     standard error 0, one at a bound NaN, for the data push it outside and say nothing of its error.
     """
     space = problem.space
-    z = np.asarray(space.pack(params))
+    z = space.host_z(params)
     held = [f"Held, so without error: {_names(space.held_labels())}."] if space.held_labels() else []
     if not z.size:
         size = sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -1,7 +1,7 @@
 """L-BFGS as a state machine: one tick is one evaluation, whether it is a new iteration or a line-search trial.
 
 The inverse Hessian is in the compact form of Byrd, Nocedal and Schnabel (1994): two products with the stored pairs and
-two small triangular solves, instead of a chain of dot products. It is fast on one device and under vmap.
+some with small matrices, instead of a chain of dot products. It is fast on one device and under vmap.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 
 from shardfit.core.status import Status
 from shardfit.solve.base import ValueAndGrad
@@ -28,18 +27,19 @@ class Trial(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Stored steps s and gradient changes y in a ring of m places, and inner products of the pairs by age.
+    """Stored steps s and gradient changes y in a ring of m places, and their products, by place.
 
     To read the vectors is what an iteration costs beside its evaluation. It happens twice: for the products with a new
     gradient, and for the direction.
     """
 
-    vectors: jax.Array  # (m, 2, n) s and y by place
-    with_gradient: jax.Array  # (m, 2) products of each with the gradient, by place
-    sy: jax.Array  # (m, m) s_i · y_j for i no younger than j; the last is the youngest, and `count` of them are in use
-    yy: jax.Array  # (m, m)
+    vectors: jax.Array  # (m, 2, n) s and y
+    with_gradient: jax.Array  # (m, 2) products of each with the gradient
+    inverse: jax.Array  # (m, m) of s_i · y_j without those of i younger than j; zero where there is no pair
+    sy: jax.Array  # (m,) s_i · y_i
+    yy: jax.Array  # (m, m) y_i · y_j
     head: jax.Array  # place of the next pair, that of the oldest if all are in use
-    count: jax.Array
+    scale: jax.Array  # s · y / y · y of the youngest: what one number says of the inverse Hessian; 0 without pairs
 
 
 class State(NamedTuple):
@@ -76,6 +76,7 @@ class LBFGS(StepSolver):
     ptol: float = 1e-5
     name: ClassVar[str] = "lbfgs"
     any_length: ClassVar[bool] = True
+    brief: ClassVar[bool] = True
 
     def __post_init__(self):
         super().__post_init__()
@@ -89,7 +90,7 @@ class LBFGS(StepSolver):
         zero, none = jnp.zeros((), dtype), jnp.zeros_like(z0)
         vectors, square = jnp.zeros((m, 2, n), dtype), jnp.zeros((m, m), dtype)
         count = jnp.zeros((), jnp.int32)
-        pairs = Pairs(vectors, vectors[..., 0], square, square, count, count)
+        pairs = Pairs(vectors, vectors[..., 0], square, square[0], square, count, zero)
         start = Trial(zero, jnp.full((), jnp.inf, dtype), zero)
         return State(
             z0,
@@ -125,7 +126,8 @@ class LBFGS(StepSolver):
         finite = jnp.isfinite(value) & jnp.isfinite(slope)
         first, returned = state.trials < 0, state.trials > MAX_TRIALS
         trial = Trial(state.t, jnp.where(finite, value, jnp.inf), jnp.where(finite, slope, 0))
-        accepted, low, high, bracketed, t_next = self.search(state, trial)
+        none = jnp.zeros((), bool), state.low, state.high, state.bracketed, state.t
+        accepted, low, high, bracketed, t_next = jax.lax.cond(first, lambda: none, lambda: self.search(state, trial))
 
         # nothing left on this line: out of trials, or the bracket is below resolution
         span = jnp.max(jnp.abs(state.direction)) * jnp.abs(t_next - low.t)
@@ -139,7 +141,7 @@ class LBFGS(StepSolver):
         here = jnp.where(finite & (first | moves), gradient, state.gradient)
         step = jnp.where(moves, state.t, 0) * state.direction
         pairs = _store(state.pairs, step, here - state.gradient, here, moves)
-        pairs = pairs._replace(count=jnp.where(fails, 0, pairs.count))
+        pairs = pairs._replace(inverse=jnp.where(fails, 0, pairs.inverse), scale=jnp.where(fails, 0, pairs.scale))
         length = _norm(here)
         direction, slope = _direction(pairs, here, length)
         start = Trial(jnp.zeros_like(t_next), jnp.where(fails, state.value, trial.value), slope)
@@ -155,7 +157,7 @@ class LBFGS(StepSolver):
             direction=jnp.where(aims, direction, state.direction),
             slope=jnp.where(aims, slope, state.slope),
             # without curvature the direction has unit length, which says nothing about the step's
-            t=jnp.where(aims, jnp.where(pairs.count > 0, 1.0, jnp.minimum(1.0, length)), jnp.where(returns, low.t, t_next)),
+            t=jnp.where(aims, jnp.where(pairs.scale > 0, 1.0, jnp.minimum(1.0, length)), jnp.where(returns, low.t, t_next)),
             low=_choose(aims, start, low),
             high=_choose(aims, start, high),
             bracketed=~aims & bracketed,
@@ -185,7 +187,7 @@ class LBFGS(StepSolver):
             (moves & small_x & (self.xtol > 0), Status.CONVERGED_STEP),
             (idle, Status.CONVERGED_PROGRESS),
             # steepest descent failed too
-            (fails & (state.pairs.count == 0), Status.STALLED),
+            (fails & (state.pairs.scale == 0), Status.STALLED),
         )
 
     def search(self, state: State, trial: Trial):
@@ -223,27 +225,28 @@ class BacktrackingLBFGS(LBFGS):
 def _store(pairs, s, y, gradient, wanted):
     """Store a pair if it is wanted and its curvature large enough to trust. gradient: the new one."""
     m = len(pairs.sy)
-    curvature = jnp.stack([jnp.vdot(s, y), jnp.vdot(y, y)])
-    good = wanted & (curvature[0] > jnp.finfo(s.dtype).eps * curvature[1])
-    place = jnp.where(good, pairs.head, m)  # beyond the last place nothing is written
+    sy, yy = jnp.vdot(s, y), jnp.vdot(y, y)
+    good = wanted & (sy > jnp.finfo(s.dtype).eps * yy)
+    place = jnp.where(good, pairs.head, m)  # beyond the last nothing is written
     vectors = pairs.vectors.at[place, 0].set(s, mode="drop").at[place, 1].set(y, mode="drop")
     with_gradient = vectors @ gradient
-    head = jnp.where(good, (pairs.head + 1) % m, pairs.head)
     # y is a change of the gradient: products with it are changes of those with the gradient
-    with_y = (with_gradient - pairs.with_gradient)[_by_age(head, m)].at[-1].set(curvature)
-
-    def grown(square, row, column):
-        grown = jnp.pad(square[1:, 1:], ((0, 1), (0, 1))).at[-1].set(row).at[:, -1].set(column)
-        return jnp.where(good, grown, square)
-
-    sy, yy = grown(pairs.sy, 0, with_y[:, 0]), grown(pairs.yy, with_y[:, 1], with_y[:, 1])
-    count = jnp.where(good, jnp.minimum(pairs.count + 1, m), pairs.count)
-    return Pairs(vectors, with_gradient, sy, yy, head, count)
-
-
-def _by_age(head, m):
-    """Return the places of pairs from the oldest to the youngest."""
-    return (head + jnp.arange(m)) % m
+    with_s, with_y = (with_gradient - pairs.with_gradient).T
+    row = jnp.arange(m) == place
+    column = row[:, None]
+    # a triangle of pairs by age: its inverse loses the first row and column and gets a last column
+    rest = jnp.where(row | column, 0, pairs.inverse)
+    last = jnp.where(row, 1, -(rest @ with_s)) / jnp.where(good, sy, 1)
+    with_y = jnp.where(row, yy, with_y)
+    return Pairs(
+        vectors,
+        with_gradient,
+        jnp.where(row, last[:, None], rest),
+        jnp.where(row, sy, pairs.sy),
+        jnp.where(row, with_y[:, None], jnp.where(column, with_y, pairs.yy)),
+        jnp.where(good, (pairs.head + 1) % m, pairs.head),
+        jnp.where(good, sy / jnp.where(good, yy, 1), pairs.scale),
+    )
 
 
 def _direction(pairs, gradient, length):
@@ -251,20 +254,14 @@ def _direction(pairs, gradient, length):
 
     Without pairs it is the unit vector downhill. length: of the gradient.
     """
-    m = len(pairs.sy)
-    place, used = _by_age(pairs.head, m), jnp.arange(m) >= m - pairs.count
-    both = used[:, None] & used[None, :]
-    sy, yy = (jnp.where(both, square, 0) for square in (pairs.sy, pairs.yy))
-    gamma = jnp.where(used[-1], sy[-1, -1] / jnp.where(used[-1], yy[-1, -1], 1), 1.0)
-    upper = sy + jnp.diag(jnp.where(used, 0.0, 1.0).astype(sy.dtype))
-    sg, yg = jnp.where(used[:, None], pairs.with_gradient[place], 0).T
-    p = solve_triangular(upper, sg)
-    q = solve_triangular(upper, jnp.diag(sy) * p + gamma * (yy @ p - yg), trans=1)
-    shares = jnp.zeros((m, 2), gradient.dtype).at[place].set(jnp.stack([-q, gamma * p], axis=1))
-    direction = jnp.tensordot(shares, pairs.vectors, 2) - gamma * gradient
+    sg, yg = pairs.with_gradient.T
+    p = pairs.inverse @ sg
+    q = (pairs.sy * p + pairs.scale * (pairs.yy @ p - yg)) @ pairs.inverse
+    shares = jnp.stack([-q, pairs.scale * p], axis=1)
+    direction = jnp.tensordot(shares, pairs.vectors, 2) - pairs.scale * gradient
     slope = jnp.vdot(direction, gradient)
     # rounding can spoil the estimate; steepest descent is always downhill
-    downhill = jnp.isfinite(shares).all() & (slope < 0) & (pairs.count > 0)
+    downhill = jnp.isfinite(slope) & (slope < 0)
     return jnp.where(downhill, direction, -gradient / length), jnp.where(downhill, slope, -length)
 
 

@@ -14,7 +14,9 @@ import numpy as np
 
 from shardfit.core.mesh import everywhere, first_says, replicate, spans_processes
 from shardfit.core.objective import Objective
+from shardfit.core.quick import quick_jit
 from shardfit.core.status import Status
+from shardfit.core.work import Opaque, size_of
 from shardfit.solve.base import Finish, Task
 from shardfit.solve.monitor import Snapshot, Trace
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 SEGMENT = 512  # ticks a segment can record
 LONGEST = 1 << 20  # ticks of a segment that records none
+LITTLE = 1 << 25  # numbers computed in a tick
 SEGMENT_SECONDS = 0.25  # how long the host leaves the device alone: progress, Ctrl-C and callbacks wait this long
 
 
@@ -49,6 +52,11 @@ def start(solver: "StepSolver", z0: jax.Array, lower: Any, upper: Any, key: jax.
     """Return a run before its first evaluation. key: of all that the solver draws; given: for its `begin`."""
     state = solver.begin(solver.init(z0, lower, upper), key, given)
     return Run(state, z0, jnp.full((), jnp.inf, z0.dtype), jnp.zeros((), jnp.int32))
+
+
+@partial(quick_jit, static_argnums=0)
+def _start(solver: "StepSolver", z0: jax.Array, lower: Any, upper: Any, seed: Any, given: Any) -> Run:
+    return start(solver, z0, lower, upper, jax.random.key(seed), given)  # a solver that draws nothing makes no key
 
 
 def tick_once(solver: "StepSolver", space: Any, objective: Any, run: Run, key: Any) -> Run:
@@ -83,23 +91,22 @@ def tended(solver: "StepSolver", run: Run, many: bool = False) -> Run:
 
 
 def answer(run: Run, noisy: bool) -> tuple[jax.Array, jax.Array]:
-    """Return the point that a run has reached, and the solver's value there.
+    """Return the point that a run has reached, and the solver's value there."""
+    return _reached((run.state.x, run.state.value), (run.best_z, run.best_value), noisy, jnp)
 
-    The last point stands if it is as good as the best to rounding (a solver near convergence judges by gradients), or
-    if values are noisy and say little about a single point.
+
+def _reached(last: tuple, best: tuple, noisy: bool, numpy: Any) -> tuple[Any, Any]:
+    """Return the last point and its value, or the best; numpy: jnp, or np for arrays on the host.
+
+    The last one stands if it is as good as the best to rounding (a solver near convergence judges by gradients), or if
+    values are noisy and say little about a single point.
     """
-    value, best = run.state.value, run.best_value
-    as_good = value - best <= jnp.finfo(run.best_z.dtype).eps ** (2 / 3) * jnp.abs(best)
-    last_is_good = jnp.isfinite(value) & jnp.all(jnp.isfinite(run.state.x))
-    last = last_is_good & (noisy | as_good)
-    return jnp.where(last, run.state.x, run.best_z), jnp.where(last, value, best)
+    as_good = last[1] - best[1] <= numpy.finfo(best[0].dtype).eps ** (2 / 3) * numpy.abs(best[1])
+    stands = numpy.isfinite(last[1]) & numpy.all(numpy.isfinite(last[0])) & (noisy | as_good)
+    return numpy.where(stands, last[0], best[0]), numpy.where(stands, last[1], best[1])
 
 
-_answer = jax.jit(answer, static_argnums=1)
-
-
-@partial(jax.jit, static_argnums=0)
-def advance(
+def _advance(
     solver: "StepSolver", space: Any, objective: Any, run: Run, key: Any, max_ticks: Any, stop_step: Any
 ) -> tuple[Run, Record | None]:
     """Run until the solver stops, max_ticks evaluations were made, or stop_step steps were taken."""
@@ -133,6 +140,23 @@ def advance(
     return everywhere((run, record), objective.mesh)
 
 
+advance = jax.jit(_advance, static_argnums=0)
+_quick_advance = quick_jit(_advance, static_argnums=0)
+
+
+def _compiled(solver: "StepSolver", *args: Any) -> Any:
+    """Return `advance`, or what is compiled in half the time where runs are short and a tick computes little.
+
+    How much is computed decides, not how long it takes here: a run is the same wherever it is resumed.
+    """
+    if not solver.brief:
+        return advance
+    try:
+        return advance if size_of(advance.trace(solver, *args).jaxpr.jaxpr).work > LITTLE else _quick_advance
+    except Opaque:
+        return advance
+
+
 def _empty(solver: "StepSolver", run: Run) -> Record:
     dtype = run.best_value.dtype
     more = jax.tree.map(lambda leaf: jnp.zeros((SEGMENT, *leaf.shape), leaf.dtype), solver.record(run.state))
@@ -147,15 +171,16 @@ def segment(solver: "StepSolver") -> int:
 def run_steps(solver: "StepSolver", task: Task) -> Finish:
     """Run a step solver to its end, on all rows or on mini-batches drawn for every tick."""
     space, z0, monitor = task.space, task.z0, task.monitor
-    lower, upper = (None, None) if task.box is None else (jnp.asarray(end, z0.dtype) for end in task.box)
+    lower, upper = (None, None) if task.box is None else (np.asarray(end, z0.dtype) for end in task.box)
     program = solver.program()
-    run = start(program, jnp.asarray(z0), lower, upper, jax.random.key(task.seed), task.given)
+    run = _start(program, z0, lower, upper, np.int64(task.seed), task.given)
     run = run._replace(state=solver.populate(run.state, space, task.seed))
     objective = mini_batch(task, solver.batch, 0) if solver.batch else task.objective
     key = jax.random.key(task.seed) if objective.stochastic else None
     # where the loop leaves its state: a run placed otherwise would compile the loop a second time
     run = replicate(run, objective.mesh)
     began = time.perf_counter()
+    advance = _compiled(program, space, objective, run, key, 0, 0)
     # no ticks: this call only compiles
     jax.block_until_ready(advance(program, space, objective, run, key, 0, 0))
     compile_seconds = time.perf_counter() - began
@@ -236,10 +261,12 @@ def _finish(run, solver, stopped, noisy, compile_seconds):
     status = Status.of(run.state.status)
     if status is Status.RUNNING:
         status = stopped or Status.MAX_STEPS
-    z, value = _answer(run, noisy) if solver.seeks else (run.state.x, run.state.value)
     steps, evaluations = int(run.state.steps), int(run.ticks) * solver.points
-    z = np.asarray(z)
-    there = np.isfinite(value) and np.array_equal(z, run.state.x)
+    z, value = last = np.asarray(run.state.x), np.asarray(run.state.value)
+    if solver.seeks:
+        with np.errstate(invalid="ignore"):  # a run that met no finite value
+            z, value = _reached(last, (np.asarray(run.best_z), np.asarray(run.best_value)), noisy, np)
+    there = np.isfinite(value) and np.array_equal(z, last[0])
     return Finish(
         z,
         None if noisy else float(value),

@@ -34,6 +34,7 @@ class StepSolver(Solver):
     slots: ClassVar[bool] = True
     keep: ClassVar[int] = 0
     any_length: ClassVar[bool] = False  # steps do not depend on maxiter
+    brief: ClassVar[bool] = False  # runs take hundreds of ticks: how soon they are compiled counts
     seeks: ClassVar[bool] = True  # a lower value is better: the best point is remembered, and values make a history
 
     def solve(self, task: Task) -> Finish:

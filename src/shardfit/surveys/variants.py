@@ -133,7 +133,7 @@ class Variants:
                 f"survey: an axis starts {', '.join(moved)} elsewhere, but the problem holds it. Free it, or make one "
                 "problem for each value to hold."
             )
-        z = np.asarray(problem.space.pack(params))
+        z = problem.space.host_z(params)
         if not np.isfinite(z).all():
             raise ValueError("survey: a start is not finite, or outside its transform's range. Start strictly inside.")
         return z if problem.box is None else np.clip(z, *problem.box).astype(z.dtype)

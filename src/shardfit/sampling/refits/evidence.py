@@ -58,7 +58,7 @@ def evidence(problem: Problem, result: Result | None = None, *, mesh: Any = None
         result = fit(problem, "lm" if of_residuals(problem.objective) else None, mesh=mesh, progress=False)
         if not result.success:
             raise ValueError(f"evidence: the fit did not converge. {result.message}")
-    z = np.asarray(problem.space.pack(result.params))
+    z = problem.space.host_z(result.params)
     if at_bound(problem, z).any():
         raise ValueError("evidence: a parameter is at its bound, where the posterior is not a Gaussian.")
     return log_evidence(problem, z, mesh)

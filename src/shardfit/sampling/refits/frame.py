@@ -60,7 +60,7 @@ def find_frame(problem: Problem, mesh: Any, kept: Path, run: str) -> Frame:
     small = problem.space.size <= SMALL
     options = {} if small else {"maxiter": 5000, "ftol": 1e-12, "gtol": 1e-6}
     result = fit(problem, "lm" if small else "lbfgs", mesh=mesh, progress=False, **options)
-    z = np.asarray(problem.space.pack(result.params))
+    z = problem.space.host_z(result.params)
     placed = problem.objective.place(mesh)
     root, near = np.ones_like(z), NEAR
     if z.size <= DENSE:
