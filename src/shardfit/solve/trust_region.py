@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve, solve_triangular
 
 RADIUS_SLACK = 0.1  # how closely a step must reach the trust region's edge
 MAX_DAMPINGS = 40
@@ -97,7 +96,7 @@ def trust_step(gradient, hessian, scale, radius, free) -> Step:
         # the small addition keeps a numerically singular matrix definite without being felt elsewhere
         matrix = matrix / jnp.outer(unit, unit) + p * eps * jnp.eye(p, dtype=gradient.dtype)
         factor = jnp.linalg.cholesky(matrix, symmetrize_input=False)
-        step = -cho_solve((factor, True), gradient / unit) / unit
+        step = -jax.scipy.linalg.cho_solve((factor, True), gradient / unit) / unit
         definite = jnp.all(jnp.isfinite(step))
         length = norm(scale * step)
         undamped = definite & (search.damping == 0)
@@ -105,7 +104,7 @@ def trust_step(gradient, hessian, scale, radius, free) -> Step:
         done = full | (definite & (jnp.abs(length - radius) <= RADIUS_SLACK * radius))
         short = definite & (length <= radius)
         low, high = jnp.where(short, search.low, search.damping), jnp.where(short, search.damping, search.high)
-        slope = norm(solve_triangular(factor, metric * step / unit, lower=True))
+        slope = norm(jax.scipy.linalg.solve_triangular(factor, metric * step / unit, lower=True))
         newton = search.damping + (length / radius - 1) * (length / slope) ** 2
         inside = definite & (newton > low) & (newton < high)
         damping = jnp.where(inside, newton, jnp.maximum(jnp.sqrt(low * high), 1e-3 * high))

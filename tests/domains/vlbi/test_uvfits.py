@@ -1,10 +1,12 @@
 """Reading and writing visibility files; golden values come from eht-imaging 1.4.0, which rounds averages to 32 bits."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from shardfit.domains.vlbi.fits_units import read_units
 from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
 from shardfit.domains.vlbi.operations import average_scans
 from shardfit.domains.vlbi.text import read_text, write_text
@@ -105,6 +107,51 @@ def test_golden_polarised_file(polarised):
             np.testing.assert_allclose(obs.vis[name], z[f"uvfits_{prefix}vis"], rtol=1e-10)
             np.testing.assert_allclose(obs.sigma[name], z[f"uvfits_{prefix}sigma"], rtol=1e-10)
     assert obs.scans is None  # this file's scan table is 75 days long
+
+
+@pytest.mark.parametrize("file", ["m87", "polarised", "written"])
+def test_units_are_those_that_astropy_reads(file, small, tmp_path, request):
+    from astropy.io import fits
+
+    path = tmp_path / "written.uvfits" if file == "written" else request.getfixturevalue(file)
+    if file == "written":
+        write_uvfits(small, path)
+    units = read_units(path)
+    with fits.open(path) as hdus:
+        assert len(units) == len(hdus)
+        for unit, hdu in zip(units, hdus, strict=True):
+            cards = {k: v for k, v in hdu.header.items() if k not in ("", "HISTORY", "COMMENT")}
+            assert {k: v.rstrip() if isinstance(v, str) else v for k, v in cards.items()} == unit.header
+            assert unit.offset == hdu.fileinfo()["datLoc"]
+            for name in [] if unit is units[0] else hdu.columns.names:
+                np.testing.assert_array_equal(unit.column(name), hdu.data[name], err_msg=name)
+
+
+def test_cards_and_columns_of_any_kind(tmp_path):
+    """Text with quotes, exponents of two kinds, scaled and logical columns."""
+    from astropy.io import fits
+
+    columns = [
+        fits.Column("SCALED", "I", array=np.array([1, 3], np.int16)),
+        fits.Column("YES", "L", array=np.array([True, False])),
+        fits.Column("TEXT", "5A", array=np.array(["a b", "c"])),
+        fits.Column("PAIR", "2E", array=np.array([[1.0, 2.0], [3.0, 4.0]])),
+        fits.Column("EMPTY", "0D", array=np.zeros((2, 0))),
+    ]
+    table = fits.BinTableHDU.from_columns(columns, name="AIPS AN")
+    table.header.update({"QUOTE": "it's / so", "SMALL": 1.5e-300, "WHOLE": -7, "FLAG": True})
+    path = tmp_path / "kinds.fits"
+    fits.HDUList([fits.PrimaryHDU(), table]).writeto(path)
+    path.write_bytes(path.read_bytes().replace(b"1.5E-300", b"1.5D-300"))
+    unit = read_units(path)[1]
+    unit = replace(unit, header={**unit.header, "TSCAL1": 0.5, "TZERO1": 1.0})
+    assert [unit.header[key] for key in ("QUOTE", "SMALL", "WHOLE", "FLAG")] == ["it's / so", 1.5e-300, -7, True]
+    np.testing.assert_array_equal(unit.column("SCALED"), [1.5, 2.5])
+    np.testing.assert_array_equal(unit.column("YES"), [True, False])
+    assert unit.column("TEXT").tolist() == ["a b", "c"]
+    np.testing.assert_array_equal(unit.column("PAIR"), [[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match=r"TFORM1 = '1PE\(3\)' is not read"):
+        replace(unit, header={**unit.header, "TFORM1": "1PE(3)"}).column("TEXT")
 
 
 def test_round_trip_of_a_release_file(m87, tmp_path):

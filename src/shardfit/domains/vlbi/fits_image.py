@@ -12,7 +12,7 @@ import numpy as np
 from shardfit.domains.vlbi.beams import Beam
 from shardfit.domains.vlbi.constants import STOKES
 from shardfit.domains.vlbi.images import Image
-from shardfit.domains.vlbi.uvfits_tables import number, open_fits
+from shardfit.domains.vlbi.uvfits_tables import number
 
 
 def read_image(path: Any, *, pulse: str = "triangle") -> Image:
@@ -20,7 +20,7 @@ def read_image(path: Any, *, pulse: str = "triangle") -> Image:
 
     Raises ValueError, naming the file, for anything else. Pixels that are NaN become zero.
     """
-    with _named(path), open_fits(Path(path)) as hdus:
+    with _named(path), _open(Path(path)) as hdus:
         size = Path(path).stat().st_size
         planes = _planes(hdus[0], size)
         for hdu in hdus[1:]:
@@ -35,7 +35,7 @@ def read_cube(path: Any, extension: str, *, pulse: str = "triangle") -> tuple[li
 
     Raises ValueError, naming the file, for anything else.
     """
-    with _named(path), open_fits(Path(path)) as hdus:
+    with _named(path), _open(Path(path)) as hdus:
         shape = _shape(hdus[0].header, Path(path).stat().st_size)
         if len(shape) != 3 or extension not in hdus:
             raise ValueError(f"axes {shape}, expected three, and an extension {extension}")
@@ -46,6 +46,16 @@ def read_cube(path: Any, extension: str, *, pulse: str = "triangle") -> tuple[li
             )
         planes = np.asarray(hdus[0].data)
         return [_image(hdus[0].header, {"I": plane}, pulse) for plane in planes], numbers
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[Any]:
+    """Open the units of a FITS file; nothing is read before it is asked for."""
+    from astropy.io import fits
+
+    # opened here: astropy leaves a file it cannot parse open
+    with path.open("rb") as stream, fits.open(stream, memmap=False, lazy_load_hdus=True) as hdus:
+        yield hdus
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from shardfit.domains.vlbi.constants import HANDS, MJD_ZERO, STOKES
+from shardfit.domains.vlbi.fits_units import read_units
 from shardfit.domains.vlbi.observation import Observation, make_observation
 from shardfit.domains.vlbi.stokes import from_circular, present
-from shardfit.domains.vlbi.uvfits_tables import an_table, antennas, covers, if_offsets, number, open_fits, scan_table
+from shardfit.domains.vlbi.uvfits_tables import an_table, antennas, covers, if_offsets, number, scan_table
 from shardfit.domains.vlbi.uvfits_write import write_uvfits
 
 __all__ = ["read_uvfits", "write_uvfits"]
@@ -59,9 +59,7 @@ def read_uvfits(
 def _naming(path: Any):
     """Turn whatever a damaged file provokes into a ValueError that names the file."""
     try:
-        # astropy warns of oddities it repairs; what matters is checked here
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
+        with np.errstate(all="ignore"):  # what matters is checked
             yield
     except (FileNotFoundError, IsADirectoryError, PermissionError, ImportError):
         raise
@@ -127,19 +125,18 @@ class _Contents:
 
 
 def _load(path: Path, station_order: str, dtype: np.dtype) -> _Contents:
-    with open_fits(path) as hdus:
-        header = hdus[0].header
-        if header.get("GROUPS") is not True or header.get("NAXIS1") != 0:
-            raise ValueError("not a random-groups file (GROUPS, NAXIS1). Images are read by read_image.")
-        offset, size = hdus[0].fileinfo()["datLoc"], path.stat().st_size
-        params, data = _groups(path, header, offset, size)
-        cube, names = _cube(header, data)
-        an = an_table(hdus, size)
-        freq_hz = number(an.header, "FREQ", number(header, "CRVAL4", None), positive=True)
-        rows = _rows(header, params)
-        offsets = if_offsets(hdus, size, cube.shape[1], rows.pop("freqsel", None))
-        scans = scan_table(hdus, size)
-        stations, ant1, ant2 = antennas(an, rows.pop("baseline"), station_order)
+    units, size = read_units(path), path.stat().st_size
+    header = units[0].header
+    if header.get("GROUPS") is not True or header.get("NAXIS1") != 0:
+        raise ValueError("not a random-groups file (GROUPS, NAXIS1). Images are read by read_image.")
+    params, data = _groups(path, header, units[0].offset, size)
+    cube, names = _cube(header, data)
+    an = an_table(units, size)
+    freq_hz = number(an.header, "FREQ", number(header, "CRVAL4", None), positive=True)
+    rows = _rows(header, params)
+    offsets = if_offsets(units, size, cube.shape[1], rows.pop("freqsel", None))
+    scans = scan_table(units, size)
+    stations, ant1, ant2 = antennas(an, rows.pop("baseline"), station_order)
 
     width, n_chan = number(header, "CDELT4"), cube.shape[2]
     step = (np.arange(1, n_chan + 1) - number(header, "CRPIX4", 1.0)) * width

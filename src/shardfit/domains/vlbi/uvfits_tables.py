@@ -2,13 +2,12 @@
 
 import datetime
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from shardfit.domains.vlbi.fits_units import Unit
 from shardfit.domains.vlbi.observation import Stations
 
 log = logging.getLogger(__name__)
@@ -28,39 +27,29 @@ def number(header: Any, key: str, default: Any = _UNSET, *, positive: bool = Fal
     return value
 
 
-@contextmanager
-def open_fits(path: Path) -> Iterator[Any]:
-    """Open the units of a FITS file; nothing is read before it is asked for."""
-    from astropy.io import fits
-
-    # opened here: astropy leaves a file it cannot parse open
-    with path.open("rb") as stream, fits.open(stream, memmap=False, lazy_load_hdus=True) as hdus:
-        yield hdus
-
-
 def covers(scans: np.ndarray, time: np.ndarray) -> bool:
     """Whether every time (n,) lies in one of the scans (m, 2), start < time <= stop."""
     scan = np.searchsorted(scans[:, 0], time, side="left") - 1  # the last scan that starts before
     return bool(((scan >= 0) & (time <= scans[scan, 1])).all())
 
 
-def an_table(hdus: Any, size: int) -> Any:
+def an_table(units: Sequence[Unit], size: int) -> Unit:
     """Return the antenna table."""
-    table = _table(hdus, "AIPS AN", size)
+    table = _table(units, "AIPS AN", size)
     if table is None:
         raise ValueError("no antenna table (AIPS AN).")
     return table
 
 
-def antennas(table: Any, codes: np.ndarray, station_order: str) -> tuple[Stations, np.ndarray, np.ndarray]:
+def antennas(table: Unit, codes: np.ndarray, station_order: str) -> tuple[Stations, np.ndarray, np.ndarray]:
     """Return the stations and the two station indices of each baseline code."""
     names = tuple(str(name).strip() for name in _column(table, "ANNAME"))
-    sefd = _column(table, "SEFD", float) if "SEFD" in table.columns.names else np.zeros(len(names))
+    sefd = _column(table, "SEFD", float) if "SEFD" in table.columns else np.zeros(len(names))
     stations = Stations(names, _column(table, "STABXYZ", float), sefd)
     if not (np.isfinite(stations.xyz).all() and np.isfinite(stations.sefd).all() and (stations.sefd >= 0).all()):
         raise ValueError("antenna table: STABXYZ or SEFD is not a usable number.")
     for feed in ("POLTYA", "POLTYB"):
-        if feed in table.columns.names:
+        if feed in table.columns:
             odd = {str(x).strip().upper() for x in _column(table, feed)} - {"R", "L", ""}
             if odd:
                 raise ValueError(
@@ -85,14 +74,14 @@ def antennas(table: Any, codes: np.ndarray, station_order: str) -> tuple[Station
     return stations.take(order), ant1, ant2
 
 
-def if_offsets(hdus: Any, size: int, n_if: int, setup: np.ndarray | None) -> np.ndarray:
+def if_offsets(units: Sequence[Unit], size: int, n_if: int, setup: np.ndarray | None) -> np.ndarray:
     """Return the frequency of each IF relative to the reference, (n_if,) Hz."""
-    table = _table(hdus, "AIPS FQ", size)
+    table = _table(units, "AIPS FQ", size)
     if table is None:
         if n_if > 1:
             raise ValueError(f"{n_if} IFs, but no frequency table (AIPS FQ).")
         return np.zeros(1)
-    offsets = _column(table, "IF FREQ", float).reshape(len(table.data), -1)
+    offsets = _column(table, "IF FREQ", float).reshape(len(table.rows), -1)
     row = 0
     if setup is not None:
         if np.ptp(setup) > 0:
@@ -104,12 +93,12 @@ def if_offsets(hdus: Any, size: int, n_if: int, setup: np.ndarray | None) -> np.
     return offsets[row]
 
 
-def scan_table(hdus: Any, size: int) -> np.ndarray | None:
+def scan_table(units: Sequence[Unit], size: int) -> np.ndarray | None:
     """Return scans as (m, 2) hours since MJD 0, or None without a usable table."""
-    table = _table(hdus, "AIPS NX", size)
-    if table is None or len(table.data) == 0:
+    table = _table(units, "AIPS NX", size)
+    if table is None or len(table.rows) == 0:
         return None
-    date = str(hdus["AIPS AN"].header.get("RDATE", ""))[:10]
+    date = str(an_table(units, size).header.get("RDATE", ""))[:10]
     try:
         start = (datetime.date.fromisoformat(date) - datetime.date(1858, 11, 17)).days * 24
     except ValueError:
@@ -126,24 +115,22 @@ def scan_table(hdus: Any, size: int) -> np.ndarray | None:
     return scans + start
 
 
-def _table(hdus: Any, name: str, size: int) -> Any:
+def _table(units: Sequence[Unit], name: str, size: int) -> Unit | None:
     """Return the first table with this name, its size checked before anything is read; None without one."""
-    for hdu in hdus[1:]:
-        if str(hdu.header.get("EXTNAME", "")).strip() == name:
-            break
-    else:
+    table = next((unit for unit in units[1:] if unit.name == name), None)
+    if table is None:
         return None
-    if hdu.header.get("XTENSION", "").strip() not in ("BINTABLE", "A3DTABLE"):
+    if str(table.header.get("XTENSION", "")).strip() not in ("BINTABLE", "A3DTABLE"):
         raise ValueError(f"{name} is not a binary table.")
-    width, n, heap = (int(number(hdu.header, key)) for key in ("NAXIS1", "NAXIS2", "PCOUNT"))
-    if min(width, n, heap) < 0 or hdu.fileinfo()["datLoc"] + width * n + heap > size:
+    width, n, heap = (int(number(table.header, key)) for key in ("NAXIS1", "NAXIS2", "PCOUNT"))
+    if min(width, n, heap) < 0 or table.offset + width * n + heap > size:
         raise ValueError(f"truncated: table {name} needs {width * n + heap} bytes.")
-    if hdu.columns.dtype.itemsize != width:
-        raise ValueError(f"table {name}: columns of {hdu.columns.dtype.itemsize} bytes in rows of {width}.")
-    return hdu
+    if table.row.itemsize != width:
+        raise ValueError(f"table {name}: columns of {table.row.itemsize} bytes in rows of {width}.")
+    return table
 
 
-def _column(table: Any, name: str, dtype: Any = None) -> np.ndarray:
-    if name not in table.columns.names:
+def _column(table: Unit, name: str, dtype: Any = None) -> np.ndarray:
+    if name not in table.columns:
         raise ValueError(f"table {table.name} has no column {name}.")
-    return np.asarray(table.data[name]) if dtype is None else np.asarray(table.data[name]).astype(dtype)
+    return table.column(name) if dtype is None else table.column(name).astype(dtype)
