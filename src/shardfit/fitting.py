@@ -90,7 +90,7 @@ def fit(
         monitor = Monitor(callback if leader else None, every if callback else None, shown, store, live)
         placed = None if solver.batch else centred(problem.objective.place(mesh), problem.x0)
         monitor.diagnose = partial(_diagnose, problem, placed)
-        task = Task(problem, problem.space, z0, problem.box, placed, mesh, seed, monitor)
+        task = Task(problem, problem.space, z0, problem.box, placed, mesh, seed, monitor, trusted=not certify)
         try:
             finish = solver.solve(task) if z0.size else _nothing_to_fit(task)
         finally:

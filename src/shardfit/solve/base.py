@@ -36,7 +36,8 @@ class Task:
 
     space, z0, box: coordinates, where to start, and (lower, upper) or None. placed: the objective on the mesh; None for
     a solver with mini-batches, which places rows as it draws them. monitor: history, callback, progress, checkpoints.
-    given: arrays for the solver's `begin`, such as the covariance to start from.
+    given: arrays for the solver's `begin`, such as the covariance to start from. trusted: what the solver knows of its
+    answer is not evaluated again.
     """
 
     problem: Problem
@@ -48,6 +49,7 @@ class Task:
     seed: int
     monitor: Monitor
     given: Any = None
+    trusted: bool = False
 
     @property
     def objective(self) -> Objective:
@@ -135,6 +137,9 @@ def value_and_grad_parts(space: Space, objective: Objective, z: jax.Array, key: 
     params, pull = jax.vjp(space.unpack, z)
     value, gradient, losses = reduce.value_grad_losses(objective.mesh, objective.terms, params, key)
     return ValueAndGrad(value.astype(z.dtype), pull(gradient)[0]), named_parts(objective.names, losses)
+
+
+evaluate_parts = jax.jit(value_and_grad_parts)
 
 
 def options_of(factory: Any) -> set[str]:

@@ -16,7 +16,7 @@ from shardfit.core.errors import CheckpointError, NonFiniteError
 from shardfit.core.mesh import first_says, leads, spans_processes
 from shardfit.core.status import Status
 from shardfit.distributed.exchange import share
-from shardfit.solve.base import Finish, Solver, Task, value_and_grad_parts
+from shardfit.solve.base import Finish, Solver, Task, evaluate_parts
 from shardfit.solve.monitor import Monitor, Snapshot
 
 EVALUATE, DIAGNOSE, END, FAIL = range(4)  # what rank 0 says to the others
@@ -43,9 +43,6 @@ class HostSolver(Solver):
         raise TypeError(f"{type(self).__name__} must define minimise")
 
 
-_evaluate = jax.jit(value_and_grad_parts)
-
-
 class Stop(Exception):
     """Ends a host solver from within its function."""
 
@@ -69,7 +66,7 @@ class HostFunction:
         recorded = self.journal.replay(z) if self.journal else None
         if recorded is None:
             self.say(EVALUATE, z)
-            point, parts = _evaluate(self.space, self.objective, z, None)
+            point, parts = evaluate_parts(self.space, self.objective, z, None)
             value, gradient = float(point.value), np.asarray(point.gradient)
             if self.journal:
                 self.journal.append(z, value, gradient)
@@ -122,7 +119,7 @@ def run_host(solver: HostSolver, task: Task) -> Finish:
     space, objective, z0, monitor = task.space, task.objective, task.z0, task.monitor
     # a call outside the solver, so that compile time is known; it is not counted
     began = monitor.trace.seconds()
-    jax.block_until_ready(_evaluate(space, objective, np.asarray(z0), None))
+    jax.block_until_ready(evaluate_parts(space, objective, np.asarray(z0), None))
     compile_seconds = monitor.trace.seconds() - began
     if not leads(objective.mesh):
         return _follow(space, objective, z0, monitor)
@@ -165,7 +162,7 @@ def _follow(space, objective, z0, monitor) -> Finish:
         said = first_says(np.append(z0, z0.dtype.type(0)))
         z, what = said[:-1], int(said[-1])
         if what == EVALUATE:
-            jax.block_until_ready(_evaluate(space, objective, z, None))
+            jax.block_until_ready(evaluate_parts(space, objective, z, None))
         elif what == DIAGNOSE:
             try:
                 monitor.diagnose()

@@ -5,7 +5,7 @@ run that was interrupted and resumed equals one that was not, to the bit.
 """
 
 import time
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -17,7 +17,7 @@ from shardfit.core.objective import Objective
 from shardfit.core.quick import quick_jit
 from shardfit.core.status import Status
 from shardfit.core.work import Opaque, size_of
-from shardfit.solve.base import Finish, Task
+from shardfit.solve.base import Finish, Task, evaluate_parts
 from shardfit.solve.monitor import Snapshot, Trace
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SEGMENT = 512  # ticks a segment can record
 LONGEST = 1 << 20  # ticks of a segment that records none
-LITTLE = 1 << 25  # numbers computed in a tick
+LITTLE = 1 << 24  # numbers computed in a tick
 SEGMENT_SECONDS = 0.25  # how long the host leaves the device alone: progress, Ctrl-C and callbacks wait this long
 
 
@@ -36,6 +36,7 @@ class Run(NamedTuple):
     best_z: jax.Array
     best_value: jax.Array
     ticks: jax.Array
+    parts: Any = None  # unweighted losses at state.x, one after the other, where they come with evaluations
 
 
 class Record(NamedTuple):
@@ -61,12 +62,24 @@ def _start(solver: "StepSolver", z0: jax.Array, lower: Any, upper: Any, seed: An
 
 def tick_once(solver: "StepSolver", space: Any, objective: Any, run: Run, key: Any) -> Run:
     """Return the run after one evaluation."""
-    state = solver.step(lambda z: solver.evaluate(space, objective, z, key), run.state)
+    told = []
+
+    def look(z):
+        if run.parts is None:
+            return solver.evaluate(space, objective, z, key)
+        evaluation, parts = evaluate_parts(space, objective, z, key)
+        told.append((evaluation.value, jnp.stack([*parts.values()])))
+        return evaluation
+
+    state = solver.step(look, run.state)
+    after = run._replace(state=state, ticks=run.ticks + 1)
+    for value, parts in told:
+        after = after._replace(parts=jnp.where(state.value == value, parts, after.parts))
     if not solver.seeks:
-        return run._replace(state=state, ticks=run.ticks + 1)
+        return after
     better = jnp.isfinite(state.value) & (state.value < run.best_value)
-    best_z = jnp.where(better, state.x, run.best_z)
-    return Run(state, best_z, jnp.where(better, state.value, run.best_value), run.ticks + 1)
+    best_z, best_value = jnp.where(better, state.x, run.best_z), jnp.where(better, state.value, run.best_value)
+    return after._replace(best_z=best_z, best_value=best_value)
 
 
 def tended(solver: "StepSolver", run: Run, many: bool = False) -> Run:
@@ -149,12 +162,17 @@ def _compiled(solver: "StepSolver", *args: Any) -> Any:
 
     How much is computed decides, not how long it takes here: a run is the same wherever it is resumed.
     """
-    if not solver.brief:
-        return advance
+    little = solver.brief and _work(advance.trace(solver, *args).jaxpr.jaxpr) <= LITTLE
+    return _quick_advance if little else advance
+
+
+@lru_cache(maxsize=64)
+def _work(program: Any) -> float:
+    """Return how many numbers a traced program computes, infinitely many if it does not tell."""
     try:
-        return advance if size_of(advance.trace(solver, *args).jaxpr.jaxpr).work > LITTLE else _quick_advance
+        return size_of(program).work
     except Opaque:
-        return advance
+        return np.inf
 
 
 def _empty(solver: "StepSolver", run: Run) -> Record:
@@ -177,6 +195,10 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
     run = run._replace(state=solver.populate(run.state, space, task.seed))
     objective = mini_batch(task, solver.batch, 0) if solver.batch else task.objective
     key = jax.random.key(task.seed) if objective.stochastic else None
+    names: list[str] = []
+    if solver.tells_parts:
+        shapes = jax.eval_shape(evaluate_parts, space, objective, z0, key)[1]
+        names, run = [*shapes], run._replace(parts=np.zeros(len(shapes), z0.dtype))
     # where the loop leaves its state: a run placed otherwise would compile the loop a second time
     run = replicate(run, objective.mesh)
     began = time.perf_counter()
@@ -216,7 +238,8 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
             raise  # the others are not where this process is
         stopped = Status.INTERRUPTED
     monitor.save(run)
-    return _finish(run, solver, stopped, noisy, compile_seconds)
+    parts = {} if noisy or not task.trusted else dict(zip(names, np.asarray(run.parts, float).tolist(), strict=True))
+    return _finish(run, solver, stopped, noisy, compile_seconds, parts)
 
 
 def mini_batch(task: Task, size: int, tick: int) -> Objective:
@@ -257,7 +280,7 @@ def _snapshot(solver, space, run, noisy, trace: Trace) -> Snapshot:
     )
 
 
-def _finish(run, solver, stopped, noisy, compile_seconds):
+def _finish(run, solver, stopped, noisy, compile_seconds, parts):
     status = Status.of(run.state.status)
     if status is Status.RUNNING:
         status = stopped or Status.MAX_STEPS
@@ -276,5 +299,6 @@ def _finish(run, solver, stopped, noisy, compile_seconds):
         compile_seconds,
         note=solver.note(run.state),
         leaves=solver.leave(run.state),
+        parts=parts if there and parts else None,
         equations=solver.equations(run.state) if there else None,
     )

@@ -86,6 +86,11 @@ class StepSolver(Solver):
         return {}
 
     @property
+    def tells_parts(self) -> bool:
+        """Whether the unweighted losses of the objective come with its evaluations."""
+        return self.seeks and self.needs == "value_and_grad" and type(self).evaluate is StepSolver.evaluate
+
+    @property
     def points(self) -> int:
         """Evaluations per tick."""
         return 1

@@ -1,5 +1,8 @@
 """Recipes: from an observation to an image in one call, and what is needed around it."""
 
+from typing import TYPE_CHECKING
+
+from shardfit.core.lazy import lazy_names
 from shardfit.domains.vlbi.recipes.eht import EHT2017_TOLERANCE, ZERO_BASELINE
 from shardfit.domains.vlbi.recipes.errors import (
     ErrorsUnderRegularisers,
@@ -8,7 +11,6 @@ from shardfit.domains.vlbi.recipes.errors import (
     posterior_scale,
     top_set_errors,
 )
-from shardfit.domains.vlbi.recipes.image_posterior import ImagePosterior, posterior
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, Fit, ImagingResult, image, measurements
 from shardfit.domains.vlbi.recipes.measure import chi2, cross_correlation
 from shardfit.domains.vlbi.recipes.movie import MovieResult, movie
@@ -17,6 +19,9 @@ from shardfit.domains.vlbi.recipes.polarised import PolarisedOptions, PolarisedR
 from shardfit.domains.vlbi.recipes.preparation import co_located, compact_flux, prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe, simulated_ring
 from shardfit.domains.vlbi.recipes.spectral import SpectralResult, spectral_image
+
+if TYPE_CHECKING:
+    from shardfit.domains.vlbi.recipes.image_posterior import ImagePosterior, posterior
 
 __all__ = [
     "EHT2017_TOLERANCE",
@@ -53,3 +58,6 @@ __all__ = [
     "spectral_image",
     "top_set_errors",
 ]
+
+# they need the samplers, which images do not
+__getattr__, __dir__ = lazy_names(__name__, {"image_posterior": "ImagePosterior posterior"})
