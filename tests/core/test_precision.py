@@ -13,12 +13,12 @@ from shardfit.core.objective import Objective
 from shardfit.core.precision import (
     PRECISIONS,
     _no_trace,
-    tracing,
     arithmetic,
     cast,
     for_caller,
     in_its_precision,
     precision_of,
+    tracing,
 )
 from shardfit.core.problem import Problem
 from shardfit.core.terms import penalty, residual_term, statistic_term

@@ -16,7 +16,6 @@ def quick_jit(fn: Callable, **options: Any) -> Callable:
     Whatever is large inside, loops over rows too, runs nearly as fast as with all of it. Inside another program it is a
     part of that one.
     """
-
     part = jax.jit(fn, **options)
 
     @cache

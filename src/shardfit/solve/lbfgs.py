@@ -157,7 +157,7 @@ class LBFGS(StepSolver):
             direction=jnp.where(aims, direction, state.direction),
             slope=jnp.where(aims, slope, state.slope),
             # without curvature the direction has unit length, which says nothing about the step's
-            t=jnp.where(aims, jnp.where(pairs.scale > 0, 1.0, jnp.minimum(1.0, length)), jnp.where(returns, low.t, t_next)),
+            t=jnp.where(aims, jnp.where(pairs.scale > 0, 1, jnp.minimum(1, length)), jnp.where(returns, low.t, t_next)),
             low=_choose(aims, start, low),
             high=_choose(aims, start, high),
             bracketed=~aims & bracketed,

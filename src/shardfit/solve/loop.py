@@ -188,19 +188,12 @@ def segment(solver: "StepSolver") -> int:
 
 def run_steps(solver: "StepSolver", task: Task) -> Finish:
     """Run a step solver to its end, on all rows or on mini-batches drawn for every tick."""
-    space, z0, monitor = task.space, task.z0, task.monitor
-    lower, upper = (None, None) if task.box is None else (np.asarray(end, z0.dtype) for end in task.box)
-    program = solver.program()
-    run = _start(program, z0, lower, upper, np.int64(task.seed), task.given)
-    run = run._replace(state=solver.populate(run.state, space, task.seed))
+    space, monitor, program = task.space, task.monitor, solver.program()
     objective = mini_batch(task, solver.batch, 0) if solver.batch else task.objective
     key = jax.random.key(task.seed) if objective.stochastic else None
-    names: list[str] = []
-    if solver.tells_parts:
-        shapes = jax.eval_shape(evaluate_parts, space, objective, z0, key)[1]
-        names, run = [*shapes], run._replace(parts=np.zeros(len(shapes), z0.dtype))
+    names = [*jax.eval_shape(evaluate_parts, space, objective, task.z0, key)[1]] if solver.tells_parts else []
     # where the loop leaves its state: a run placed otherwise would compile the loop a second time
-    run = replicate(run, objective.mesh)
+    run = replicate(_begun(solver, task, len(names)), objective.mesh)
     began = time.perf_counter()
     advance = _compiled(program, space, objective, run, key, 0, 0)
     # no ticks: this call only compiles
@@ -238,8 +231,19 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
             raise  # the others are not where this process is
         stopped = Status.INTERRUPTED
     monitor.save(run)
-    parts = {} if noisy or not task.trusted else dict(zip(names, np.asarray(run.parts, float).tolist(), strict=True))
-    return _finish(run, solver, stopped, noisy, compile_seconds, parts)
+    finish = _finish(run, solver, stopped, noisy, compile_seconds)
+    if not names or noisy or not task.trusted or not np.array_equal(finish.z, run.state.x):
+        return finish
+    return finish._replace(parts=dict(zip(names, np.asarray(run.parts, float).tolist(), strict=True)))
+
+
+def _begun(solver: "StepSolver", task: Task, parts: int) -> Run:
+    """Return the run before its first evaluation. parts: how many come with one."""
+    z0 = task.z0
+    lower, upper = (None, None) if task.box is None else (np.asarray(end, z0.dtype) for end in task.box)
+    run = _start(solver.program(), z0, lower, upper, np.int64(task.seed), task.given)
+    state = solver.populate(run.state, task.space, task.seed)
+    return run._replace(state=state, parts=np.zeros(parts, z0.dtype) if parts else None)
 
 
 def mini_batch(task: Task, size: int, tick: int) -> Objective:
@@ -280,7 +284,7 @@ def _snapshot(solver, space, run, noisy, trace: Trace) -> Snapshot:
     )
 
 
-def _finish(run, solver, stopped, noisy, compile_seconds, parts):
+def _finish(run, solver, stopped, noisy, compile_seconds):
     status = Status.of(run.state.status)
     if status is Status.RUNNING:
         status = stopped or Status.MAX_STEPS
@@ -299,6 +303,5 @@ def _finish(run, solver, stopped, noisy, compile_seconds, parts):
         compile_seconds,
         note=solver.note(run.state),
         leaves=solver.leave(run.state),
-        parts=parts if there and parts else None,
         equations=solver.equations(run.state) if there else None,
     )

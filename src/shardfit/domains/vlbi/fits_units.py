@@ -54,7 +54,7 @@ class Unit:
     @cached_property
     def columns(self) -> dict[str, int]:
         """Number of every column by its name."""
-        numbers = range(len(self.row), 0, -1)  # of two with one name the first counts
+        numbers = range(len(self.row.names or ()), 0, -1)  # of two with one name the first counts
         return {str(self.header.get(f"TTYPE{i}", "")).strip(): i for i in numbers}
 
     @cached_property

@@ -150,7 +150,7 @@ def _separable(image: Pictures, rows: Rows) -> Complex[Array, "*stack n"]:
 
 
 def _dense_rows(grid: Grid, u: Points, v: Points) -> dict[str, np.ndarray]:
-    """Cosine and sine of the first half of the pixels; a pixel in the middle is its own mirror image: it counts half."""
+    """Cosine and sine of the first half of the pixels; one in the middle is its own mirror image, so it counts half."""
     half = (grid.n_pixels + 1) // 2
     x, y = grid.x, grid.y[: (grid.ny + 1) // 2]
     along_x, along_y = (
@@ -159,7 +159,7 @@ def _dense_rows(grid: Grid, u: Points, v: Points) -> dict[str, np.ndarray]:
     wave = (along_y[:, :, None] * along_x[:, None, :]).reshape(len(u), -1)[:, :half]
     if grid.n_pixels % 2:
         wave[:, -1] *= 0.5
-    return {"real": wave.real.copy(), "imag": wave.imag.copy()}
+    return {"real": np.real(wave).copy(), "imag": np.imag(wave).copy()}
 
 
 def _dense(image: Pictures, rows: Rows) -> Complex[Array, "*stack n"]:

@@ -28,6 +28,7 @@ def ptv(maps: Maps, s: Scales) -> Scalar:
     q, u = (squares(steps(part, s)) for part in stokes(maps, ("Q", "U")))
     return jnp.sum(safe_sqrt(q + u + s.epsilon_tv))
 
+
 def _circular(maps: Maps) -> Pixels:
     return maps["I"] * maps["v"]
 
