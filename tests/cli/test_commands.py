@@ -156,8 +156,9 @@ def every_command():
 
 def test_examples_of_every_command_parse():
     """Help shows lines to copy: each must be a command line of that very command."""
-    for _, module in every_command():
-        for line in getattr(module, "EXAMPLES", ()):
+    for words, module in every_command():
+        assert isinstance(module.EXAMPLES, tuple) and any(" ".join(words) in line for line in module.EXAMPLES), words
+        for line in module.EXAMPLES:
             for part in re.split(r"[|>]", line.partition("#")[0])[:1]:
                 given = shlex.split(part)
                 if given[:1] != ["shardfit"]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from shardfit.cli.demo_chapters import CHAPTERS, SETUP, Chapter
 
+EXAMPLES = ("shardfit demo", "shardfit demo --only vlbi --out demo-vlbi")
 LIMIT = 900.0  # s, after which a command is given up
 MARK = ".shardfit-demo"  # a folder with this file may be written anew
 TITLE = "shardfit at work"

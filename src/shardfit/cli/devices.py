@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from shardfit.cli.versions import versions
 
+EXAMPLES = ("shardfit devices",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add nothing: there are no options."""

@@ -4,9 +4,14 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli.options import without_option
-from shardfit.cli.rank import EXAMPLES, python_command
+from shardfit.cli.rank import FORMS, python_command
 from shardfit.distributed.launchers import EXCHANGE_SECONDS, START_SECONDS
 from shardfit.distributed.supervisor import Job, supervise
+
+EXAMPLES = (
+    "shardfit launch -n 4 -- script.py --rows 1e8",
+    "shardfit launch -n 4 --restarts 2 --shrink --logs logs -- population fit smf.toml --out runs/smf",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -36,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         metavar="DIR",
         help="folder that keeps the output of every process, rank-0.log on; rank 0's is shown too",
     )
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help=f"after `--`: {EXAMPLES}")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help=f"after `--`: {FORMS}")
 
 
 def run(args: argparse.Namespace) -> int:

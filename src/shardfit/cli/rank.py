@@ -13,12 +13,13 @@ from pathlib import Path
 
 from shardfit.cli.processes import writes_files
 
-EXAMPLES = "script.py [ARGS], -m module [ARGS], or a shardfit command"
+EXAMPLES = ("srun shardfit rank -- script.py", "mpiexec -n 4 shardfit rank -- population fit smf.toml --out runs/smf")
+FORMS = "script.py [ARGS], -m module [ARGS], or a shardfit command"
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the command."""
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help=f"after `--`: {EXAMPLES}")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help=f"after `--`: {FORMS}")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,6 +65,6 @@ def python_command(command: Sequence[str]) -> tuple[str, str, list[str]]:
             raise ValueError(f"there is no script {first!r} here ({os.getcwd()}).")
         return "script", first, rest
     raise ValueError(
-        f"{' '.join(command)!r} cannot run as one of many processes: give {EXAMPLES}. Options of Python itself go into "
+        f"{' '.join(command)!r} cannot run as one of many processes: give {FORMS}. Options of Python itself go into "
         "its variables, such as PYTHONWARNINGS; other programs call shardfit.join() and are started by mpiexec or srun."
     )

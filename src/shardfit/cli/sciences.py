@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from shardfit.cli import commands
 from shardfit.sciences import GROUP, Installed, installed
 
+EXAMPLES = ("shardfit sciences",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Nothing to add."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from shardfit.cli.toml import write_new
 
+EXAMPLES = ("shardfit population init smf.toml",)
 TEMPLATE = """\
 # What `shardfit population fit` and `swarm` read. Every line may be left out; options given to the command win.
 

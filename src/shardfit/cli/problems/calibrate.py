@@ -8,6 +8,8 @@ from shardfit.cli import options
 from shardfit.cli.loading import load_function
 from shardfit.cli.problems.config import WRITER, read_config
 
+EXAMPLES = ("shardfit calibrate decay.toml -n 200 --out runs/calibration",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, how many data sets, and where the figure goes."""

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from shardfit.cli.problems.config import add_common, close, common_options, read_config
 
+EXAMPLES = ("shardfit consensus decay.toml --shards 8 --out runs/shards",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, where to run, and how many shards."""

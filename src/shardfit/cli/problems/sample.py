@@ -5,6 +5,12 @@ from collections.abc import Sequence
 
 from shardfit.cli.problems.config import add_common, close, common_options, read_config
 
+EXAMPLES = (
+    "shardfit init sample decay.toml",
+    "shardfit sample decay.toml --out runs/decay --seed 1",
+    "shardfit sample decay.toml --out runs/decay --draws 4000      # goes on",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, where to run, and how many draws."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from shardfit.cli.toml import write_new
 
+EXAMPLES = ("shardfit seismic init line.toml",)
 TEMPLATE = """\
 # What `shardfit seismic model`, `invert` and `rtm` read. Every key may be left out unless it says otherwise; options
 # given to a command win. Names of files are relative to this one. Lengths are metres, times seconds, speeds m/s.

@@ -15,6 +15,11 @@ from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.seismic.config import Config, checked_table, read_config
 from shardfit.cli.seismic.setup import Setup, add_common, build, model_data, split
 
+EXAMPLES = (
+    "shardfit seismic invert line.toml --out inversion",
+    "shardfit seismic invert line.toml --data shots --epochs 50 --batchsize 8",
+    "shardfit seismic invert line.toml --processes 2 --resume must",
+)
 STOPPED = 130  # exit code of an interrupted command
 FADED = 8.0  # cells around sources and receivers in which pictures fade the gradient out
 ELSEWHERE = ("engine",)  # options that have a place of their own in the configuration

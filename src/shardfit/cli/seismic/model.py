@@ -12,6 +12,7 @@ from shardfit.cli.seismic.config import read_config
 from shardfit.cli.seismic.setup import add_common, build, model_data
 from shardfit.cli.seismic.velocities import speed
 
+EXAMPLES = ("shardfit seismic model line.toml --out shots", "shardfit seismic model line.toml --format sgy --devices 2")
 FORMATS = ("npz", "sgy", "npy", "bin")
 
 

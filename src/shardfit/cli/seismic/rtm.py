@@ -16,6 +16,11 @@ from shardfit.cli.seismic.config import checked_table, read_config
 from shardfit.cli.seismic.setup import add_common, build, model_data, split
 from shardfit.cli.seismic.velocities import speed
 
+EXAMPLES = (
+    "shardfit seismic rtm line.toml --out migration",
+    "shardfit seismic rtm line.toml --velocity inversion/model.npy",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the configuration and what may differ from it."""

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+EXAMPLES = ("shardfit survey export runs/m87 points.csv", "shardfit survey export runs/m87 points.parquet")
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file."""

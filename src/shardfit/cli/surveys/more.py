@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from shardfit.cli.surveys import resume
 
+EXAMPLES = ("shardfit survey continue runs/m87 --steps 2000",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add how long."""

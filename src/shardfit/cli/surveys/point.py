@@ -10,6 +10,7 @@ from typing import Any
 from shardfit.cli.options import add_resume
 from shardfit.cli.surveys.config import SAVED, Config, make, read_config
 
+EXAMPLES = ("shardfit survey point runs/m87 17 --out runs/m87-17",)
 NOT_OF_THE_SOLVER = ("picture", "design", "seed", "control", "halving", "solver", "sweep", "polish")
 
 

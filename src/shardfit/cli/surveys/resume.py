@@ -8,6 +8,8 @@ from typing import Any
 from shardfit.cli.surveys.config import SAVED, read_config
 from shardfit.cli.surveys.run import add_places, run_config
 
+EXAMPLES = ("shardfit survey resume runs/m87", "shardfit survey resume runs/m87 --limit 100")
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the run directory."""

@@ -4,6 +4,7 @@ import argparse
 
 from shardfit.cli.surveys.resume import add_arguments, go_on
 
+EXAMPLES = ("shardfit survey retry runs/m87",)
 __all__ = ["add_arguments", "run"]
 
 

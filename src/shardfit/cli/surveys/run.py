@@ -12,6 +12,11 @@ from shardfit.cli import options, record
 from shardfit.cli.processes import request_devices
 from shardfit.cli.surveys.config import SAVED, Config, make, read_config
 
+EXAMPLES = (
+    "shardfit init survey survey.toml",
+    "shardfit survey run survey.toml --out runs/m87",
+    "shardfit survey run survey.toml --workers 4 --out runs/m87",
+)
 PARTS_EACH = 4  # parts of a worker: it compiles once, and the last part is short
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from shardfit.cli.surveys.run import summary
 
+EXAMPLES = ("shardfit survey status runs/m87",)
 SHOWN = 10
 
 

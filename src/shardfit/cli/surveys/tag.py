@@ -3,6 +3,11 @@
 import argparse
 from collections.abc import Sequence
 
+EXAMPLES = (
+    "shardfit survey tag runs/m87 17 42 --name favourite",
+    "shardfit survey tag runs/m87 17 --note 'ring without a jet'",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add points and what to write."""

@@ -5,6 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+EXAMPLES = (
+    "shardfit survey top runs/m87 -n 20",
+    "shardfit survey top runs/m87 --below data.cphase=2 data.logcamp=2 --tag top --wall top.png",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add what to rank by and what to keep."""

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from shardfit.cli.vlbi.files import read_pair
 from shardfit.cli.vlbi.preparation import FIELDS, add_preparation, given
 
+EXAMPLES = (
+    "shardfit vlbi chi2 m87.uvfits vlbi-image/image.fits --preset eht",
+    "shardfit vlbi chi2 m87.uvfits theirs.fits --products vis,amp --json",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add files, products and preparation."""

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+EXAMPLES = ("shardfit vlbi errors runs/m87 --below data.cphase=2 data.logcamp=2",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the survey, what of it is the Top Set, and where to write."""

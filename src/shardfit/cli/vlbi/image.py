@@ -13,6 +13,12 @@ from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.vlbi import preparation
 from shardfit.cli.vlbi.files import read_observation
 
+EXAMPLES = (
+    "shardfit data get m87 .",
+    "shardfit vlbi image m87/SR1_M87_2017_101_lo_hops_netcal_StokesI.uvfits --preset m87",
+    "shardfit vlbi image m87/*.uvfits --preset m87 --out both-bands      # both bands as one",
+    "shardfit vlbi image 3c279.uvfits --pol --npix 96",
+)
 STOPPED = 130  # exit code of an interrupted command
 FIELDS = {
     **preparation.FIELDS,

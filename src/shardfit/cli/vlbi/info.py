@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from shardfit.cli.vlbi.files import read_observation
 
+EXAMPLES = ("shardfit vlbi info m87.uvfits",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file."""

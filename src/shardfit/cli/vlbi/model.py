@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from shardfit.cli.vlbi.files import read_observation
 from shardfit.cli.vlbi.preparation import FIELDS, add_preparation, given
 
+EXAMPLES = ("shardfit vlbi model m87.uvfits --shape mring --modes 2 --preset eht",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add file, shape and preparation."""

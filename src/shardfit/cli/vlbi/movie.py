@@ -12,6 +12,7 @@ from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.vlbi import preparation
 from shardfit.cli.vlbi.files import read_observation
 
+EXAMPLES = ("shardfit vlbi movie sgra.uvfits --frames 12 --smooth 10",)
 STOPPED = 130  # exit code of an interrupted command
 FIELDS = {
     **preparation.FIELDS,

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from shardfit.cli.vlbi.files import read_observation
 from shardfit.cli.vlbi.selfcal import add_solution, print_gains, solution
 
+EXAMPLES = ("shardfit vlbi netcal m87.uvfits --flux 1.2 --out calibrated.uvfits",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the flux and what to solve for."""

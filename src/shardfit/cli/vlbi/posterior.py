@@ -9,6 +9,10 @@ from shardfit.cli import options as shared
 from shardfit.cli import record
 from shardfit.cli.vlbi.files import read_observation
 
+EXAMPLES = (
+    "shardfit vlbi posterior m87.uvfits --ring --draws 400",
+    "shardfit vlbi posterior vlba.uvfits --products vis",
+)
 SHOWN = 4  # draws in the figure
 SUBTITLE = (
     "Images drawn from the posterior under a log-normal field in an envelope, whose hyper-parameters the data choose. "

@@ -5,6 +5,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
+EXAMPLES = ("shardfit vlbi ring vlbi-image/image.fits", "shardfit vlbi ring day-*.fits --json")
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the images."""

@@ -6,6 +6,8 @@ from typing import Any
 
 from shardfit.cli.vlbi.files import read_pair
 
+EXAMPLES = ("shardfit vlbi selfcal m87.uvfits vlbi-image/image.fits --out calibrated.uvfits",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add files and what to solve for."""

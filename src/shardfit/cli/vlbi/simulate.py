@@ -7,6 +7,11 @@ from typing import Any
 
 from shardfit.cli import options as shared
 
+EXAMPLES = (
+    "shardfit vlbi simulate --image ring --out ring.uvfits --truth ring.fits",
+    "shardfit vlbi simulate --image jet.fits --array vlba.txt --gains 0.1 --seed 3 --out jet.uvfits",
+)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add image, array and errors."""

@@ -12,6 +12,10 @@ from shardfit.cli import record
 from shardfit.cli.vlbi import preparation
 from shardfit.cli.vlbi.files import read_observation
 
+EXAMPLES = (
+    "shardfit vlbi weights vlba.uvfits --try tv=0.1,1,10 --try simple=1,10",
+    "shardfit vlbi weights m87.uvfits --preset eht --by baselines",
+)
 FIELDS = {
     **preparation.FIELDS,
     "npix": "npix",

@@ -12,6 +12,11 @@ from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.xpcs.batch import converged, guarded, write_summary
 from shardfit.cli.xpcs.config import Config, make_config, read_config
 
+EXAMPLES = (
+    "shardfit xpcs fit c2.h5",
+    "shardfit xpcs fit day1.h5 day2.h5 --mode static --out fits",
+    "shardfit xpcs fit c2.npz --q 0.0054 --dt 0.1 --frames 200:1800",
+)
 STOPPED = 130  # exit code of an interrupted command
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from shardfit.cli.toml import write_new
 
+EXAMPLES = ("shardfit xpcs init c2.toml",)
 TEMPLATE = """\
 # What `shardfit xpcs fit` reads. Every line may be left out; options given to the command win.
 

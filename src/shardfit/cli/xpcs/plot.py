@@ -6,6 +6,8 @@ from pathlib import Path
 
 from shardfit.cli.xpcs.fit import add_data_arguments, configured
 
+EXAMPLES = ("shardfit xpcs plot c2.h5 --out figures",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file and where pictures go."""

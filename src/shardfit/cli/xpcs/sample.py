@@ -8,6 +8,7 @@ from shardfit.cli import options, record
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.xpcs.fit import add_data_arguments, configured
 
+EXAMPLES = ("shardfit xpcs sample c2.h5 --out posterior", "shardfit xpcs sample c2.h5 --shards 8 --draws 2000")
 AUTO = "auto"
 
 

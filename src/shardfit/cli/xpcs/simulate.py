@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from shardfit.cli import options
 from shardfit.cli.xpcs.fit import add_data_arguments, configured
 
+EXAMPLES = ("shardfit xpcs simulate c2.npz --mode laminar_flow --phi 0,30,90 --q 0.0054 --dt 0.1",)
 DEFAULTS = {"q": 0.0054, "dt": 0.1, "gap": 2e6}
 TRUTH = {
     "static": {"D0": 15000.0, "alpha": -0.3, "D_offset": 800.0},

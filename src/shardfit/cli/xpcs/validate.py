@@ -6,6 +6,8 @@ from pathlib import Path
 
 from shardfit.cli.xpcs.config import read_config
 
+EXAMPLES = ("shardfit xpcs validate homodyne.yaml",)
+
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the configuration."""

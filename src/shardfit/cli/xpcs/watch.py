@@ -17,6 +17,7 @@ from shardfit.cli.xpcs.batch import guarded, write_summary
 from shardfit.cli.xpcs.config import Config
 from shardfit.cli.xpcs.fit import STOPPED, add_fit_arguments, configured, fit_file
 
+EXAMPLES = ("shardfit xpcs watch /data/tonight --pattern '*.hdf' --out fits",)
 LEDGER = "watched.json"
 ENDINGS = (".hdf", ".h5", ".hdf5", ".nxs", ".npz", ".npy")
 
