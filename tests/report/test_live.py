@@ -15,6 +15,7 @@ import shardfit as sf
 from shardfit.io import live
 from shardfit.io.live import Live, read_live, thinned
 from shardfit.report.live.curves import Curve
+from shardfit.report.live.pages import run_sections
 from shardfit.report.live.server import Runs
 from shardfit.report.live.state import runs_below, state_of
 from shardfit.report.server import Guard
@@ -161,3 +162,20 @@ def test_curves_are_thinned_and_drawn():
     assert "Not enough" in Curve("c", [1], [1.0]).render()
     assert "2.001" in Curve("d", [1, 2], [2.0, 2.001]).render()
     assert "<svg" in Curve("flat", [1, 2], [0.0, 0.0]).render()
+
+
+def test_a_command_of_several_fits_shows_its_newest_picture(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    from shardfit.cli import current
+
+    monkeypatch.setattr(current, "EVERY_SECONDS", 0.0)
+    with current.Current(tmp_path, "M87", True) as told:
+        told.say(1, 4, {"χ² cphase": 1.5}, {"objective": ((1,), (30.0,))}, Figure)
+        blocks = [block for section in run_sections(state_of(tmp_path)) for block in section.blocks]
+        page = "".join(block.render() for block in blocks)
+        assert "1 of 4 fits" in page and "χ² cphase" in page and "<figcaption>current" in page
+    assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == []
+    with current.Current(tmp_path / "other", "M87", False) as told:
+        told.say(1, 4, {}, {}, Figure)
+    assert not (tmp_path / "other").exists()

@@ -4,11 +4,13 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options as shared
 from shardfit.cli import record
+from shardfit.cli.current import Current
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.vlbi import preparation
 from shardfit.cli.vlbi.files import read_observation
@@ -143,7 +145,8 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path 
             require_stokes(one, mode)
     name = ", ".join(Path(file).name for file in args.file)
     record.begin(args, out)
-    imaging = image(obs, preset=args.preset, run=how, on_fit=_progress(), **options)
+    with Current(out, name, writes_files()) as current:
+        imaging = image(obs, preset=args.preset, run=how, on_fit=_progress(current), **options)
     if imaging.result.status is Status.INTERRUPTED:
         return _interrupted(f"fit {len(imaging.fits)}")
     estimated = imaging.options.flux is None
@@ -191,20 +194,29 @@ def _errors(imaging: Any, how: Any) -> tuple[Any, tuple[str, ...]]:
     return errors, ()
 
 
-def _progress() -> Callable[[Any, int, int], None]:
-    """Return a callback that prints a line for every fit, with the time left if the others take as long.
+def _progress(current: Current) -> Callable[[Any, int, int], None]:
+    """Return a callback that tells of every fit, on the page and in a line, with the time left if others take as long.
 
     Compilation falls on the first fit of a round, so it is rather less.
     """
     from shardfit.io.progress import duration
     from shardfit.report.values import seconds
 
-    began = time.perf_counter()
+    began, values = time.perf_counter(), []
+
+    def draw(one: Any) -> Any:
+        from shardfit.domains.vlbi import plots
+
+        return plots.sky(one.image, title=one.label)
 
     def show(one: Any, number: int, total: int) -> None:
         left = (total - number) * (time.perf_counter() - began) / number
         note = f"  at most {duration(left)} left" if number < total else ""
         text = f"  {number:>2}/{total} {one.label:<19} objective {one.value:10.4f}  {one.steps:4d} steps"
         print(f"{text}  {seconds(one.seconds):>7}{note}", flush=True)
+        values.append((number, one.value))
+        numbers = {"objective": one.value, **{f"χ² {product}": value for product, value in one.chi2.items()}}
+        curves = {"objective at the end of every fit": tuple(zip(*values, strict=True))}
+        current.say(number, total, numbers, curves, partial(draw, one))
 
     return show
