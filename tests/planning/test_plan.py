@@ -78,8 +78,8 @@ def test_rows_are_counted_per_device():
     assert plan(residual_problem(precision="float32")).memory.rows == one.memory.rows // 2
     n = residual_problem().space.size
     longer = plan(residual_problem(), sf.LBFGS(memory=50)).memory.state
-    # 40 more pairs of two vectors, and their two squares of inner products
-    assert longer - plan(residual_problem(), "lbfgs").memory.state == 8 * (80 * n + 2 * (51**2 - 11**2))
+    # 40 more pairs of two vectors, two squares of their products, and three products of each
+    assert longer - plan(residual_problem(), "lbfgs").memory.state == 8 * (80 * n + 2 * (50**2 - 10**2) + 3 * 40)
 
 
 def test_a_number_of_shards_equals_a_mesh_of_them():
