@@ -1,5 +1,7 @@
 """Mini-batches and first-order steps: how they end, and what they report."""
 
+import threading
+
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -7,6 +9,8 @@ import pytest
 from jax import monitoring
 
 import shardfit as sf
+from shardfit.solve.base import Task
+from shardfit.solve.batches import Batches, Epochs
 from tests.solve.cases import least_squares_problem, penalty_problem
 
 ROWS = {"v": np.random.default_rng(3).normal(1.5, 1.0, 200)}
@@ -53,6 +57,86 @@ def test_batches_and_devices_draw_the_same_rows_at_every_tick():
     one, four = (sf.fit(least_squares_problem(), "adam", mesh=m, **options) for m in (None, sf.mesh(rows=4)))
     np.testing.assert_allclose(one.history["value"], four.history["value"], rtol=1e-10)
     assert len(np.unique(one.history["value"])) == 21
+
+
+@pytest.mark.parametrize(("n", "size"), [(12, 4), (12, 8), (22, 4), (7, 7), (9, 1), (10, 9), (100, 33)])
+def test_every_epoch_uses_every_row_once(n, size):
+    """However steps and epochs divide; no step has a row twice, and any step can be asked for by itself."""
+    epochs, steps = Epochs(n, size, (3, 0)), 4 * n
+    rows = [epochs(step) for step in range(steps)]
+    assert all(len(np.unique(batch)) == size for batch in rows)
+    stream = np.concatenate(rows)[: steps * size // n * n].reshape(-1, n)
+    assert (np.sort(stream) == np.arange(n)).all()
+    assert len({tuple(order) for order in stream.tolist()}) > (0 if n == 7 else len(stream) // 2)
+    for step in (steps - 1, 2, 17):  # a resumed run asks for a late one first
+        assert np.array_equal(Epochs(n, size, (3, 0))(step), rows[step])
+        assert np.array_equal(epochs(step), rows[step])
+    other = [Epochs(n, size, seed)(step) for seed in ((4, 0), (3, 1)) for step in range(2)]
+    assert any(not np.array_equal(a, b) for a, b in zip(other, rows[:2] * 2, strict=True))
+
+
+def test_first_rows_of_an_epoch_are_uniform():
+    """What a step over two epochs demands must not favour rows: each begins an epoch equally often."""
+    epochs = Epochs(5, 3, (0,))
+    stream = np.concatenate([epochs(step) for step in range(5000)]).reshape(-1, 5)
+    counts = np.array([np.bincount(stream[:, place], minlength=5) for place in range(5)])
+    assert np.abs(counts / len(stream) - 0.2).max() < 0.03  # six standard deviations
+
+
+def mapped_problem(folder):
+    path = folder / "v.npy"
+    np.save(path, np.random.default_rng(0).normal(1.5, 1.0, (40, 3)))
+    rows = {"v": np.load(path, mmap_mode="r")}
+    term = sf.residual_term(lambda p, rows: p - rows["v"], rows)
+    return sf.Problem(sf.Objective({"mean": term}), np.zeros(3))
+
+
+def test_memory_maps_are_read_ahead_and_give_the_same(tmp_path, monkeypatch):
+    problem = mapped_problem(tmp_path)
+    inside = problem.replace(objective=problem.objective.with_rows(mean={"v": np.load(tmp_path / "v.npy")}))
+    options = {"maxiter": 30, "batch": 7, "seed": 5, "progress": False}
+    threads, read = set(), Batches._read
+    monkeypatch.setattr(
+        Batches, "_read", lambda self, step: threads.add(threading.current_thread().name) or read(self, step)
+    )
+    ahead, plain = (sf.fit(which, "adam", **options) for which in (problem, inside))
+    assert ahead.history["value"].tolist() == plain.history["value"].tolist()
+    assert threads == {"read-ahead_0", threading.main_thread().name}
+    assert not any(thread.name.startswith("read-ahead") for thread in threading.enumerate())
+
+
+def test_what_goes_wrong_in_the_reader_is_raised(tmp_path, monkeypatch):
+    read = Batches._read
+
+    def torn(self, step):
+        if step == 3:
+            raise OSError(5, "Input/output error", "line.npy")
+        return read(self, step)
+
+    monkeypatch.setattr(Batches, "_read", torn)
+    with pytest.raises(OSError, match=r"Input/output error: 'line\.npy'"):
+        sf.fit(mapped_problem(tmp_path), "adam", batch=7, maxiter=30, progress=False)
+
+
+def test_one_batch_is_read_ahead_while_another_is_used(tmp_path, monkeypatch):
+    """The reader is at work when the step before is handed out, and it reads no further than one."""
+    problem, steps, may_go = mapped_problem(tmp_path), [], threading.Event()
+    read = Batches._read
+
+    def slow(self, step):
+        assert step == 0 or may_go.wait(20)
+        steps.append(step)
+        return read(self, step)
+
+    monkeypatch.setattr(Batches, "_read", slow)
+    task = Task(problem, problem.space, problem.z0(), None, None, None, 0, None)
+    with Batches(task, 8) as batches:
+        batches.at(0)  # returns although step 1 is being read
+        assert steps == [0]
+        may_go.set()
+        batches.at(1)
+        batches.ahead[2].result()
+        assert steps == [0, 1, 2]
 
 
 @pytest.mark.parametrize("kind", ["optax", "optimistix"])

@@ -109,15 +109,19 @@ def cast(tree: Any, precision: str, where: str = "") -> Any:
 
 def refuse_memory_map(where: str, array: Any, precision: str) -> None:
     """Raise if an array of another precision is, or looks into, a file: casting would read all of it into memory."""
-    owner = array
-    while owner is not None and not isinstance(owner, np.memmap):
-        owner = getattr(owner, "base", None)
-    if owner is not None and precision_of(array) != precision:
+    if is_mapped(array) and precision_of(array) != precision:
         raise ValueError(
             f"{where} is a memory map of {array.dtype} ({array.nbytes / 1e9:.3g} GB) and the problem is {precision}: "
             f"all of it would be read into memory to be cast. Use precision={_other(precision)!r}, or write the file "
             f"as {precision} once."
         )
+
+
+def is_mapped(array: Any) -> bool:
+    """Return whether an array is, or looks into, a memory map."""
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return array is not None
 
 
 def require_precision(where: str, found: Any, precision: str) -> None:

@@ -5,6 +5,7 @@ run that was interrupted and resumed equals one that was not, to the bit.
 """
 
 import time
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ from shardfit.core.quick import quick_jit
 from shardfit.core.status import Status
 from shardfit.core.work import Opaque, size_of
 from shardfit.solve.base import Finish, Task, evaluate_parts
+from shardfit.solve.batches import Batches
 from shardfit.solve.monitor import Snapshot, Trace
 
 if TYPE_CHECKING:
@@ -187,9 +189,16 @@ def segment(solver: "StepSolver") -> int:
 
 
 def run_steps(solver: "StepSolver", task: Task) -> Finish:
-    """Run a step solver to its end, on all rows or on mini-batches drawn for every tick."""
+    """Run a step solver to its end, on all rows or on mini-batches, one for every tick."""
+    if not solver.batch:
+        return _run(solver, task, lambda tick: task.objective)
+    with Batches(task, solver.batch) as batches:
+        return _run(solver, task, batches.at)
+
+
+def _run(solver: "StepSolver", task: Task, rows_of: Callable[[int], Objective]) -> Finish:
     space, monitor, program = task.space, task.monitor, solver.program()
-    objective = mini_batch(task, solver.batch, 0) if solver.batch else task.objective
+    objective = rows_of(0)
     key = jax.random.key(task.seed) if objective.stochastic else None
     names = [*jax.eval_shape(evaluate_parts, space, objective, task.z0, key)[1]] if solver.tells_parts else []
     # where the loop leaves its state: a run placed otherwise would compile the loop a second time
@@ -208,8 +217,7 @@ def run_steps(solver: "StepSolver", task: Task) -> Finish:
     try:
         while _running(run, solver):
             steps = int(run.state.steps)
-            if solver.batch:
-                objective, ticks = mini_batch(task, solver.batch, int(run.ticks)), 1
+            objective, ticks = rows_of(int(run.ticks)), 1 if solver.batch else ticks
             began, before = time.perf_counter(), int(run.ticks)
             stop = min(solver.maxiter, monitor.next_stop(steps))
             run, record = advance(program, space, objective, run, key, ticks, stop)
@@ -244,13 +252,6 @@ def _begun(solver: "StepSolver", task: Task, parts: int) -> Run:
     run = _start(solver.program(), z0, lower, upper, np.int64(task.seed), task.given)
     state = solver.populate(run.state, task.space, task.seed)
     return run._replace(state=state, parts=np.zeros(parts, z0.dtype) if parts else None)
-
-
-def mini_batch(task: Task, size: int, tick: int) -> Objective:
-    """Return the rows of one tick: a function of seed and tick alone, so that a resumed run draws the same."""
-    return task.problem.objective.take(
-        lambda term, n: np.random.default_rng([task.seed, tick, term]).choice(n, size, replace=False)
-    ).place(task.mesh)
 
 
 def _running(run, solver):
