@@ -1,7 +1,9 @@
 """Errors with a remedy. Built-in types are used where they fit; these add a name to catch."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
@@ -28,3 +30,14 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"{hint} Known: {', '.join(known)}."
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Let errors of the system name the file: of a full disk they do not say it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error

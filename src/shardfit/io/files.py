@@ -10,6 +10,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from shardfit.core.errors import naming
+
 CHECK = "sha256"  # of all the rest of a file
 
 
@@ -17,7 +19,7 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], Any]) -> None:
     """Write beside the target, force to disk, then rename over it."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(partial, "wb") as file:
+        with naming(path), open(partial, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())

@@ -1,5 +1,9 @@
 """One entrance for every format: what is saved is loaded, and what does not fit is named with bytes and shapes."""
 
+import errno
+import os
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -21,6 +25,30 @@ def test_gathers_with_positions(tmp_path, suffix):
     assert np.array_equal(found.sources, GATHERS.sources)
     assert np.array_equal(found.receivers, GATHERS.receivers)
     assert [p.name for p in tmp_path.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".sgy"])
+def test_dead_traces_stay_dead(tmp_path, suffix):
+    if suffix == ".sgy":
+        pytest.importorskip("segyio")
+    live = np.array([[True, False, True], [True, True, True]])
+    found = load_gathers(save_gathers(tmp_path / f"line{suffix}", replace(GATHERS, live=live)))
+    assert np.array_equal(found.live, live)
+    assert found.weights.tolist() == live.astype(float).tolist()
+    assert np.array_equal(found.traces[live], TRACES[live])
+    assert GATHERS.weights is None
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".sgy", ".npy"])
+def test_a_full_disk_is_named(tmp_path, suffix, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("segy.write_gathers", "np.savez", "np.save"):
+        monkeypatch.setattr(f"shardfit.domains.seismic.files.{name}", full)
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/line{suffix}'"):
+        save_gathers(tmp_path / f"line{suffix}", GATHERS)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("suffix", "options"), [(".npy", {}), (".bin", {"shape": (2, 3, 40)})])

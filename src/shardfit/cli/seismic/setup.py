@@ -119,7 +119,7 @@ def build(config: Config, folder: str | None, most: int | None, need_start: bool
     used = spread(len(sources), most)
     sources, receivers = sources[used], receivers[used]
     observed = None if gathers is None else gathers.traces if most is None else gathers.traces[used]
-    weights = None if gathers is None or gathers.live is None else gathers.live[used].astype(float)
+    weights = None if gathers is None or gathers.weights is None else gathers.weights[used]
     shots = acquisition(sim, sources, receivers)
     return Setup(sim, truth, start, wavelet, sources, receivers, shots, observed, weights)
 

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardfit.core.errors import suggestion
+from shardfit.core.errors import naming, suggestion
 from shardfit.domains.seismic import segy
 from shardfit.domains.seismic.gathers import Gathers
 
 SEGY, RAW = (".sgy", ".segy"), (".bin", ".raw", ".dat", ".f32")
 KNOWN = (*SEGY, ".npz", ".npy", *RAW)
+PLACES = ("sources", "receivers", "live")  # of gathers, where they are known
 MODEL_NAMES = ("velocity", "vp")
 NOT_METRES = 20.0  # m/s: a model that stays below is in km/s
 
@@ -47,7 +48,7 @@ def load_gathers(
         if "traces" not in arrays:
             raise ValueError(f"{path} holds no array 'traces' but {', '.join(arrays) or 'nothing'}.")
         step = dt if "dt" not in arrays else float(arrays["dt"])
-        found = Gathers(arrays["traces"], _known_dt(path, step), arrays.get("sources"), arrays.get("receivers"))
+        found = Gathers(arrays["traces"], _known_dt(path, step), *(arrays.get(name) for name in PLACES))
     else:
         found = Gathers(_mapped(path, kind, shape, dtype), _known_dt(path, dt))
     if dt is not None and abs(found.dt - dt) > 1e-9:
@@ -64,8 +65,7 @@ def save_gathers(path: str | Path, gathers: Gathers) -> Path:
                 raise ValueError(f"{path}: SEG-Y is written of lines (z, x). Use .npz for three dimensions.")
             segy.write_gathers(partial, gathers)
         elif kind == ".npz":
-            known = {"sources": gathers.sources, "receivers": gathers.receivers}
-            arrays = {name: array for name, array in known.items() if array is not None}
+            arrays = {name: getattr(gathers, name) for name in PLACES if getattr(gathers, name) is not None}
             _write_npz(partial, traces=gathers.traces, dt=np.float64(gathers.dt), **arrays)
         else:
             _write_plain(partial, kind, gathers.traces)
@@ -181,11 +181,8 @@ def _replacing(path: str | Path) -> Iterator[Path]:
     target = Path(path)
     partial = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
     try:
-        yield partial
+        with naming(target):
+            yield partial
         os.replace(partial, target)
-    except OSError as error:
-        if error.filename is not None or error.errno is None:
-            raise
-        raise OSError(error.errno, f"cannot write {target}: {error.strerror}", str(target)) from error
     finally:
         partial.unlink(missing_ok=True)

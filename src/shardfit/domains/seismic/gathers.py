@@ -48,6 +48,11 @@ class Gathers:
                 raise ValueError(f"{name} = {numbers} for positions of {self.sources.shape[-1]} numbers each.")
         return in_cells(self.sources, dh, origin), in_cells(self.receivers, dh, origin)
 
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Weights of the traces for a `Recording`: 0 for what is not live; None where all are."""
+        return None if self.live is None else np.asarray(self.live, float)
+
     def some(self, shots: Any) -> "Gathers":
         """Return some of the shots. shots: a slice, mask or list of numbers."""
         known = (None if p is None else p[shots] for p in (self.sources, self.receivers, self.live))

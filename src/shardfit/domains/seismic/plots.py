@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.core.errors import naming
 from shardfit.report import style
 
 VELOCITY, SWINGING, REFLECTORS = "viridis", "RdBu_r", "gray"
@@ -199,7 +200,8 @@ def animate(path: str | Path, fields: Any, times: Any, velocity: Any, dh: Any) -
     show(0)
     figure.canvas.draw()
     figure.set_layout_engine("none")  # else the picture moves when a label changes
-    FuncAnimation(figure, show, frames=len(fields)).save(path, PillowWriter(fps=12), dpi=80)
+    with naming(path):
+        FuncAnimation(figure, show, frames=len(fields)).save(path, PillowWriter(fps=12), dpi=80)
     return Path(path)
 
 

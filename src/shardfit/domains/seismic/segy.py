@@ -25,7 +25,7 @@ FORMATS = {"ibm": 1, "ieee": 5}
 TEXT, HEADER, TRACE_HEADER = 3200, 400, 240  # bytes
 MILLIMETRES = -1000  # scalar written: positions are kept as whole millimetres
 FOOT = 0.3048
-DEAD, AUXILIARY = 2, (3, 4, 5, 6, 7, 8, 9, 10)  # identification codes, bytes 29-30: dummies, breaks, signatures
+LIVE, DEAD, AUXILIARY = 1, 2, (3, 4, 5, 6, 7, 8, 9, 10)  # identification codes, bytes 29-30: dummies, breaks, signatures
 IN_MEMORY = 1 << 30  # bytes of traces
 MOST = 65535  # of 16-bit fields: samples, microseconds
 
@@ -104,7 +104,10 @@ def _say(path: str | Path, auxiliary: int, dead: int, missing: int) -> None:
 
 
 def write_gathers(path: str | Path, gathers: Gathers, number_format: str = "ieee") -> None:
-    """Write shot gathers, field records from 1. number_format: 'ieee' or 'ibm'. Positions are kept to a millimetre."""
+    """Write shot gathers, field records from 1; traces that are not live are marked dead.
+
+    number_format: 'ieee' or 'ibm'. Positions are kept to a millimetre.
+    """
     import segyio
 
     if gathers.sources is None or gathers.receivers is None:
@@ -116,8 +119,10 @@ def write_gathers(path: str | Path, gathers: Gathers, number_format: str = "ieee
     source, receiver = (np.rint(1e3 * np.asarray(p)).astype(int) for p in (gathers.sources, gathers.receivers))
     field, fixed = segyio.TraceField, {segyio.TraceField.ElevationScalar: MILLIMETRES}
     fixed |= {field.SourceGroupScalar: MILLIMETRES, field.CoordinateUnits: 1, field.TRACE_SAMPLE_INTERVAL: round(micro)}
+    kinds = np.where(np.ones((shots, receivers), bool) if gathers.live is None else gathers.live, LIVE, DEAD)
     headers = [
         fixed
+        | {field.TraceIdentificationCode: kinds[shot, trace]}
         | {field.FieldRecord: shot + 1, field.EnergySourcePoint: shot + 1, field.TraceNumber: trace + 1}
         | {field.SourceDepth: source[shot, 0], field.SourceX: source[shot, 1]}
         | {field.ReceiverGroupElevation: -receiver[shot, trace, 0], field.GroupX: receiver[shot, trace, 1]}
