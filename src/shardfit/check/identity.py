@@ -174,13 +174,16 @@ def _abstract(tree: Any) -> Any:
 
 
 def _solver_facts(reader: Reader, solver: Any) -> dict[str, str]:
-    """Return a solver's class and options; a transformation of a step solver is in its traced step."""
+    """Return a solver's class and options; a transformation of a step solver is in its traced step.
+
+    An option marked as derived follows from the rest, but for rounding, and a run that goes on has it in its state.
+    """
     reader.where = "the solver"
     facts = {"solver": reader.text(type(solver))}
     for option in fields(solver):
         value = getattr(solver, option.name)
         traced = hasattr(solver, "step") and hasattr(value, "init") and hasattr(value, "update")
-        if option.init and option.name not in OUTSIDE and not traced:
+        if option.init and option.name not in OUTSIDE and not option.metadata.get("derived") and not traced:
             facts[f"solver's {option.name}"] = reader.text(value)
     return facts
 

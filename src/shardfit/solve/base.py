@@ -89,7 +89,8 @@ class Solver:
     slots: ClassVar[bool] = False  # one evaluation per step: many runs can share a batch
     error_bars: ClassVar[bool] = False  # adds covariance and standard errors
     resumable: ClassVar[bool] = True  # stops between steps: callbacks, checkpoints
-    batch: ClassVar[int | None] = None  # rows drawn per step; None: all
+    batch: ClassVar[int | None] = None  # rows of a mini-batch; None: all
+    repeats: ClassVar[int] = 1  # evaluations of a mini-batch
 
     def __post_init__(self):
         if self.maxiter < 1:

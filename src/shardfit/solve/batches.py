@@ -55,8 +55,8 @@ class Epochs:
 class Batches:
     """Objectives of the rows of every step, on the devices: a function of seed and step alone.
 
-    Rows in memory maps are read by a thread, one step ahead: the rows of two steps are held at most, and what goes
-    wrong there is raised where the step is asked for.
+    Rows in memory maps are read by a thread, one step ahead and no further; what goes wrong there is raised where the
+    step is asked for.
     """
 
     def __init__(self, task: Task, size: int):
@@ -65,6 +65,7 @@ class Batches:
         self.epochs = {i: Epochs(t.n_rows, size, (task.seed, i)) for i, t in terms if isinstance(t, RowTerm)}
         self.reader = ThreadPoolExecutor(1, "read-ahead") if mapped(self.objective) else None
         self.ahead: dict[int, Future] = {}
+        self.now: dict[int, Objective] = {}
 
     def __enter__(self):
         return self
@@ -75,12 +76,18 @@ class Batches:
 
     def at(self, step: int) -> Objective:
         """Return the objective of a step, and begin to read the rows of the next."""
+        if step not in self.now:
+            self.now = {}  # these rows are not needed any more
+            self.now = {step: self._next(step).place(self.mesh)}
+        return self.now[step]
+
+    def _next(self, step: int) -> Objective:
         if self.reader is None:
-            return self._read(step).place(self.mesh)
+            return self._read(step)
         # all reading is in the one thread, for the order of an epoch is remembered
         batch = (self.ahead.get(step) or self.reader.submit(self._read, step)).result()
-        self.ahead = {step + 1: self.ahead.get(step + 1) or self.reader.submit(self._read, step + 1)}
-        return batch.place(self.mesh)
+        self.ahead = {step + 1: self.reader.submit(self._read, step + 1)}
+        return batch
 
     def _read(self, step: int) -> Objective:
         with arithmetic(self.objective.precision):  # a thread begins with JAX's default

@@ -189,11 +189,11 @@ def segment(solver: "StepSolver") -> int:
 
 
 def run_steps(solver: "StepSolver", task: Task) -> Finish:
-    """Run a step solver to its end, on all rows or on mini-batches, one for every tick."""
+    """Run a step solver to its end, on all rows or on mini-batches, each for as many ticks as the solver repeats."""
     if not solver.batch:
         return _run(solver, task, lambda tick: task.objective)
     with Batches(task, solver.batch) as batches:
-        return _run(solver, task, batches.at)
+        return _run(solver, task, lambda tick: batches.at(tick // solver.repeats))
 
 
 def _run(solver: "StepSolver", task: Task, rows_of: Callable[[int], Objective]) -> Finish:
@@ -217,8 +217,11 @@ def _run(solver: "StepSolver", task: Task, rows_of: Callable[[int], Objective]) 
     try:
         while _running(run, solver):
             steps = int(run.state.steps)
-            objective, ticks = rows_of(int(run.ticks)), 1 if solver.batch else ticks
-            began, before = time.perf_counter(), int(run.ticks)
+            before = int(run.ticks)
+            objective = rows_of(before)
+            if solver.batch:
+                ticks = solver.repeats - before % solver.repeats
+            began = time.perf_counter()
             stop = min(solver.maxiter, monitor.next_stop(steps))
             run, record = advance(program, space, objective, run, key, ticks, stop)
             done = int(run.ticks) - before

@@ -3,6 +3,7 @@
 from shardfit.domains.seismic.bands import filtered, low_pass
 from shardfit.domains.seismic.born import born, migration_problem
 from shardfit.domains.seismic.conditioning import Conditioning
+from shardfit.domains.seismic.curvature import hessian_diagonal
 from shardfit.domains.seismic.elastic import ElasticSimulation, check_medium
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Points, Shots, acquisition, select
@@ -54,6 +55,7 @@ __all__ = [
     "deviation",
     "estimate_source",
     "filtered",
+    "hessian_diagonal",
     "illumination",
     "inversion_problem",
     "largest_dt",

@@ -1,7 +1,8 @@
 """What is done to a gradient between the sum over devices and the optimiser.
 
-In this order: division by illumination, depth weight, mask, Gaussian smoothing, mask again, clip. A weight that never
-changes is invisible to Adam, which normalises every cell; with smoothing after it, or with plain descent, it matters.
+In this order: division by illumination and curvature, depth weight, mask, Gaussian smoothing, mask again, clip. A weight
+that never changes is invisible to Adam, which normalises every cell; with smoothing after it, with plain descent, or as
+the inverse Hessian that L-BFGS begins with, it matters.
 """
 
 from dataclasses import dataclass, replace
@@ -25,23 +26,27 @@ class Conditioning:
     """How gradients are treated; the default does nothing.
 
     rows: gradient is zero in so many rows from the top (water). near: cells around sources and receivers in which it is
-    faded out. illumination: power of the division by the source wavefield's energy, 0 for none; floor: share of its
-    maximum that is added. depth: power of the depth by which it is multiplied. smoothing: standard deviation, cells.
-    clip: percentile of |gradient| above which it is cut off, None for none.
+    faded out. illumination: power of the division by the source wavefield's energy, 0 for none. curvature: power of the
+    division by the diagonal of the Gauss-Newton Hessian, 0 for none, 1 as Newton would; None is 1 for 'plbfgs' and 0
+    for others. floor: share of the largest energy, or root of the curvature, that is added. depth: power of the depth by
+    which it is multiplied. smoothing: standard deviation, cells. clip: percentile of |gradient| above which it is cut
+    off, None for none.
     """
 
     rows: int = 0
     near: float = 0.0
     illumination: float = 0.0
+    curvature: float | None = None
     floor: float = 1e-2
     depth: float = 0.0
     smoothing: float = 0.0
     clip: float | None = None
 
     def __post_init__(self):
-        for name in ("rows", "near", "illumination", "depth", "smoothing"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise ValueError(f"Conditioning: {name}={getattr(self, name)!r} must be zero or positive.")
+        for name in ("rows", "near", "illumination", "curvature", "depth", "smoothing"):
+            value = 0.0 if getattr(self, name) is None and name == "curvature" else getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise ValueError(f"Conditioning: {name}={value!r} must be zero or positive.")
         if not 0 < self.floor < 1:
             raise ValueError(f"Conditioning: floor={self.floor!r} must lie between 0 and 1.")
         if self.clip is not None and not 0 < self.clip < 100:
@@ -68,15 +73,23 @@ def mask(sim: Simulation, shots: Shots, how: Conditioning) -> np.ndarray:
     return factors
 
 
-def weights(sim: Simulation, how: Conditioning, energy: Any = None) -> np.ndarray:
-    """Return factors (nz, nx) of illumination and depth. energy: from `illumination`, where its power is not 0."""
+def weights(sim: Simulation, how: Conditioning, energy: Any = None, curvature: Any = None) -> np.ndarray:
+    """Return factors (nz, nx) of illumination, curvature and depth.
+
+    energy: from `illumination`, where its power is not 0; curvature: (nz, nx), or (fields, nz, nx), likewise, from
+    `curvature.diagonal`.
+    """
     depth = np.arange(1, sim.shape[0] + 1) / sim.shape[0]
     factors = np.broadcast_to((depth**how.depth).reshape(-1, *(1,) * (len(sim.shape) - 1)), sim.shape)
-    if not how.illumination:
-        return factors
-    if energy is None:
-        raise ValueError("division by illumination needs the energy, see `illumination`.")
-    return factors / (energy / energy.max() + how.floor) ** how.illumination
+    if how.illumination:
+        if energy is None:
+            raise ValueError("division by illumination needs the energy, see `illumination`.")
+        factors = factors / (energy / energy.max() + how.floor) ** how.illumination
+    if how.curvature:
+        if curvature is None:
+            raise ValueError("division by curvature needs the Hessian's diagonal, see `curvature.diagonal`.")
+        factors = factors / (curvature / curvature.max() + how.floor**2) ** how.curvature
+    return factors
 
 
 def condition(gradient: Velocity, mask: Velocity, weights: Velocity, how: Conditioning) -> Velocity:
@@ -105,25 +118,26 @@ def smooth(field: Velocity, sigma: float) -> Velocity:
 def optimiser(name: str, learning_rate: float, how: Conditioning, mask: Any, weights: Any, **options: float) -> Any:
     """Return an optax transformation of flat gradients: conditioning, scaling, then the named method.
 
-    Equal arguments give the same object, so that a solver made of it is compiled once.
+    mask: (nz, nx); weights: (nz, nx), or (fields, nz, nx) where the fields of a medium differ. Equal arguments give the same object, so that a solver made of it is compiled once.
     """
     if name not in FIRST_ORDER:
         raise ValueError(f"no first-order method {name!r}.{suggestion(name, FIRST_ORDER)}")
-    factors = tuple(np.asarray(array, np.float64) for array in (mask, weights))
-    raw = tuple(array.tobytes() for array in factors)
-    return _optimiser(name, learning_rate, how, factors[0].shape, *raw, tuple(sorted(options.items())))
+    mask, weights = (np.asarray(array, np.float64) for array in (mask, weights))
+    raw = mask.tobytes(), weights.tobytes()
+    return _optimiser(name, learning_rate, how, mask.shape, *raw, tuple(sorted(options.items())))
 
 
 @lru_cache(maxsize=16)
 def _optimiser(name, rate, how, shape, mask, weights, options) -> Any:
     import optax
 
-    mask, weights = (np.frombuffer(raw).reshape(shape) for raw in (mask, weights))
+    mask, weights = np.frombuffer(mask).reshape(shape), np.frombuffer(weights).reshape(-1, *shape)
 
     def update(updates: Any, state, params=None):
         fields = updates.reshape(-1, *shape)  # an elastic medium has several
         own = partial(jnp.asarray, dtype=fields.dtype)
-        return jnp.stack([condition(one, own(mask), own(weights), how) for one in fields]).ravel(), state
+        each = np.broadcast_to(weights, fields.shape)
+        return jnp.stack([condition(f, own(mask), own(w), how) for f, w in zip(fields, each, strict=True)]).ravel(), state
 
     conditioning = optax.GradientTransformation(lambda params: optax.EmptyState(), update)
     return optax.chain(conditioning, relative_to_first(), getattr(optax, name)(rate, **dict(options)))

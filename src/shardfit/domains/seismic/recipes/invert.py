@@ -8,21 +8,14 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.mesh import n_shards
-from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
-from shardfit.domains.seismic import conditioning, penalties
 from shardfit.domains.seismic.arrays import Velocity
-from shardfit.domains.seismic.bands import low_pass
 from shardfit.domains.seismic.elastic import KEPT, ElasticSimulation
 from shardfit.domains.seismic.engines import choose_engine
-from shardfit.domains.seismic.illumination import illumination
 from shardfit.domains.seismic.medium import Medium, as_medium, bare, speed
 from shardfit.domains.seismic.metrics import model_error, structural_similarity
-from shardfit.domains.seismic.options import MisfitOptions, ModelOptions
-from shardfit.domains.seismic.parametrisation import transform_of
-from shardfit.domains.seismic.problem import inversion_problem
-from shardfit.domains.seismic.recipes.lbfgs import preconditioned
+from shardfit.domains.seismic.recipes.band import Band
 from shardfit.domains.seismic.recipes.options import InversionOptions
 from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.signature import estimate_source
@@ -34,13 +27,7 @@ from shardfit.run_options import RunOptions
 from shardfit.solve.base import Solver
 from shardfit.solve.host import HostSolver
 from shardfit.solve.monitor import Snapshot
-from shardfit.solve.optax_loop import OptaxLoop
-from shardfit.solve.registry import as_solver
 
-SHEAR = 0.58  # change of vs, m/s, where vp changes by one: about the ratio of both
-MOST_SHEAR = 0.9  # of vp at the start, for vs
-FIRST_STEP = 0.02  # share of the velocity by which a line search begins to change it
-PROBE_SHOTS = 8
 DISTANCES = {"model_error": model_error, "similarity": structural_similarity}
 Show = Callable[[int, np.ndarray, np.ndarray | None, np.ndarray], Any]
 
@@ -133,14 +120,13 @@ def invert(
     medium, losses = as_medium(sim, start), np.zeros(0)
     known_truth = None if truth is None else as_medium(sim, truth)
     results, columns = [], []
-    for band, corner in enumerate(options.corners):
+    for band in range(len(options.corners)):
         if options.source is not None:
             wavelet = estimate_source(sim, bare(medium), recording, options.source, waves=options.waves)
             recording = replace(recording, wavelet=wavelet)
-        problem = _problem(sim, medium, recording, corner, options)
-        if not options.first_order and options.conditioning.idle:
-            problem = _well_scaled(problem, options.parameter, run.mesh)
-        solver = _solver(sim, medium, recording, options, band, run.mesh)
+        present = Band(sim, medium, recording, options, band, run.mesh)
+        problem = present.problem()
+        solver = present.solver(problem)
         settings = keywords(band + 1)
         watch = Watch(losses, solver, known_truth, display, settings["run_dir"])
         if run.resume != "never":
@@ -157,81 +143,6 @@ def invert(
     metrics = {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
     engine = engine_used(sim, options, recording.n_shots, n_shards(run.mesh))
     return Inversion(medium, tuple(results), metrics, recording.wavelet, engine, options)
-
-
-def _problem(
-    sim: Simulation, medium: Medium, recording: Recording, corner: float | None, options: InversionOptions
-) -> Problem:
-    extra = {}
-    if options.tikhonov:
-        extra["tikhonov"] = penalties.tikhonov(options.tikhonov)
-    if options.tv:
-        extra["tv"] = penalties.total_variation(options.tv, options.tv_eps)
-    bounds = options.bounds
-    if bounds is None and options.bounded:
-        bounds = (0.5 * float(np.min(speed(medium))), sim.v_max)
-    response = None if corner is None else low_pass(sim, corner, options.band_order)
-    misfit = MisfitOptions(options.loss, options.normalise, response=response, match=options.match)
-    model, start = ModelOptions(bounds, options.parameter), bare(medium)
-    if "vp" in medium:
-        start = {name: medium[name] for name in options.fitted}
-        limits = {"vp": bounds, "vs": (0.0, MOST_SHEAR * medium["vp"]), "rho": (1.0, np.inf)} if bounds else {}
-        model = ModelOptions(
-            {name: limits[name] for name in start if name in limits},
-            options.parameter,
-            {name: SHEAR for name in start if name == "vs"},
-            {name: x for name, x in medium.items() if name not in start},
-        )
-    return inversion_problem(sim, start, recording, misfit, model, options.waves, extra)
-
-
-def _well_scaled(problem: Problem, parameter: str, mesh: Any) -> Problem:
-    """Return the problem in coordinates whose first step along the gradient changes the velocity by FIRST_STEP.
-
-    In m/s that step would be the gradient itself, 1e-6 or less, which float32 cannot even add to a velocity.
-    """
-    n = problem.objective.n_rows["data"]
-    some = np.unique(np.linspace(0, n - 1, PROBE_SHOTS).astype(int))
-    objective = problem.objective.take(lambda *_: some).place(mesh)
-    gradient, transforms = objective.value_and_grad(problem.x0)[1], {}
-    for name, start in problem.x0.items():
-        largest = float(np.abs(gradient[name]).max())
-        unit = (FIRST_STEP * float(np.median(start)) / largest) ** 0.5 if largest > 0 else 1.0
-        # rounded: the same on any number of devices, whose gradients differ by rounding
-        transforms[name] = transform_of(parameter, start, float(f"{unit:.1e}"))
-    return problem.replace(transforms=transforms)
-
-
-def _solver(
-    sim: Simulation, medium: Medium, recording: Recording, options: InversionOptions, band: int, mesh: Any
-) -> Solver:
-    how, energy = options.conditioning, None
-    # no tolerance suits misfits of any size: the number of steps ends it
-    ends = {"maxiter": options.epochs, "gtol": 0.0, "ftol": 0.0}
-    if not options.first_order and how.idle:
-        return as_solver(options.solver, **ends)
-    if how.illumination:
-        # an inverse Hessian to begin with needs no detail
-        sampling = {"batchsize": options.batchsize or 8, "every": 2 if options.first_order else 4}
-        energy = illumination(
-            sim, bare(medium), recording.wavelet, recording.shots, **sampling, mesh=mesh, waves=options.waves
-        )
-    mask = conditioning.mask(sim, recording.shots, how)
-    if energy is not None and not options.first_order:
-        energy = np.minimum(energy, energy[mask > 0].max())  # what is held, the cells of sources, sets no scale
-    factors = mask, conditioning.weights(sim, how, energy)
-    if not options.first_order:
-        fields = len(options.fitted) if "vp" in medium else 1
-        return preconditioned(how, *factors, float(np.median(speed(medium))), fields, **ends)
-    rate = options.learning_rate * options.decay**band
-    more = {} if options.solver == "sgd" else {"eps": options.eps}
-    return OptaxLoop(
-        transform=conditioning.optimiser(options.solver, rate, how, *factors, **more),
-        maxiter=options.epochs,
-        batch=options.batchsize,
-        gtol=0.0,
-        label=f"{options.solver}(learning_rate={rate:g}, {how})",
-    )
 
 
 def engine_used(sim: Simulation, options: InversionOptions, n_shots: int, devices: int) -> str:

@@ -1,142 +1,250 @@
-"""L-BFGS for velocity models: cells that are held, bounds by projection, and an initial inverse Hessian.
+"""Preconditioned L-BFGS for velocity models, on all shots or on mini-batches: held cells, bounds, an inverse Hessian.
 
 The gradient stays the misfit's own. What `Conditioning` does to it for first-order methods is here the operator
 P = D G D that two-loop recursions begin with: D holds mask and the root of the weights, G smooths. Where D is zero
 nothing ever moves; cells that press against a bound are left out of a step.
+
+A mini-batch is evaluated a few times. All evaluations but its first tell whether the step before lowered the misfit of
+its shots, and how their gradient changed: pairs of one step and one change of the same function. The step after its
+last is checked by nobody and ends where the next batch begins, so that there are as many steps as evaluations; no cell
+may change by more than `limit` in a step.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.status import Status
-from shardfit.domains.seismic.conditioning import Conditioning
-from shardfit.solve.host import HostSolver, Outcome
+from shardfit.domains.seismic.conditioning import Conditioning, smooth
+from shardfit.solve.step import StepSolver
 
 DECREASE = 1e-4  # share of the promised decrease that a step must bring
 SHORTEST = 1e-3  # of a step, before the search along it is given up
-Operator = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (vector, cells that may move) → vector
+POSITIVE = 1e-6  # cosine of step and change of the gradient, above which the pair is kept: float32 has seven digits
+
+
+class Pairs(NamedTuple):
+    """Steps (m, n), changes of the gradient (m, n), newest last, and how many there are."""
+
+    steps: jax.Array
+    changes: jax.Array
+    count: jax.Array
+
+
+class State(NamedTuple):
+    """The last point that was accepted, with value and gradient of the present rows, and the point to evaluate next."""
+
+    x: jax.Array
+    value: jax.Array
+    gradient: jax.Array
+    status: jax.Array
+    steps: jax.Array
+    ahead: jax.Array
+    length: jax.Array  # of the step to `ahead`, 1 before it was shortened
+    seen: jax.Array  # evaluations of the present rows
+    unit: jax.Array  # largest component of the first gradient: squares of small ones vanish in float32
+    pairs: Pairs
+    scale: jax.Array  # (n,) D above
+    lower: Any  # (n,), or None without bounds
+    upper: Any
 
 
 @dataclass(frozen=True)
-class PreconditionedLBFGS(HostSolver):
+class PreconditionedLBFGS(StepSolver):
     """L-BFGS with bounds and a fixed preconditioner.
 
-    scale: (n,) D above, zero where the model is held. smooth: a symmetric operator on (n,), G above; None for none.
-    first: largest change of the first step, in the units of the model. memory: stored pairs. label: for the record.
+    Attributes
+    ----------
+    scale
+        (n,) D above, zero where the model is held.
+    shape, smoothing
+        (fields, nz, nx), and the standard deviation in cells of G above, 0 for none.
+    first
+        root mean square of the first step, in the units of the model.
+    limit
+        largest change of a cell in a step.
+    memory
+        pairs that are kept.
+    batch, repeats
+        shots of a mini-batch, None for all; how often it is evaluated.
+    label
+        for the record.
+
     """
 
-    scale: Any = field(default=None, kw_only=True, repr=False, compare=False)
-    smooth: Callable | None = field(default=None, kw_only=True, repr=False, compare=False)
-    first: float = field(default=40.0, kw_only=True)
-    memory: int = field(default=10, kw_only=True)
-    label: str = field(default="", kw_only=True)
+    # follows from the problem: a run that goes on takes it from its own state
+    scale: Any = field(default=None, kw_only=True, repr=False, compare=False, metadata={"derived": True})
+    shape: tuple[int, ...] = field(kw_only=True, repr=False)
+    smoothing: float = field(default=0.0, kw_only=True, repr=False)
+    first: float = field(default=10.0, kw_only=True)
+    limit: float = field(default=np.inf, kw_only=True)
+    memory: int = field(default=20, kw_only=True)
+    batch: int | None = field(default=None, kw_only=True)
+    repeats: int = field(default=3, kw_only=True)
+    label: str = field(default="", kw_only=True, compare=False)
     bounded: ClassVar[bool] = True
-    name: ClassVar[str] = "preconditioned-lbfgs"
+    slots: ClassVar[bool] = False
+    any_length: ClassVar[bool] = True
+    name: ClassVar[str] = "plbfgs"
 
-    def minimise(self, function, z0, lower, upper):
-        """Step along preconditioned directions, projected onto the bounds."""
-        lower, upper = (-np.inf, np.inf) if lower is None else (lower, upper)
-        movable = np.asarray(self.scale) > 0
-        x, pairs = np.array(z0), Pairs(self.memory, self._precondition)
-        value, gradient = function(x)
-        steps = 0
-        while steps < self.maxiter:
-            gradient = np.where(movable, gradient, 0.0)
-            free = movable & ~((x <= lower) & (gradient > 0)) & ~((x >= upper) & (gradient < 0))
-            if np.max(np.abs(gradient[free]), initial=0.0) <= self.gtol:
-                return Outcome(x, Status.CONVERGED_GRADIENT, steps)
-            direction = -pairs.solve(gradient, free)
-            if not pairs.held:
-                direction *= self.first / np.max(np.abs(direction))
-            found = self._search(function, (x, value, gradient), direction, lower, upper)
-            if found is None and pairs.held:
-                pairs.forget()  # what was learnt elsewhere misleads here
-                continue
-            if found is None:
-                return Outcome(x, Status.STALLED, steps, "No step along the gradient lowers the misfit.")
-            ahead, new_value, new_gradient = found
-            pairs.learn(ahead - x, np.where(movable, new_gradient, 0.0) - gradient)
-            gain, (x, value, gradient) = value - new_value, (ahead, new_value, new_gradient)
-            steps += 1
-            function.step(x)
-            if gain <= self.ftol * abs(value):
-                return Outcome(x, Status.CONVERGED_VALUE, steps)
-        return Outcome(x, Status.MAX_STEPS, steps)
+    def init(self, z0, lower, upper):
+        """Return the state before the first evaluation."""
+        nothing, one = jnp.zeros((), jnp.int32), jnp.ones((), z0.dtype)
+        none = jnp.zeros((self.memory, z0.size), z0.dtype)
+        return State(
+            x=z0,
+            value=jnp.full((), jnp.inf, z0.dtype),
+            gradient=jnp.zeros_like(z0),
+            status=nothing,
+            steps=nothing,
+            ahead=z0,
+            length=one,
+            seen=nothing,
+            unit=jnp.zeros((), z0.dtype),
+            pairs=Pairs(none, none, nothing),
+            scale=jnp.ones_like(z0),
+            lower=lower,
+            upper=upper,
+        )
 
-    def _precondition(self, vector: np.ndarray, free: np.ndarray) -> np.ndarray:
-        scaled = np.where(free, self.scale * vector, 0.0)
-        return np.where(free, self.scale * (scaled if self.smooth is None else self.smooth(scaled)), 0.0)
+    def populate(self, state, space, seed):
+        """Return the initial state with the preconditioner."""
+        return state._replace(scale=jnp.asarray(self.scale, state.x.dtype))
 
-    def _search(self, function, here: tuple, direction: np.ndarray, lower, upper) -> tuple | None:
-        """Return the first point along a direction, bent at the bounds, that lowers the misfit enough."""
-        x, value, gradient = here
-        length = 1.0
-        while length >= SHORTEST:
-            ahead = np.clip(x + length * direction, lower, upper)
-            promised = float(gradient @ (ahead - x))
-            new_value, new_gradient = function(ahead)
-            if promised < 0 and new_value <= value + DECREASE * promised:
-                return ahead, new_value, new_gradient
-            # the parabola through both values and the slope, kept within reason
-            bend = new_value - value - promised
-            length *= float(np.clip(-promised / (2 * bend), 0.1, 0.5)) if bend > 0 else 0.5
-        return None
+    def step(self, evaluate, state):
+        """Evaluate, accept or shorten, and aim anew."""
+        value, gradient = evaluate(state.ahead)
+        start, fresh = ~jnp.isfinite(state.value), state.seen == 0
+        taken = state.ahead - state.x
+        old, new = (jnp.where(state.scale > 0, g, 0) for g in (state.gradient, gradient))
+        promised = jnp.vdot(old, taken)
+        enough = (promised < 0) & (value <= state.value + DECREASE * promised)
+        moves = fresh | enough
+        unit = jnp.where(start, jnp.max(jnp.abs(new)), state.unit)
+        per_unit = 1 / jnp.where(unit > 0, unit, 1)
+        pairs = _learn(state.pairs, taken, (new - old) * per_unit, ~fresh & enough)
+        length = jnp.where(moves, 1.0, state.length * _shorter(value - state.value, promised))
+        # what was learnt elsewhere misleads here
+        lost = ~moves & (length < SHORTEST)
+        stalled = lost & (pairs.count == 0)
+        pairs = pairs._replace(count=jnp.where(lost, 0, pairs.count))
+        x, here = jnp.where(moves, state.ahead, state.x), jnp.where(moves, new, old)
+        free = self._free(state, x, here)
+        aimed = _clipped(state, x + self._direction(state, pairs, here * per_unit, free))
+        retried = state.x + (length / state.length) * taken
+        status = self._status(state, value, here, free, (start, fresh, enough, stalled))
+        return state._replace(
+            x=x,
+            value=jnp.where(moves, value, state.value),
+            gradient=jnp.where(moves, gradient, state.gradient),
+            status=status,
+            steps=state.steps + (moves & ~start),
+            ahead=jnp.where(moves | lost, aimed, retried),
+            length=jnp.where(lost, 1.0, length).astype(x.dtype),
+            seen=(state.seen + 1) % self.repeats if self.batch else jnp.ones_like(state.seen),
+            unit=unit,
+            pairs=pairs,
+        )
+
+    def _free(self, state: State, x: jax.Array, gradient: jax.Array) -> jax.Array:
+        """Return which cells may move."""
+        free = state.scale > 0
+        if state.lower is None:
+            return free
+        return free & ~((x <= state.lower) & (gradient > 0)) & ~((x >= state.upper) & (gradient < 0))
+
+    def _precondition(self, state: State, vector: jax.Array, free: jax.Array) -> jax.Array:
+        scaled = jnp.where(free, state.scale * vector, 0)
+        if self.smoothing:
+            scaled = jnp.stack([smooth(one, self.smoothing) for one in scaled.reshape(self.shape)]).ravel()
+        return jnp.where(free, state.scale * scaled, 0)
+
+    def _direction(self, state: State, pairs: Pairs, gradient: jax.Array, free: jax.Array) -> jax.Array:
+        """Return minus the inverse Hessian times a gradient, among the cells that are free, within the limit."""
+        steps, changes = (jnp.where(free, vectors, 0) for vectors in pairs[:2])
+        curvature = jnp.sum(steps * changes, 1)
+        used = (jnp.arange(self.memory) >= self.memory - pairs.count) & (curvature > 0)
+        inverse = jnp.where(used, 1 / jnp.where(used, curvature, 1), 0)
+
+        def back(left, pair):
+            step, change, inverse = pair
+            share = inverse * jnp.vdot(step, left)
+            return left - share * change, share
+
+        def forth(found, pair):
+            step, change, inverse, share = pair
+            return found + step * (share - inverse * jnp.vdot(change, found)), None
+
+        among = (steps, changes, inverse)
+        left, shares = jax.lax.scan(back, jnp.where(free, gradient, 0), among, reverse=True)
+        newest = self.memory - 1 - jnp.argmax(used[::-1])
+        change = changes[newest]
+        reach = jnp.vdot(change, self._precondition(state, change, free))
+        factor = jnp.where(used.any(), curvature[newest] / jnp.where(reach > 0, reach, 1), 1)
+        found = jax.lax.scan(forth, factor * self._precondition(state, left, free), (*among, shares))[0]
+        size = jnp.sqrt(jnp.sum(found**2) / jnp.maximum(jnp.sum(free), 1))
+        found = jnp.where(used.any(), found, found * (self.first / jnp.where(size > 0, size, 1)))
+        return jnp.clip(-found, -self.limit, self.limit)
+
+    def _status(self, state: State, value: Any, gradient: jax.Array, free: jax.Array, events: tuple) -> jax.Array:
+        start, fresh, enough, stalled = events
+        if self.batch:  # a batch says nothing about the whole
+            return jnp.where(fresh & ~jnp.isfinite(value), Status.NONFINITE.code, Status.RUNNING.code).astype(jnp.int32)
+        flat = jnp.max(jnp.where(free, jnp.abs(gradient), 0)) <= self.gtol
+        small = state.value - value <= self.ftol * jnp.abs(value)
+        cases = (
+            (start & ~jnp.isfinite(value), Status.NONFINITE),
+            ((start | enough) & flat, Status.CONVERGED_GRADIENT),
+            (~start & enough & small & (self.ftol > 0), Status.CONVERGED_VALUE),
+            (stalled, Status.STALLED),
+        )
+        return jnp.select([holds for holds, _ in cases], [s.code for _, s in cases], Status.RUNNING.code).astype(
+            jnp.int32
+        )
+
+    def note(self, state):
+        """Say what a stalled run means."""
+        stalled = int(state.status) == Status.STALLED.code
+        return "No step along the gradient lowers the misfit." if stalled else ""
 
 
-class Pairs:
-    """Steps and changes of the gradient, of which the inverse Hessian is made."""
+def _learn(pairs: Pairs, step: jax.Array, change: jax.Array, wanted: Any) -> Pairs:
+    """Add a pair if it is wanted and curvature is positive along it."""
+    size = jnp.linalg.norm(step) * jnp.linalg.norm(change)
+    good = wanted & (jnp.vdot(step, change) > POSITIVE * size)
+    steps, changes = (
+        jnp.where(good, jnp.concatenate([held[1:], new[None]]), held)
+        for held, new in zip(pairs[:2], (step, change), strict=True)
+    )
+    return Pairs(steps, changes, jnp.minimum(pairs.count + good, len(pairs.steps)))
 
-    def __init__(self, memory: int, precondition: Operator):
-        self.memory, self.precondition = memory, precondition
-        self.held: list[tuple[np.ndarray, np.ndarray]] = []
 
-    def learn(self, step: np.ndarray, change: np.ndarray) -> None:
-        """Keep a pair if curvature is positive along it."""
-        if step @ change > 1e-10 * np.linalg.norm(step) * np.linalg.norm(change):
-            self.held = [*self.held, (step, change)][-self.memory :]
+def _shorter(rise: Any, promised: Any) -> Any:
+    """Return by what to shorten a step: the minimum of the parabola through both values and the slope, within reason."""
+    bend = rise - promised
+    known = jnp.isfinite(bend) & (bend > 0) & (promised < 0)
+    return jnp.where(known, jnp.clip(-promised / (2 * jnp.where(known, bend, 1)), 0.1, 0.5), 0.25)
 
-    def forget(self) -> None:
-        """Begin anew."""
-        self.held = []
 
-    def solve(self, gradient: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """Return the inverse Hessian times a gradient, among the cells that are free."""
-        left = np.where(free, gradient, 0.0)
-        among = [(np.where(free, s, 0.0), np.where(free, y, 0.0)) for s, y in self.held]
-        among = [(s, y, s @ y) for s, y in among if s @ y > 0]
-        shares = []
-        for s, y, sy in reversed(among):
-            shares.append(s @ left / sy)
-            left = left - shares[-1] * y
-        found = self.precondition(left, free)
-        if among:
-            s, y, sy = among[-1]
-            found = found * (sy / (y @ self.precondition(y, free)))
-        for (s, y, sy), share in zip(among, reversed(shares), strict=True):
-            found = found + s * (share - y @ found / sy)
-        return found
+def _clipped(state: State, x: jax.Array) -> jax.Array:
+    return x if state.lower is None else jnp.clip(x, state.lower, state.upper)
 
 
 def preconditioned(
-    how: Conditioning, mask: np.ndarray, weights: np.ndarray, typical: float, fields: int = 1, **options: Any
+    how: Conditioning, mask: np.ndarray, weights: np.ndarray, fields: int = 1, **options: Any
 ) -> PreconditionedLBFGS:
-    """Return the solver that conditions as told, each of so many fields alike.
+    """Return the solver that conditions as told.
 
-    mask, weights: (nz, nx); typical: velocity; 2 % may change first.
+    mask: (nz, nx); weights: (nz, nx), or (fields, nz, nx) where fields differ. options: of `PreconditionedLBFGS`.
     """
-    from scipy.ndimage import gaussian_filter
-
-    def smooth(vector: np.ndarray) -> np.ndarray:
-        each = vector.reshape(fields, *mask.shape)
-        return np.stack([gaussian_filter(one, how.smoothing) for one in each]).ravel()
-
+    scale = mask * np.sqrt(weights / weights.max())
     return PreconditionedLBFGS(
-        scale=np.tile((mask * np.sqrt(weights / weights.max())).ravel(), fields),
-        smooth=smooth if how.smoothing else None,
-        first=float(f"{0.02 * typical:.3g}"),
+        scale=np.broadcast_to(scale, (fields, *mask.shape)).ravel(),
+        shape=(fields, *mask.shape),
+        smoothing=how.smoothing,
         label=str(how),
         **options,
     )

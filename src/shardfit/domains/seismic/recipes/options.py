@@ -19,7 +19,8 @@ from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.strategies import Strategy
 from shardfit.solve.registry import CLASSES
 
-SECOND_ORDER = ("lbfgsb", "lbfgs", "lbfgs-bt")
+PRECONDITIONED = "plbfgs"
+SOLVERS = (*FIRST_ORDER, PRECONDITIONED, "lbfgsb", "lbfgs", "lbfgs-bt")
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,18 @@ class InversionOptions:
     fitted
         of an elastic medium: which of 'vp', 'vs' and 'rho' change, the others stay as in the start.
     solver
-        'adam', 'adamw', 'sgd', 'rmsprop' on mini-batches, or 'lbfgsb', 'lbfgs', 'lbfgs-bt' on all shots.
+        'adam', 'adamw', 'sgd', 'rmsprop' or 'plbfgs' (preconditioned L-BFGS) on mini-batches or all shots; 'lbfgsb',
+        'lbfgs', 'lbfgs-bt' on all shots.
     learning_rate
-        m/s per step; of vs in an elastic medium 0.58 of it.
+        m/s per step; of vs in an elastic medium 0.58 of it. With 'plbfgs' on mini-batches the most that a cell may
+        change in a step.
     decay
         factor of the learning rate from band to band.
     epochs
         steps, of every band.
     batchsize
-        shots per step, drawn without replacement; None for all.
+        shots per step, in an order that is shuffled whenever all were used; None for all. 'plbfgs' takes three steps
+        with each batch.
     bands
         corners of low-pass filters in Hz, one fit each, None for all frequencies; () is one fit without filter.
     band_order
@@ -52,7 +56,7 @@ class InversionOptions:
         velocities, m/s, numbers or (nz, nx), of an elastic medium those of vp; None is from half the slowest start to
         the simulation's v_max where the solver knows bounds. vs stays below 0.9 of vp at the start.
     conditioning
-        of gradients, for first-order solvers and 'lbfgsb', whose steps begin with it as an inverse Hessian.
+        of gradients, for first-order solvers; for 'plbfgs' the inverse Hessian that its steps begin with.
     tikhonov, tv
         weights of these penalties; tv_eps: m/s per cell.
     estimate_source
@@ -101,7 +105,7 @@ class InversionOptions:
         object.__setattr__(self, "fitted", tuple(self.fitted))
         for name in self.fitted or ("",):
             require_known("fitted parameter", name, ELASTIC)
-        named = [("normalise", NORMALISE), ("parameter", PARAMETERS), ("solver", (*FIRST_ORDER, *SECOND_ORDER))]
+        named = [("normalise", NORMALISE), ("parameter", PARAMETERS), ("solver", SOLVERS)]
         named += [(n, SOURCE_FITS) for n in ("estimate_source", "match") if getattr(self, n) is not None]
         for name, known in named:
             if getattr(self, name) not in known:
@@ -125,15 +129,17 @@ class InversionOptions:
     def _check_second_order(self):
         if self.first_order:
             return
-        if not self.conditioning.idle and self.solver != "lbfgsb":
-            raise ValueError(
-                f"invert: solver {self.solver!r} knows no conditioning. Use 'lbfgsb', or one of "
-                f"{', '.join(FIRST_ORDER)}, or drop it."
-            )
         if self.conditioning.clip is not None:
             raise ValueError(
                 f"invert: solver {self.solver!r} searches along lines, so its gradient must be the misfit's own, not "
                 "cut off. Drop conditioning.clip."
+            )
+        if self.solver == PRECONDITIONED:
+            return
+        if not self.conditioning.idle:
+            raise ValueError(
+                f"invert: solver {self.solver!r} knows no conditioning. Use {PRECONDITIONED!r}, or one of "
+                f"{', '.join(FIRST_ORDER)}, or drop it."
             )
         if self.batchsize is not None:
             raise ValueError(f"invert: solver {self.solver!r} needs the same shots at every step. Set batchsize=None.")
@@ -146,7 +152,7 @@ class InversionOptions:
     @property
     def bounded(self) -> bool:
         """Whether the solver knows bounds."""
-        return self.first_order or CLASSES[self.solver].bounded
+        return self.first_order or self.solver == PRECONDITIONED or CLASSES[self.solver].bounded
 
     @property
     def waves(self) -> WaveOptions:

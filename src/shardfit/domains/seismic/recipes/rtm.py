@@ -133,9 +133,8 @@ def _least_squares(problem: Problem, options: MigrationOptions, energy: np.ndarr
     """Return the change of the velocity after some steps of preconditioned L-BFGS, which is linear here."""
     shape = problem.x0["change"].shape
     weights = np.ones(shape) if energy is None else energy**-options.compensation
-    solver = preconditioned(
-        Conditioning(), np.ones(shape), weights, 1.0, maxiter=options.iterations, gtol=0.0, ftol=0.0
-    )
+    ends = {"maxiter": options.iterations, "gtol": 0.0, "ftol": 0.0}
+    solver = preconditioned(Conditioning(), np.ones(shape), weights, **ends)
     result = fit(problem, solver, mesh=mesh, certify=False, progress=False)
     return np.asarray(result.params["change"], np.float64)
 

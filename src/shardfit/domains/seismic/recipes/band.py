@@ -1,0 +1,156 @@
+"""One fit of an inversion: its problem and the solver for it."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardfit.core.problem import Problem
+from shardfit.domains.seismic import conditioning, penalties
+from shardfit.domains.seismic.arrays import Response
+from shardfit.domains.seismic.bands import low_pass
+from shardfit.domains.seismic.conditioning import Conditioning
+from shardfit.domains.seismic.curvature import hessian_diagonal
+from shardfit.domains.seismic.illumination import illumination
+from shardfit.domains.seismic.medium import Medium, bare, speed
+from shardfit.domains.seismic.options import MisfitOptions, ModelOptions
+from shardfit.domains.seismic.parametrisation import transform_of
+from shardfit.domains.seismic.problem import inversion_problem
+from shardfit.domains.seismic.recipes.lbfgs import preconditioned
+from shardfit.domains.seismic.recipes.options import PRECONDITIONED, InversionOptions
+from shardfit.domains.seismic.recording import Recording
+from shardfit.domains.seismic.simulation import Simulation
+from shardfit.solve.base import Solver
+from shardfit.solve.optax_loop import OptaxLoop
+from shardfit.solve.registry import as_solver
+
+SHEAR = 0.58  # change of vs, m/s, where vp changes by one: about the ratio of both
+MOST_SHEAR = 0.9  # of vp at the start, for vs
+FIRST_STEP = 0.02  # share of the velocity by which a line search begins to change it
+FIRST_RMS = 0.4  # of the largest change of a cell, for the root mean square of the first preconditioned step
+PROBE_SHOTS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """What one fit is given: the medium it starts from, the data, the number of its corner, devices."""
+
+    sim: Simulation
+    medium: Medium
+    recording: Recording
+    options: InversionOptions
+    number: int = 0
+    mesh: Any = None
+
+    @property
+    def response(self) -> Response | None:
+        """The filter of the band, None for all frequencies."""
+        corner = self.options.corners[self.number]
+        return None if corner is None else low_pass(self.sim, corner, self.options.band_order)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate in this band, m/s."""
+        return self.options.learning_rate * self.options.decay**self.number
+
+    def problem(self) -> Problem:
+        """Return the fit, in coordinates that suit the solver."""
+        options, medium, extra = self.options, self.medium, {}
+        if options.tikhonov:
+            extra["tikhonov"] = penalties.tikhonov(options.tikhonov)
+        if options.tv:
+            extra["tv"] = penalties.total_variation(options.tv, options.tv_eps)
+        bounds = options.bounds
+        if bounds is None and options.bounded:
+            bounds = (0.5 * float(np.min(speed(medium))), self.sim.v_max)
+        misfit = MisfitOptions(options.loss, options.normalise, response=self.response, match=options.match)
+        model, start = ModelOptions(bounds, options.parameter), bare(medium)
+        if "vp" in medium:
+            start = {name: medium[name] for name in options.fitted}
+            limits = {"vp": bounds, "vs": (0.0, MOST_SHEAR * medium["vp"]), "rho": (1.0, np.inf)} if bounds else {}
+            model = ModelOptions(
+                {name: limits[name] for name in start if name in limits},
+                options.parameter,
+                {name: SHEAR for name in start if name == "vs"},
+                {name: x for name, x in medium.items() if name not in start},
+            )
+        problem = inversion_problem(self.sim, start, self.recording, misfit, model, options.waves, extra)
+        plain = options.first_order or options.solver == PRECONDITIONED
+        return problem if plain else _well_scaled(problem, options.parameter, self.mesh)
+
+    def solver(self, problem: Problem) -> Solver:
+        """Return the solver of the fit, with the conditioning at its start."""
+        options, how = self.options, self.options.conditioning
+        # no tolerance suits misfits of any size: the number of steps ends it
+        ends = {"maxiter": options.epochs, "gtol": 0.0, "ftol": 0.0}
+        if options.solver == PRECONDITIONED:
+            how = replace(how, curvature=1.0) if how.curvature is None else how
+            # with all shots a line search looks after every step
+            limit = np.inf if options.batchsize is None else self.rate
+            steps = {"first": FIRST_RMS * self.rate, "limit": limit, "batch": options.batchsize}
+            return preconditioned(how, *self._factors(problem, how), len(problem.x0), **steps, **ends)
+        if not options.first_order:
+            return as_solver(options.solver, **ends)
+        more = {} if options.solver == "sgd" else {"eps": options.eps}
+        return OptaxLoop(
+            transform=conditioning.optimiser(options.solver, self.rate, how, *self._factors(problem, how), **more),
+            batch=options.batchsize,
+            label=f"{options.solver}(learning_rate={self.rate:g}, {how})",
+            **ends,
+        )
+
+    def _factors(self, problem: Problem, how: Conditioning) -> tuple[np.ndarray, np.ndarray]:
+        """Return mask and weights of the gradient; weights are (fields, nz, nx) where they follow from curvature."""
+        if not how.idle and problem.space.size != sum(np.size(x) for x in problem.x0.values()):
+            raise ValueError(
+                "bounds: some cells have equal ends, which takes them out of what is fitted, and conditioning needs "
+                "the whole model. Hold cells by conditioning (rows, near), or give these bounds some width."
+            )
+        mask, energy, curvature = conditioning.mask(self.sim, self.recording.shots, how), None, None
+        if how.illumination:
+            # an inverse Hessian to begin with needs no detail
+            sampling = {"batchsize": self.options.batchsize or 8, "every": 2 if self.options.first_order else 4}
+            energy = illumination(
+                self.sim,
+                bare(self.medium),
+                self.recording.wavelet,
+                self.recording.shots,
+                **sampling,
+                mesh=self.mesh,
+                waves=self.options.waves,
+            )
+            if not self.options.first_order:
+                energy = np.minimum(energy, energy[mask > 0].max())  # what is held, the cells of sources, sets no scale
+        if how.curvature:
+            curvature = self._curvature(problem, mask)
+        return mask, conditioning.weights(self.sim, how, energy, curvature)
+
+    def _curvature(self, problem: Problem, mask: np.ndarray) -> np.ndarray:
+        """Return the diagonal of the Hessian (fields, nz, nx) with respect to the solver's coordinates."""
+        known = {name: x for name, x in self.medium.items() if name not in problem.x0}
+        where = {"response": self.response, "movable": mask, "mesh": self.mesh, "waves": self.options.waves}
+        found = hessian_diagonal(self.sim, problem.x0, self.recording, known, **where)
+        fields = []
+        for name, transform in zip(sorted(problem.x0), problem.space.transforms, strict=True):
+            z = transform.inverse(np.asarray(problem.x0[name]))
+            slope = np.asarray(jax.jvp(transform.forward, (z,), (np.ones_like(z),))[1])
+            fields.append(found[name] * slope**2)
+        return np.stack(fields)
+
+
+def _well_scaled(problem: Problem, parameter: str, mesh: Any) -> Problem:
+    """Return the problem in coordinates whose first step along the gradient changes the velocity by FIRST_STEP.
+
+    In m/s that step would be the gradient itself, 1e-6 or less, which float32 cannot even add to a velocity.
+    """
+    n = problem.objective.n_rows["data"]
+    some = np.unique(np.linspace(0, n - 1, PROBE_SHOTS).astype(int))
+    objective = problem.objective.take(lambda *_: some).place(mesh)
+    gradient, transforms = objective.value_and_grad(problem.x0)[1], {}
+    for name, start in problem.x0.items():
+        largest = float(np.abs(gradient[name]).max())
+        unit = (FIRST_STEP * float(np.median(start)) / largest) ** 0.5 if largest > 0 else 1.0
+        # rounded: the same on any number of devices, whose gradients differ by rounding
+        transforms[name] = transform_of(parameter, start, float(f"{unit:.1e}"))
+    return problem.replace(transforms=transforms)
