@@ -96,9 +96,14 @@ def inversion_options(config: Config) -> Any:
         if not known:
             raise ValueError(f"[inversion]: bounds = {bounds!r} must be [lowest, highest] in m/s, numbers or files.")
         given["bounds"] = tuple(_bound(config, end) for end in bounds)
-    if given.get("batchsize") == "all":
-        given["batchsize"] = None
+    if "batchsize" in given:
+        sizes = given["batchsize"]
+        given["batchsize"] = [_size(size) for size in sizes] if isinstance(sizes, list) else _size(sizes)
     return InversionOptions(**given, engine=config.simulation.engine)
+
+
+def _size(size: Any) -> Any:
+    return None if size == "all" else size
 
 
 def _bound(config: Config, end: Any) -> Any:
@@ -124,8 +129,9 @@ def _headline(setup: Setup, options: Any, devices: int) -> str:
 
     sim = setup.sim
     text = f"{' × '.join(map(str, sim.shape))} cells, {setup.n_shots} shots of {setup.receivers.shape[1]} receivers, "
-    text += f"{sim.nt} samples; {options.solver}, {len(options.corners)} × {options.epochs} epochs, "
-    text += f"{options.batchsize or 'all'} shots per step, {devices} device{'s' * (devices > 1)}"
+    epochs, sizes = (" + ".join(map(str, _runs(n))) for n in (options.steps, [n or "all" for n in options.batchsizes]))
+    text += f"{sim.nt} samples; {options.solver}, {epochs} epochs, {sizes} shots per step, "
+    text += f"{devices} device{'s' * (devices > 1)}"
     return f"{text}\nengine {engine_used(sim, options, setup.n_shots, devices)}"
 
 
@@ -156,4 +162,5 @@ def band_marks(options: Any) -> list[tuple[int, str]]:
     if not options.bands:
         return []
     names = ["all" if corner is None else f"{corner:g} Hz" for corner in options.corners]
-    return [(band * (options.epochs + 1), name) for band, name in enumerate(names)]
+    first = np.cumsum([0, *(steps + 1 for steps in options.steps)])
+    return list(zip(first.tolist(), names, strict=False))

@@ -54,6 +54,11 @@ class Band:
         """The learning rate in this band, m/s."""
         return self.options.learning_rate * self.options.decay**self.number
 
+    @property
+    def batchsize(self) -> int | None:
+        """Shots per step, None for all."""
+        return self.options.batchsizes[self.number]
+
     def problem(self) -> Problem:
         """Return the fit, in coordinates that suit the solver."""
         options, medium, extra = self.options, self.medium, {}
@@ -83,19 +88,19 @@ class Band:
         """Return the solver of the fit, with the conditioning at its start."""
         options, how = self.options, self.options.conditioning
         # no tolerance suits misfits of any size: the number of steps ends it
-        ends = {"maxiter": options.epochs, "gtol": 0.0, "ftol": 0.0}
+        ends = {"maxiter": options.steps[self.number], "gtol": 0.0, "ftol": 0.0}
         if options.solver == PRECONDITIONED:
             how = replace(how, curvature=1.0) if how.curvature is None else how
             # with all shots a line search looks after every step
-            limit = np.inf if options.batchsize is None else self.rate
-            steps = {"first": FIRST_RMS * self.rate, "limit": limit, "batch": options.batchsize}
+            limit = np.inf if self.batchsize is None else self.rate
+            steps = {"first": FIRST_RMS * self.rate, "limit": limit, "batch": self.batchsize}
             return preconditioned(how, *self._factors(problem, how), len(problem.x0), **steps, **ends)
         if not options.first_order:
             return as_solver(options.solver, **ends)
         more = {} if options.solver == "sgd" else {"eps": options.eps}
         return OptaxLoop(
             transform=conditioning.optimiser(options.solver, self.rate, how, *self._factors(problem, how), **more),
-            batch=options.batchsize,
+            batch=self.batchsize,
             label=f"{options.solver}(learning_rate={self.rate:g}, {how})",
             **ends,
         )
@@ -110,7 +115,7 @@ class Band:
         mask, energy, curvature = conditioning.mask(self.sim, self.recording.shots, how), None, None
         if how.illumination:
             # an inverse Hessian to begin with needs no detail
-            sampling = {"batchsize": self.options.batchsize or 8, "every": 2 if self.options.first_order else 4}
+            sampling = {"batchsize": self.batchsize or 8, "every": 2 if self.options.first_order else 4}
             energy = illumination(
                 self.sim,
                 bare(self.medium),

@@ -150,7 +150,7 @@ def engine_used(sim: Simulation, options: InversionOptions, n_shots: int, device
     chosen, why = choose_engine(options.engine, sim)
     if chosen != "jax":
         return why
-    each = -(-(options.batchsize or n_shots) // devices)
+    each = -(-max(size or n_shots for size in options.batchsizes) // devices)
     each *= KEPT if isinstance(sim, ElasticSimulation) else 1  # fields that a step of one shot keeps
     item = np.dtype(options.waves.dtype).itemsize
     strategy, reason = as_strategy(options.memory, sim, each, item)

@@ -44,10 +44,10 @@ class InversionOptions:
     decay
         factor of the learning rate from band to band.
     epochs
-        steps, of every band.
+        steps, of every band, or one number for each.
     batchsize
-        shots per step, in an order that is shuffled whenever all were used; None for all. 'plbfgs' takes three steps
-        with each batch.
+        shots per step, in an order that is shuffled whenever all were used, or one number for each band; None for all.
+        'plbfgs' takes three steps with each batch.
     bands
         corners of low-pass filters in Hz, one fit each, None for all frequencies; () is one fit without filter.
     band_order
@@ -79,8 +79,8 @@ class InversionOptions:
     solver: str = "adam"
     learning_rate: float = 25.0
     decay: float = 1.0
-    epochs: int = 100
-    batchsize: int | None = 8
+    epochs: int | tuple[int, ...] = 100
+    batchsize: int | tuple[int | None, ...] | None = 8
     bands: tuple[float | None, ...] = ()
     band_order: int = 4
     bounds: tuple[Any, Any] | None = None
@@ -112,11 +112,7 @@ class InversionOptions:
                 given = getattr(self, name)
                 raise ValueError(f"invert: unknown {name} {given!r}.{suggestion(str(given), known)}")
         for name in ("epochs", "batchsize"):
-            value = getattr(self, name)
-            if value is None and name == "batchsize":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"invert: {name}={value!r} must be a whole number, at least 1.")
+            self._check_counts(name)
         for name in ("learning_rate", "decay", "eps", "tv_eps"):
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ValueError(f"invert: {name}={getattr(self, name)!r} must be positive.")
@@ -125,6 +121,18 @@ class InversionOptions:
                 raise ValueError(f"invert: {name}={getattr(self, name)!r} must be zero or positive.")
         self._check_second_order()
         require_known("precision", self.precision, PRECISIONS)
+
+    def _check_counts(self, name: str) -> None:
+        if isinstance(getattr(self, name), list):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        given = getattr(self, name)
+        if isinstance(given, tuple) and len(given) != len(self.corners):
+            raise ValueError(f"invert: {name}={given!r} has {len(given)} numbers for {len(self.corners)} bands.")
+        for value in given if isinstance(given, tuple) else (given,):
+            if value is None and name == "batchsize":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"invert: {name}={value!r} must be a whole number, at least 1.")
 
     def _check_second_order(self):
         if self.first_order:
@@ -141,7 +149,7 @@ class InversionOptions:
                 f"invert: solver {self.solver!r} knows no conditioning. Use {PRECONDITIONED!r}, or one of "
                 f"{', '.join(FIRST_ORDER)}, or drop it."
             )
-        if self.batchsize is not None:
+        if any(size is not None for size in self.batchsizes):
             raise ValueError(f"invert: solver {self.solver!r} needs the same shots at every step. Set batchsize=None.")
 
     @property
@@ -169,6 +177,16 @@ class InversionOptions:
         """Corner of every fit."""
         return self.bands or (None,)
 
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Steps of every fit."""
+        return self.epochs if isinstance(self.epochs, tuple) else (self.epochs,) * len(self.corners)
+
+    @property
+    def batchsizes(self) -> tuple[int | None, ...]:
+        """Shots per step of every fit, None for all."""
+        return self.batchsize if isinstance(self.batchsize, tuple) else (self.batchsize,) * len(self.corners)
+
     def check(self, sim: Simulation, n_shots: int, n_devices: int) -> None:
         """Raise for what does not go with this survey or these devices."""
         if isinstance(sim, ElasticSimulation) and (self.tikhonov or self.tv):
@@ -176,14 +194,16 @@ class InversionOptions:
         for corner in self.bands:
             if corner is not None:
                 check_corner(sim, corner, self.band_order)
-        if self.batchsize is None:
-            return
-        if self.batchsize > n_shots:
-            raise ValueError(f"invert: batchsize={self.batchsize} is more than the {n_shots} shots of the survey.")
-        if self.strict and self.batchsize % n_devices:
-            low = self.batchsize // n_devices * n_devices
+        for size in self.batchsizes:
+            self._check_batch(size or n_shots, n_shots, n_devices if size else 1)
+
+    def _check_batch(self, size: int, n_shots: int, n_devices: int) -> None:
+        if size > n_shots:
+            raise ValueError(f"invert: batchsize={size} is more than the {n_shots} shots of the survey.")
+        if self.strict and size % n_devices:
+            low = size // n_devices * n_devices
             near = [size for size in (low, low + n_devices) if 0 < size <= n_shots]
             raise ValueError(
-                f"invert: batchsize={self.batchsize} does not divide by {n_devices} devices. Use "
+                f"invert: batchsize={size} does not divide by {n_devices} devices. Use "
                 f"{' or '.join(map(str, near)) or 'fewer devices'}, or strict=False, which pads the last share."
             )
