@@ -4,8 +4,8 @@ forward-SIZE-oN, gradient-SIZE-oN: traces of 8 shots, and the gradient of their 
 deepwave on the same scheme, both compiled here for this processor. sweep-*: 4 shots by our JAX engine and SWEEP's,
 order 8. devices: the shots on one and on two devices of one thread. roofline-*: our compiled engine and a loop that
 only moves the same numbers. offgrid-*: all receivers between cells and all on cells. marmousi: 16 steps of a
-full-waveform inversion. solvers: conditioned L-BFGS on all shots and Adam on mini-batches, see seismic_solvers.py.
-Rates are 10⁹ updates of model cells per CPU second, without layers; peaks are bytes beyond libraries and inputs.
+full-waveform inversion. Rates are 10⁹ updates of model cells per CPU second, without layers; peaks are bytes beyond
+libraries and inputs.
 
 `difference` is the relative distance of what both sides return. SWEEP's gradient leaves out what the cells at the edge
 do by their copies in the absorbing layers, so its finite differences there are not its gradient: the outermost cells
@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.duel import duel
-from benchmarks.peers import ROOT, run_ours
-from benchmarks.seismic_solvers import draw
+from benchmarks.peers import run_ours
 
 PEERS = ("deepwave", "sweep")
 SETTINGS = {"precision": "float32", "threads": "one each", "our kernel": "compiled here with -march=native"}
@@ -29,13 +28,6 @@ OURS, ROUNDS = "benchmarks.seismic_ours", {"forward": 4, "gradient": 2}
 STEPS = {"100x300": 500, "200x600": 250, "400x1200": 100}
 SHOTS = {"deepwave": 8, "sweep": 4}
 ROOFLINES = (("100x300", 4), ("100x300", 8), ("200x600", 4), ("400x1200", 4), ("400x1200", 8))
-SOLVERS = {
-    **{"nt": 900, "shots": 12, "order": 4, "epochs": {"lbfgs": 12, "adam": 60}},
-    "solvers": {
-        "lbfgs": {"solver": "lbfgsb", "batchsize": None, "conditioning": {"illumination": 2.0, "floor": 1e-3}},
-        "adam": {"solver": "adam", "batchsize": 3},
-    },
-}
 MARMOUSI = "marmousi/marmousi_vp_30m.npz"
 
 
@@ -96,17 +88,7 @@ def _marmousi() -> dict:
     ours, peer = figures.pop("said_ours"), figures.pop("said_peer")
     size = {"shape": ours["shape"], "nt": arguments["nt"], "shots": arguments["batch"] * arguments["steps"]}
     figures |= {"peak_ours": ours["peak"], "peak_peer": peer["peak"], "details": {"ours": ours, "peer": peer}}
-    return {"marmousi": _figures(figures, size, None, ours["error"], peer["error"]), "solvers": _solvers(str(source))}
-
-
-def _solvers(model: str) -> dict:
-    """Return CPU seconds, misfit and model error along the way of two solvers; `ours` is L-BFGS, `peer` Adam."""
-    ways = run_ours("benchmarks.seismic_solvers", {"model": model, **SOLVERS})
-    draw(ways, str(ROOT / "docs" / "figures" / "seismic_solvers.png"))
-    (cpu_ours, *_), (cpu_peer, *_) = ways["lbfgs"][-1], ways["adam"][-1]
-    figures = {"cpu_ours": cpu_ours, "cpu_peer": cpu_peer, "cpu_ratio": cpu_peer / cpu_ours}
-    ends = {"quality_ours": ways["lbfgs"][-1][2], "quality_peer": ways["adam"][-1][2]}
-    return figures | ends | {"details": {"columns": ["CPU seconds", "misfit", "model error (m/s)"], **ways}}
+    return {"marmousi": _figures(figures, size, None, ours["error"], peer["error"])}
 
 
 def _figures(figures: dict, size: dict, difference, quality_ours, quality_peer) -> dict:

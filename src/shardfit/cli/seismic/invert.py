@@ -4,6 +4,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -129,9 +130,9 @@ def _headline(setup: Setup, options: Any, devices: int) -> str:
 
     sim = setup.sim
     text = f"{' × '.join(map(str, sim.shape))} cells, {setup.n_shots} shots of {setup.receivers.shape[1]} receivers, "
-    epochs, sizes = (" + ".join(map(str, _runs(n))) for n in (options.steps, [n or "all" for n in options.batchsizes]))
-    text += f"{sim.nt} samples; {options.solver}, {epochs} epochs, {sizes} shots per step, "
-    text += f"{devices} device{'s' * (devices > 1)}"
+    sizes = " then ".join(str(size or "all") for size, _ in groupby(options.batchsizes))
+    text += f"{sim.nt} samples; {options.solver}, {' + '.join(map(str, options.steps))} epochs, "
+    text += f"{sizes} shots per step, {devices} device{'s' * (devices > 1)}"
     return f"{text}\nengine {engine_used(sim, options, setup.n_shots, devices)}"
 
 

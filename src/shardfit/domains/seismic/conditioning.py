@@ -1,8 +1,8 @@
 """What is done to a gradient between the sum over devices and the optimiser.
 
-In this order: division by illumination and curvature, depth weight, mask, Gaussian smoothing, mask again, clip. A weight
-that never changes is invisible to Adam, which normalises every cell; with smoothing after it, with plain descent, or as
-the inverse Hessian that L-BFGS begins with, it matters.
+In this order: division by illumination and curvature, depth weight, mask, Gaussian smoothing, mask again, clip. A
+weight that never changes is invisible to Adam, which normalises every cell; with smoothing after it, with plain
+descent, or as the inverse Hessian that L-BFGS begins with, it matters.
 """
 
 from dataclasses import dataclass, replace
@@ -28,9 +28,9 @@ class Conditioning:
     rows: gradient is zero in so many rows from the top (water). near: cells around sources and receivers in which it is
     faded out. illumination: power of the division by the source wavefield's energy, 0 for none. curvature: power of the
     division by the diagonal of the Gauss-Newton Hessian, 0 for none, 1 as Newton would; None is 1 for 'plbfgs' and 0
-    for others. floor: share of the largest energy, or root of the curvature, that is added. depth: power of the depth by
-    which it is multiplied. smoothing: standard deviation, cells. clip: percentile of |gradient| above which it is cut
-    off, None for none.
+    for others. floor: share of the largest energy, or root of the curvature, that is added. depth: power of the depth
+    by which it is multiplied. smoothing: standard deviation, cells. clip: percentile of |gradient| above which it is
+    cut off, None for none.
     """
 
     rows: int = 0
@@ -118,7 +118,8 @@ def smooth(field: Velocity, sigma: float) -> Velocity:
 def optimiser(name: str, learning_rate: float, how: Conditioning, mask: Any, weights: Any, **options: float) -> Any:
     """Return an optax transformation of flat gradients: conditioning, scaling, then the named method.
 
-    mask: (nz, nx); weights: (nz, nx), or (fields, nz, nx) where the fields of a medium differ. Equal arguments give the same object, so that a solver made of it is compiled once.
+    mask: (nz, nx); weights: (nz, nx), or (fields, nz, nx) where the fields of a medium differ. Equal arguments
+    give the same object, so that a solver made of it is compiled once.
     """
     if name not in FIRST_ORDER:
         raise ValueError(f"no first-order method {name!r}.{suggestion(name, FIRST_ORDER)}")
@@ -137,7 +138,8 @@ def _optimiser(name, rate, how, shape, mask, weights, options) -> Any:
         fields = updates.reshape(-1, *shape)  # an elastic medium has several
         own = partial(jnp.asarray, dtype=fields.dtype)
         each = np.broadcast_to(weights, fields.shape)
-        return jnp.stack([condition(f, own(mask), own(w), how) for f, w in zip(fields, each, strict=True)]).ravel(), state
+        found = [condition(field, own(mask), own(w), how) for field, w in zip(fields, each, strict=True)]
+        return jnp.stack(found).ravel(), state
 
     conditioning = optax.GradientTransformation(lambda params: optax.EmptyState(), update)
     return optax.chain(conditioning, relative_to_first(), getattr(optax, name)(rate, **dict(options)))

@@ -109,7 +109,8 @@ def _averaged(squares: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return the squares smoothed over the cells that count."""
     from scipy.ndimage import gaussian_filter
 
-    total, share = (gaussian_filter(field, SMOOTHED, mode="nearest", truncate=8.0) for field in (squares * counts, counts))
+    how = {"mode": "nearest", "truncate": 8.0}
+    total, share = (gaussian_filter(field, SMOOTHED, **how) for field in (squares * counts, counts))
     found = total / np.where(share > 0, share, 1)
     return np.where(share > 0, found, found.max(initial=0.0))
 

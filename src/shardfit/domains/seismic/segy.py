@@ -25,7 +25,8 @@ FORMATS = {"ibm": 1, "ieee": 5}
 TEXT, HEADER, TRACE_HEADER = 3200, 400, 240  # bytes
 MILLIMETRES = -1000  # scalar written: positions are kept as whole millimetres
 FOOT = 0.3048
-LIVE, DEAD, AUXILIARY = 1, 2, (3, 4, 5, 6, 7, 8, 9, 10)  # identification codes, bytes 29-30: dummies, breaks, signatures
+# identification codes, bytes 29-30; auxiliary: dummies, breaks, signatures
+LIVE, DEAD, AUXILIARY = 1, 2, (3, 4, 5, 6, 7, 8, 9, 10)
 IN_MEMORY = 1 << 30  # bytes of traces
 MOST = 65535  # of 16-bit fields: samples, microseconds
 

@@ -223,7 +223,7 @@ def _learn(pairs: Pairs, step: jax.Array, change: jax.Array, wanted: Any) -> Pai
 
 
 def _shorter(rise: Any, promised: Any) -> Any:
-    """Return by what to shorten a step: the minimum of the parabola through both values and the slope, within reason."""
+    """Return by what to shorten a step: the minimum of the parabola through values and slope, within reason."""
     bend = rise - promised
     known = jnp.isfinite(bend) & (bend > 0) & (promised < 0)
     return jnp.where(known, jnp.clip(-promised / (2 * jnp.where(known, bend, 1)), 0.1, 0.5), 0.25)
