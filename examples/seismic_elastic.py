@@ -19,8 +19,8 @@ wavelet = ricker(sim.f_peak, sim.dt, sim.nt)
 shots = acquisition(sim, [(1, x) for x in range(4, 48, 8)], [(0, x) for x in range(0, 48, 2)])  # (z, x) in cells
 observed = propagate(sim, {name: jnp.asarray(x, jnp.float32) for name, x in truth.items()}, wavelet, shots)
 
-conditioning = Conditioning(near=3.0, smoothing=1.5, illumination=1.0)
-options = InversionOptions(solver="lbfgsb", epochs=12, batchsize=None, conditioning=conditioning)
+conditioning = Conditioning(near=3.0, smoothing=1.5)
+options = InversionOptions(solver="plbfgs", epochs=12, batchsize=None, conditioning=conditioning)
 found = invert(sim, start, Recording(shots, wavelet, np.asarray(observed)), options, truth=truth)
 
 losses = found.metrics["loss"]

@@ -71,6 +71,7 @@ def finished(tmp_path_factory):
     with contextlib.redirect_stdout(said):
         code = main(["seismic", "invert", str(file), "--out", str(folder / "out"), "--devices", "2", "--seed", "3"])
     assert code == 0
+    assert "160 samples; adam, 5 epochs, 2 shots per step, 2 devices" in said.getvalue()
     return file, folder / "out", said.getvalue()
 
 
@@ -212,6 +213,7 @@ def test_film(tmp_path, config, monkeypatch):
         ("epochs = 5", "bounds = [1500.0]", "must be [lowest, highest]"),
         ("epochs = 5", "bounds = [2000.0, 3000.0]", "outside the bounds"),
         ("batchsize = 2", "batchsize = 'many'", "batchsize='many' must be a whole number"),
+        ("batchsize = 2", "batchsize = [2, 'all']", "batchsize=(2, None) are numbers of 2 bands, and there is 1"),
         ("epochs = 5", "loss = 'l3'", "unknown loss 'l3'"),
         ("rows = 3", "row = 3", "[inversion.conditioning]: unknown key 'row'. Did you mean 'rows'"),
         ('name = "layers"', 'name = "layer"', "Did you mean 'layers'"),
@@ -310,6 +312,18 @@ def test_bounds_are_numbers_or_files(tmp_path, config):
     low, high = inversion_options(read_config(config)).bounds
     assert low == 1450.0
     assert np.array_equal(high, highest)
+
+
+def test_bands_have_their_own_numbers(config):
+    from shardfit.cli.seismic.config import read_config
+    from shardfit.cli.seismic.invert import band_marks, inversion_options
+
+    bands = 'bands = [3.0, 4.5, "all"]\nsolver = "plbfgs"\nepochs = [5, 4, 3]'
+    config.write_text(SMALL.replace("epochs = 5", bands).replace("batchsize = 2", 'batchsize = [1, 2, "all"]'))
+    options = inversion_options(read_config(config))
+    assert options.steps == (5, 4, 3)
+    assert options.batchsizes == (1, 2, None)
+    assert band_marks(options) == [(0, "3 Hz"), (6, "4.5 Hz"), (11, "all")]
 
 
 def test_fewer_devices_than_processes(monkeypatch):

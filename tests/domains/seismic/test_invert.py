@@ -87,15 +87,16 @@ def test_bounds_hold():
 
 
 def test_bands_are_fits_of_their_own():
-    found = run(bands=(15.0, None), decay=0.5, epochs=3)
-    assert found.metrics["band"].tolist() == [0] * 4 + [1] * 4
-    assert found.metrics["epoch"].tolist() == list(range(8))
+    """Each with its own number of steps and of shots per step."""
+    found = run(bands=(15.0, None), decay=0.5, epochs=(3, 2), batchsize=(5, None))
+    assert found.metrics["band"].tolist() == [0] * 4 + [1] * 3
+    assert found.metrics["epoch"].tolist() == list(range(7))
     assert [f"learning_rate={rate}" in r.solver for rate, r in zip((10, 5), found.results, strict=True)] == [True] * 2
     first = run(bands=(15.0,), epochs=3)
     assert first.metrics["loss"].tolist() == found.metrics["loss"][:4].tolist()
     sim, _, truth, wavelet, shots, data = survey()
     chosen, recording = (
-        InversionOptions(**{**QUICK, "epochs": 3, "learning_rate": 5.0}),
+        InversionOptions(**{**QUICK, "epochs": 2, "batchsize": None, "learning_rate": 5.0}),
         Recording(shots, wavelet, data),
     )
     how = sf.RunOptions(seed=1, progress=False)
@@ -154,6 +155,8 @@ def test_uneven_batches_are_refused_when_strict():
         run(strict=True, mesh=sf.mesh(rows=4))
     with pytest.raises(ValueError, match="batchsize=11 is more than the 10 shots"):
         run(batchsize=11)
+    with pytest.raises(ValueError, match="batchsize=5 does not divide by 4 devices"):
+        run(strict=True, mesh=sf.mesh(rows=4), bands=(15.0, None), batchsize=(None, 5))
 
 
 def test_options_are_checked():
@@ -162,6 +165,11 @@ def test_options_are_checked():
         ({"loss": "l3"}, "unknown loss"),
         ({"epochs": 0}, "epochs=0"),
         ({"batchsize": 2.5}, "batchsize=2.5"),
+        ({"epochs": [3, 4]}, r"epochs=\(3, 4\) are numbers of 2 bands, and there is 1"),
+        ({"batchsize": (3, 4), "bands": (5.0, 9.0, None)}, "are numbers of 2 bands, and there are 3"),
+        ({"epochs": (3, 0), "bands": (5.0, None)}, "epochs=0"),
+        ({"epochs": (3, None), "bands": (5.0, None)}, "epochs=None"),
+        ({"solver": "lbfgs", "batchsize": (None, 4), "bands": (5.0, None)}, "batchsize=None"),
         ({"learning_rate": -1.0}, "learning_rate=-1.0"),
         ({"tv": -1.0}, "tv=-1.0"),
         ({"match": "wiener"}, "unknown match"),

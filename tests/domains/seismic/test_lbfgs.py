@@ -3,12 +3,13 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 from scipy.optimize import minimize
 
 import shardfit as sf
 from shardfit.core.status import Status
 from shardfit.domains.seismic import Conditioning, Recording
-from shardfit.domains.seismic.recipes import InversionOptions, invert
+from shardfit.domains.seismic.recipes import Display, InversionOptions, invert
 from shardfit.domains.seismic.recipes.lbfgs import PreconditionedLBFGS, preconditioned
 from tests.domains.seismic.lens import survey
 
@@ -71,6 +72,33 @@ def test_a_good_preconditioner_pays():
     good, none = evaluations(1 / curvatures.reshape(SHAPE)), evaluations(np.ones(SHAPE))
     assert good < 12
     assert none > 4 * good
+
+
+def test_steps_are_those_of_dense_matrices():
+    """Every step is minus BFGS's inverse Hessian, built from the pairs so far, times the gradient."""
+    matrix = BASIS @ np.diag(np.linspace(0.5, 1.5, N)) @ BASIS.T
+    mask, weights = np.ones(SHAPE), RNG.uniform(0.5, 1.0, SHAPE)
+    mask[0] = 0
+    points = [np.zeros(N)]
+    chosen = solver(mask, weights, Conditioning(smoothing=0.8), maxiter=6, gtol=0.0)
+    sf.fit(quadratic(matrix, points[0]), chosen, callback=lambda s: points.append(s.params.ravel()), every=1, **QUIET)
+    points = list(dict(zip(map(bytes, points), points, strict=True)).values())
+    assert len(points) == 7
+    root = (mask * np.sqrt(weights / weights.max())).ravel()
+    blur = np.stack([gaussian_filter(unit.reshape(SHAPE), 0.8, mode="reflect").ravel() for unit in np.eye(N)])
+    scale, free = root[:, None] * blur * root, mask.ravel() > 0
+    gradients = [np.where(free, matrix @ (x - CENTRE), 0) for x in points]
+    first = scale @ gradients[0]
+    first *= 0.05 / np.sqrt(np.mean(first[free] ** 2))
+    assert points[1] == pytest.approx(-first, rel=1e-6, abs=1e-9)
+    for k in range(1, 6):
+        pairs = [(points[i + 1] - points[i], gradients[i + 1] - gradients[i]) for i in range(k)]
+        step, change = pairs[-1]
+        inverse = scale * (step @ change) / (change @ scale @ change)
+        for step, change in pairs:
+            side = np.eye(N) - np.outer(step, change) / (step @ change)
+            inverse = side @ inverse @ side.T + np.outer(step, step) / (step @ change)
+        assert points[k + 1] - points[k] == pytest.approx(-inverse @ gradients[k], rel=1e-5, abs=1e-7)
 
 
 def test_no_way_down_is_said():
@@ -152,6 +180,41 @@ def test_water_is_held_exactly_and_the_lens_is_found(batchsize):
     assert found.metrics["model_error"][-1] < 0.8 * found.metrics["model_error"][0]
     assert "plbfgs" in found.results[0].solver
     assert "curvature=1.0" in found.results[0].solver
+
+
+def lens_found(display=None, how=None, **options):
+    sim, start, _, wavelet, shots, data = survey()
+    chosen = InversionOptions(solver="plbfgs", certify=False, **{**LENS, **options})
+    run = sf.RunOptions(progress=False, **(how or {}))
+    return invert(sim, start, Recording(shots, wavelet, data), chosen, run, display=display)
+
+
+@pytest.mark.parametrize("batchsize", [5, pytest.param(None, marks=pytest.mark.slow)])
+def test_devices_share_the_shots(batchsize):
+    """Five or ten shots need padding on four devices."""
+    one, four = (
+        lens_found(precision="float64", batchsize=batchsize, epochs=4, how={"mesh": mesh})
+        for mesh in (None, sf.mesh(rows=4))
+    )
+    assert four.metrics["loss"] == pytest.approx(one.metrics["loss"], rel=1e-9)
+    assert four.velocity == pytest.approx(one.velocity, rel=1e-9)
+    assert np.ptp(one.velocity) > 20
+
+
+def test_a_killed_inversion_goes_on_to_the_bit(tmp_path):
+    """In its second band, which has other batches, within one of them."""
+    options = {"bands": (15.0, None), "epochs": (2, 6), "batchsize": (5, 3)}
+    whole = lens_found(**options)
+
+    def die(epoch, *_):
+        if epoch == 7:
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        lens_found(Display(die, 1), how={"run_dir": sf.RunDir(tmp_path, seconds=0)}, **options)
+    found = lens_found(how={"run_dir": tmp_path, "resume": "must"}, **options)
+    assert np.array_equal(found.velocity, whole.velocity)
+    assert found.metrics["loss"].tolist() == whole.metrics["loss"].tolist()
 
 
 def test_what_does_not_go_together_is_refused():

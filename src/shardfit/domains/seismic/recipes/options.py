@@ -125,9 +125,10 @@ class InversionOptions:
     def _check_counts(self, name: str) -> None:
         if isinstance(getattr(self, name), list):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        given = getattr(self, name)
-        if isinstance(given, tuple) and len(given) != len(self.corners):
-            raise ValueError(f"invert: {name}={given!r} has {len(given)} numbers for {len(self.corners)} bands.")
+        given, bands = getattr(self, name), len(self.corners)
+        if isinstance(given, tuple) and len(given) != bands:
+            there = "there is 1" if bands == 1 else f"there are {bands}"
+            raise ValueError(f"invert: {name}={given!r} are numbers of {len(given)} bands, and {there}.")
         for value in given if isinstance(given, tuple) else (given,):
             if value is None and name == "batchsize":
                 continue
