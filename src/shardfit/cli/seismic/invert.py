@@ -29,8 +29,8 @@ ELSEWHERE = ("engine",)  # options that have a place of their own in the configu
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the configuration and what may differ from it."""
     add_common(parser, "seismic-out")
-    parser.add_argument("--epochs", metavar="N", type=positive, help="steps, of every band (as configured)")
-    parser.add_argument("--batchsize", metavar="N", type=positive, help="shots per step (as configured)")
+    parser.add_argument("--epochs", metavar="N", type=positive, help="steps, the same in every band (as configured)")
+    parser.add_argument("--batchsize", metavar="N", type=positive, help="shots per step, in every band (as configured)")
     parser.add_argument("--show-every", metavar="N", type=positive, help="epochs between pictures (as configured)")
     add_resume(parser)
 

@@ -69,10 +69,10 @@ def _check_word(path: str | Path, by: int) -> None:
 
     words = sorted(int(word) for word in segyio.tracefield.keys.values())
     if by not in words:
-        near = [word for word in words if abs(word - by) <= 8]
+        near = sorted(sorted(words, key=lambda word: abs(word - by))[:4])
         raise ValueError(
             f"{path}: no word of a trace header begins at byte {by}. Common are 9 (field record) and 17 (energy source "
-            f"point); near {by} are {', '.join(map(str, near))}."
+            f"point); the nearest are {', '.join(map(str, near))}."
         )
 
 
