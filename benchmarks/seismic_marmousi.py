@@ -18,7 +18,7 @@ WATER, SMOOTH = 7, 10  # rows; cells of the Gaussian that makes the start
 def truth(asked: dict) -> Scene:
     """Return the true model and the survey above it."""
     with np.load(asked["model"]) as stored:
-        velocity = stored["vp"].astype(np.float32)
+        velocity = np.ascontiguousarray(stored["vp"][:, slice(*asked.get("columns", [None]))], np.float32)
     nx = velocity.shape[1]
     sources = np.array([(1, round(x)) for x in np.linspace(4, nx - 5, asked["shots"])])
     receivers = np.array([(2, x) for x in range(0, nx, 2)])

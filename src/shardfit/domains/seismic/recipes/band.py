@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.problem import Problem
@@ -138,7 +139,7 @@ class Band:
         found = hessian_diagonal(self.sim, problem.x0, self.recording, known, **where)
         fields = []
         for name, transform in zip(sorted(problem.x0), problem.space.transforms, strict=True):
-            z = transform.inverse(np.asarray(problem.x0[name]))
+            z = transform.inverse(jnp.asarray(problem.x0[name]))
             slope = np.asarray(jax.jvp(transform.forward, (z,), (np.ones_like(z),))[1])
             fields.append(found[name] * slope**2)
         return np.stack(fields)
