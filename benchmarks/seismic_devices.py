@@ -30,7 +30,8 @@ def main(asked: dict) -> None:
     def residual(params, rows):
         return propagate(sim, params["v"], given.wavelet, rows["shots"], engine=Native(threads=1)) - rows["traces"]
 
-    objective, start = sf.Objective({"shots": residual_term(residual, rows)}), {"v": given.velocity}
+    objective = sf.Objective({"shots": residual_term(residual, rows)}).with_precision("float32")
+    start = {"v": given.velocity}
     gradient = jax.jit(lambda objective, params: objective.value_and_grad(params))
     placed = {n: objective.place(sf.mesh(rows=n)) for n in (2, 1)}
     times: dict[int, list] = {n: [] for n in placed}
