@@ -109,7 +109,7 @@ def fit(
             note = " ".join(filter(None, (result.note, certificate.note)))
             result = replace(result, note=note, certificate=certificate.to_dict())
         if spans_processes(mesh):
-            result = _with_times_of_first(result)
+            result = _with_times_of_first(result, mesh)
         if store is not None:
             result = store.finish(result)
     return result
@@ -136,16 +136,17 @@ def _require_agreement(problem, solver, mesh, seed):
     """Raise where processes are about to fit different things together: that would end in nonsense or a deadlock."""
     if not spans_processes(mesh):
         return
-    meet()
+    meet(mesh)
     facts = dict(settings(problem, solver, seed).facts) | {"mesh": dict(mesh.shape)}
     if problem.objective.mesh is None:
         facts["rows"] = probe_digest(problem)
-    require_same("fit", facts)
+    require_same("fit", facts, mesh)
 
 
-def _with_times_of_first(result: Result) -> Result:
-    """Return the result with rank 0's times, so that all processes have the same to the bit."""
-    times = share({"history": result.history["seconds"], "timings": np.array(list(result.timings.values()))})
+def _with_times_of_first(result: Result, mesh: Any) -> Result:
+    """Return the result with the first process's times, so that all have the same to the bit."""
+    timings = np.array(list(result.timings.values()))
+    times = share({"history": result.history["seconds"], "timings": timings}, mesh)
     timings = dict(zip(result.timings, times["timings"].tolist(), strict=True))
     return replace(result, history=result.history | {"seconds": times["history"]}, timings=timings)
 

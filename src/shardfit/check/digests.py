@@ -40,7 +40,7 @@ def row_digest(rows: Any, counts: Any) -> str:
         for first, block in _blocks(leaf, counts):
             sums += _hashes(block, first).sum(axis=0)
         if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
-            sums = gather(sums).sum(axis=0)
+            sums = gather(sums, leaf.sharding.mesh).sum(axis=0)  # type: ignore[attr-defined]
         n = leading(rows) if counts is None else int(np.sum(counts))
         total.update(f"{(n, *leaf.shape[1:])}{leaf.dtype}".encode() + sums.tobytes())
     return total.hexdigest()

@@ -1,10 +1,11 @@
 """Device meshes: axis `rows` splits data, axis `runs` splits independent runs (particles, chains, survey points).
 
-Also what small arrays need to be the same on the hosts of all processes of a mesh; all must call these functions in the
-same order. In a single process they give back what they are given.
+Also what small arrays need to be the same on the hosts of all processes of a mesh; all of these must call the functions
+in the same order, processes outside the mesh must not. In a single process they give back what they are given. Where a
+mesh is not given, all processes take part.
 """
 
-import itertools
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -99,33 +100,40 @@ def spans_processes(mesh: Mesh | None) -> bool:
 
 def leads(mesh: Mesh | None) -> bool:
     """Return whether this process is the one of the mesh that writes files, shows progress and decides."""
-    return not spans_processes(mesh) or jax.process_index() == 0
+    return not spans_processes(mesh) or jax.process_index() == min(processes_of(mesh))
 
 
-_meetings = itertools.count()
-_meeting: Callable[[int], None] | None = None
+def ranks_of(mesh: Mesh | None) -> tuple[int, ...]:
+    """Return the ranks that take part in an exchange on a mesh, in order; None: all."""
+    return tuple(range(jax.process_count())) if mesh is None else tuple(sorted(processes_of(mesh)))
 
 
-def set_meeting(wait: Callable[[int], None]) -> None:
-    """Say how processes wait for each other at their meeting of some number, once they have joined."""
+_meetings: Counter[tuple[int, ...]] = Counter()
+_meeting: Callable[[tuple[int, ...], int], None] | None = None
+
+
+def set_meeting(wait: Callable[[tuple[int, ...], int], None]) -> None:
+    """Say how processes wait for each other: wait(ranks, number of their meeting), once they have joined."""
     global _meeting
     _meeting = wait
 
 
-def meet() -> None:
+def meet(mesh: Mesh | None = None) -> None:
     """Wait until every process is here, before work that all do together: the wait may be long, as data are loaded."""
-    if _meeting is not None and jax.process_count() > 1:
-        _meeting(next(_meetings))
+    ranks = ranks_of(mesh)
+    if _meeting is not None and len(ranks) > 1:
+        _meetings[ranks] += 1
+        _meeting(ranks, _meetings[ranks])
 
 
-def gather(numbers: np.ndarray) -> np.ndarray:
+def gather(numbers: np.ndarray, mesh: Mesh | None = None) -> np.ndarray:
     """Return every process's array of one common shape and type, stacked in the order of ranks."""
-    return _exchange(numbers, _all)
+    return _exchange(numbers, mesh, _all)
 
 
-def first_says(numbers: np.ndarray) -> np.ndarray:
-    """Return rank 0's array, to the bit; the others' give only shape and type."""
-    return _exchange(numbers, _first)
+def first_says(numbers: np.ndarray, mesh: Mesh | None = None) -> np.ndarray:
+    """Return the array of the process that leads, to the bit; the others' give only shape and type."""
+    return _exchange(numbers, mesh, _first)
 
 
 def fetch(array: Any, index: Any = ...) -> np.ndarray:
@@ -138,18 +146,17 @@ def fetch(array: Any, index: Any = ...) -> np.ndarray:
     return np.asarray(jax.jit(_chosen, out_shardings=whole)(array, index))
 
 
-def _exchange(numbers: np.ndarray, pick: Any) -> np.ndarray:
+def _exchange(numbers: np.ndarray, mesh: Mesh | None, pick: Any) -> np.ndarray:
     """Stack one array per process, apply pick, and return the same result everywhere; bytes travel, nothing is cast."""
-    if jax.process_count() == 1:
+    ranks = ranks_of(mesh)
+    if len(ranks) == 1:
         return np.asarray(pick(np.asarray(numbers)[None]))
     numbers = np.ascontiguousarray(numbers)
-    size, raw = jax.process_count(), numbers.view(np.uint8).reshape(-1)
-    everyone = _one_device_each()
+    raw = numbers.view(np.uint8).reshape(-1)
     piece = jax.device_put(raw[None], jax.local_devices()[0])
-    stacked = jax.make_array_from_single_device_arrays(
-        (size, raw.size), NamedSharding(everyone, P("processes")), [piece]
-    )
-    found = np.asarray(_compiled(pick)(stacked))
+    spread = NamedSharding(_one_device_each(ranks), P("processes"))
+    stacked = jax.make_array_from_single_device_arrays((len(ranks), raw.size), spread, [piece])
+    found = np.asarray(_compiled(pick, ranks)(stacked))
     return found.reshape(-1).view(numbers.dtype).reshape(*found.shape[:-1], *numbers.shape)
 
 
@@ -165,14 +172,14 @@ def _first(stacked: Any) -> Any:
     return stacked[0]
 
 
-@lru_cache(maxsize=1)
-def _one_device_each() -> Mesh:
+@lru_cache(maxsize=8)
+def _one_device_each(ranks: tuple[int, ...]) -> Mesh:
     first = {}
     for device in jax.devices():
         first.setdefault(device.process_index, device)
-    return Mesh(np.array([first[rank] for rank in sorted(first)]), ("processes",))
+    return Mesh(np.array([first[rank] for rank in ranks]), ("processes",))
 
 
-@lru_cache(maxsize=4)
-def _compiled(pick: Any) -> Any:
-    return jax.jit(pick, out_shardings=NamedSharding(_one_device_each(), P()))
+@lru_cache(maxsize=16)
+def _compiled(pick: Any, ranks: tuple[int, ...]) -> Any:
+    return jax.jit(pick, out_shardings=NamedSharding(_one_device_each(ranks), P()))

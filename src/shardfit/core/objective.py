@@ -226,7 +226,7 @@ class Objective:
             raise ValueError(f"this mesh has axes {mesh.axis_names}, but no axis 'rows'. Make it with shardfit.mesh().")
 
         if spans_processes(mesh):
-            meet()
+            meet(mesh)
 
         def put(term):
             if not isinstance(term, RowTerm):

@@ -18,7 +18,7 @@ from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from shardfit.core.mesh import ROWS, fetch, gather, n_shards, processes_of, replicate
+from shardfit.core.mesh import ROWS, fetch, gather, n_shards, processes_of, ranks_of, replicate
 
 CHECK_BLOCK = 1 << 22  # elements looked at in one go, so that checking 1e8 rows does not double their memory
 
@@ -121,7 +121,7 @@ def rows_from_process(rows: Any, mesh: Mesh) -> tuple[Any, jax.Array | None]:
 
     Processes may hold different numbers of rows, or none; each splits its own over its own devices. All must call this.
     """
-    _require_alike(rows)
+    _require_alike(rows, mesh)
     owners = [{d.process_index for d in np.ravel(devices)} for devices in np.moveaxis(mesh.devices, _axis(mesh), 0)]
     if any(len(owner) > 1 for owner in owners):
         raise ValueError(
@@ -133,38 +133,38 @@ def rows_from_process(rows: Any, mesh: Mesh) -> tuple[Any, jax.Array | None]:
     starts = np.array([i * n // len(own) for i in range(len(own) + 1)])
     counts = np.zeros(len(owners), np.int64)
     counts[own] = np.diff(starts)
-    everyone = gather(counts)
+    everyone = gather(counts, mesh)
     if isinstance(rows, Numbered):  # each process began at 0
-        before = everyone[: jax.process_index()].sum()
+        before = everyone[: ranks_of(mesh).index(jax.process_index())].sum()
         rows = rows._replace(number=(rows.number + before).astype(np.uint32))
     counts = everyone.sum(axis=0)
     if not counts.any():
         raise ValueError("place_local: no process has any rows. Check the selection that made them.")
     if not everyone.any(axis=1).all():
-        rows = _with_a_row(rows, int(np.argmax(everyone.any(axis=1))))
+        rows = _with_a_row(rows, int(np.argmax(everyone.any(axis=1))), mesh)
     return _split(rows, dict(zip(own, itertools.pairwise(starts), strict=True)), int(counts.max()), counts, mesh)
 
 
-def _require_alike(rows: Any) -> None:
-    """Raise, in every process, where one has rows of other names, types or shapes than rank 0."""
+def _require_alike(rows: Any, mesh: Mesh) -> None:
+    """Raise, in every process, where one has rows of other names, types or shapes than the first."""
     paths, _ = jax.tree_util.tree_flatten_with_path(rows)
     facts = [f"rows{jax.tree_util.keystr(path)} {leaf.dtype} {leaf.shape[1:]}" for path, leaf in paths]
     own = np.frombuffer(hashlib.sha256(repr(facts).encode()).digest(), np.uint8)
-    everyone = gather(own)
+    everyone, ranks = gather(own, mesh), ranks_of(mesh)
     differing = np.flatnonzero((everyone != everyone[0]).any(axis=1))
     if len(differing):
         raise ValueError(
-            f"place_local: rows of rank {differing[0]} differ from those of rank 0 in names, types or shapes of a row; "
+            f"place_local: rows of rank {ranks[differing[0]]} differ from those of rank {ranks[0]} in names, types or shapes of a row; "
             f"here they are {', '.join(facts)}. Read them alike everywhere, an empty part too: np.zeros((0, 2), 'f4')."
         )
 
 
-def _with_a_row(rows: Any, donor: int) -> Any:
+def _with_a_row(rows: Any, donor: int, mesh: Mesh) -> Any:
     """Return the rows of this process, or where it has none one row of the donor's, to be masked."""
     firsts = jax.tree.map(
         lambda leaf: np.asarray(leaf[:1]) if len(leaf) else np.zeros((1, *leaf.shape[1:]), leaf.dtype), rows
     )
-    given = jax.tree.map(lambda first: gather(first)[donor], firsts)
+    given = jax.tree.map(lambda first: gather(first, mesh)[donor], firsts)
     return rows if leading(rows) else given
 
 
@@ -230,12 +230,17 @@ def take(rows: Any, index: np.ndarray, counts: Any = None) -> Any:
     return jax.tree.map(lambda leaf: fetch(leaf, index), rows)
 
 
-def my_rows(n: int) -> slice:
+def my_rows(n: int, mesh: Mesh | None = None) -> slice:
     """Return which of n rows this process should load: equal parts in the order of ranks, all of them when alone.
+
+    mesh: whose processes share the rows, such as those of a group (`my_group`); None: all processes.
 
     Example: `rows = {"t": np.load("t.npy", mmap_mode="r")[my_rows(n)]}`.
     """
-    rank, size = jax.process_index(), jax.process_count()
+    ranks = ranks_of(mesh)
+    if jax.process_index() not in ranks:
+        raise ValueError(f"my_rows: rank {jax.process_index()} has no devices in this mesh, whose ranks are {ranks}.")
+    rank, size = ranks.index(jax.process_index()), len(ranks)
     return slice(*(n // size * r + min(r, n % size) for r in (rank, rank + 1)))
 
 

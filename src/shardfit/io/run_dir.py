@@ -2,7 +2,7 @@
 
 config.json (identity, versions), env.json (versions, devices), events.jsonl (append-only), ckpt/ (state), result.json
 and arrays.npz (the answer). Every file is replaced atomically or appended to and has a checksum; state and answer name
-the run they belong to; nothing is pickled. Of several processes all read, and rank 0 writes and holds the lock.
+the run they belong to; nothing is pickled. Of several processes all read, and the first writes and holds the lock.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class RunDir:
         self.path = Path(path)
         self.seconds = seconds
         self.last_saved = 0.0
-        self.shared, self.writes = False, True
+        self.mesh, self.shared, self.writes = None, False, True
         self.run, self.notes, self.failure = "", [], ""
         self.lock = contextlib.ExitStack()
 
@@ -58,7 +58,7 @@ class RunDir:
         if resume not in RESUME:
             raise ValueError(f"resume={resume!r} must be one of {', '.join(map(repr, RESUME))}.")
         require_storable(problem)
-        self.shared, self.writes = spans_processes(mesh), leads(mesh)
+        self.mesh, self.shared, self.writes = mesh, spans_processes(mesh), leads(mesh)
         self.run, self.notes, self.failure = identity.digest, [], ""
         known = (self.path / "config.json").exists()
         if resume == "must" and not known:
@@ -69,11 +69,11 @@ class RunDir:
         if identity.unidentified:
             self.notes.append(f"This run cannot be resumed: {'; '.join(identity.unidentified)}.")
         if self.shared:  # also: nothing is written before all have read
-            require_same(f"{self.path} must be on a file system that all processes see", {"what is there": known})
+            self._require_seen({"what is there": known})
         if self.writes:
             self._write_heading(identity, anew=resume == "never")
         if self.shared:
-            meet()
+            meet(self.mesh)
         self.last_saved = time.monotonic()
         return known and resume != "never"
 
@@ -89,7 +89,7 @@ class RunDir:
             except (CheckpointError, OSError) as error:
                 text = str(error) if isinstance(error, CheckpointError) else f"{self.path} cannot be used: {error}."
         if self.shared:
-            text = str(share({"error": np.array(text)})["error"])
+            text = str(share({"error": np.array(text)}, self.mesh)["error"])
         if text:
             raise CheckpointError(text)
 
@@ -212,7 +212,10 @@ class RunDir:
         """Raise where processes have read different states."""
         if self.shared:
             facts = {"the stored state": stored and [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(stored[0])]}
-            require_same(f"{self.path} must be on a file system that all processes see", facts)
+            self._require_seen(facts)
+
+    def _require_seen(self, facts: dict[str, Any]) -> None:
+        require_same(f"{self.path} must be on a file system that all processes see", facts, self.mesh)
 
     def journal(self, z0: np.ndarray) -> Journal:
         """Return the journal of a host solver's evaluations."""
@@ -244,7 +247,9 @@ class RunDir:
                 self._fail(error if isinstance(error, OSError) else OSError(str(error)))
                 self.failure = f"the result is not stored: {self.failure}"
         self.event("finished", status=result.status.name, value=result.value)
-        failure = str(share({"text": np.array(self.failure)})["text"]) if self.shared else self.failure
+        failure = self.failure
+        if self.shared:
+            failure = str(share({"text": np.array(failure)}, self.mesh)["text"])
         return _noted(result, [f"The run directory could not be written ({failure})."] if failure else [])
 
 

@@ -3,7 +3,7 @@
 A host solver keeps its state to itself, so a resumed run replays the journal of its evaluations: the solver takes the
 same path without evaluating anything, then goes on.
 
-On a mesh of several processes rank 0 runs the solver and says where to evaluate; the others follow. So the solver's own
+On a mesh of several processes the first of them runs the solver and says where to evaluate; the others follow. So the solver's own
 arithmetic, which may differ between machines, happens once.
 """
 
@@ -19,7 +19,7 @@ from shardfit.distributed.exchange import share
 from shardfit.solve.base import Finish, Solver, Task, evaluate_parts
 from shardfit.solve.monitor import Monitor, Snapshot
 
-EVALUATE, DIAGNOSE, END, FAIL = range(4)  # what rank 0 says to the others
+EVALUATE, DIAGNOSE, END, FAIL = range(4)  # what the first process says to the others
 
 
 class Outcome(NamedTuple):
@@ -91,7 +91,7 @@ class HostFunction:
     def say(self, what: int, z: np.ndarray) -> None:
         """Tell the other processes, if there are any, what comes next."""
         if self.followed:
-            first_says(np.append(z, z.dtype.type(what)))
+            first_says(np.append(z, z.dtype.type(what)), self.objective.mesh)
 
     def step(self, z: np.ndarray | None = None) -> None:
         """Count an iteration, show it, and end the solver when the limit is reached or the user asks."""
@@ -133,7 +133,7 @@ def run_host(solver: HostSolver, task: Task) -> Finish:
         if function.journal:
             function.journal.close()
     if function.followed:
-        share(_packed(finish, monitor))
+        share(_packed(finish, monitor), objective.mesh)
     return finish
 
 
@@ -156,10 +156,10 @@ def _minimise(solver, function, z0, box, monitor) -> Finish:
 
 
 def _follow(space, objective, z0, monitor) -> Finish:
-    """Evaluate where rank 0 says until it ends; return what it found."""
-    reason: Exception = RuntimeError("the solver failed in rank 0; its message says why.")
+    """Evaluate where the first process says until it ends; return what it found."""
+    reason: Exception = RuntimeError("the solver failed in the first process; its message says why.")
     while True:
-        said = first_says(np.append(z0, z0.dtype.type(0)))
+        said = first_says(np.append(z0, z0.dtype.type(0)), objective.mesh)
         z, what = said[:-1], int(said[-1])
         if what == EVALUATE:
             jax.block_until_ready(evaluate_parts(space, objective, z, None))
@@ -167,11 +167,11 @@ def _follow(space, objective, z0, monitor) -> Finish:
             try:
                 monitor.diagnose()
             except NonFiniteError as error:
-                reason = error  # rank 0 has found the same and is about to say that it fails
+                reason = error  # the first process has found the same and is about to say that it fails
         elif what == FAIL:
             raise reason
         else:
-            return _unpacked(share({}), monitor)
+            return _unpacked(share({}, objective.mesh), monitor)
 
 
 def _packed(finish: Finish, monitor: Monitor) -> dict[str, np.ndarray]:

@@ -233,7 +233,7 @@ def _run(solver: "StepSolver", task: Task, rows_of: Callable[[int], Objective]) 
             ticks = int(np.clip(SEGMENT_SECONDS * max(1, done) / seconds, 1, segment(solver)))
             leave = monitor.look(partial(_snapshot, solver, space, run, noisy, monitor.trace), run)
             if spans_processes(objective.mesh):  # clocks and callbacks may differ, what is done must not
-                ticks, leave = (int(x) for x in first_says(np.array([ticks, leave])))
+                ticks, leave = (int(x) for x in first_says(np.array([ticks, leave]), objective.mesh))
             if leave:
                 stopped = Status.INTERRUPTED
                 break

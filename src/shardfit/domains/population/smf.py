@@ -128,7 +128,7 @@ def problem(
     Example: `fit(smf.problem("A", 10**6), "lbfgsb")`.
     """
     chosen = as_variant(variant)
-    logm = log_masses(n, slice(None) if mesh is None else my_rows(n), chosen.top)
+    logm = log_masses(n, slice(None) if mesh is None else my_rows(n, mesh), chosen.top)
     rows = {"logm": logm.astype(PRECISIONS[precision], copy=False)}
     term = statistic_term(galaxies_above, rows, survey_of(chosen, n), loss=log_misfit, chunk=chunk)
     objective = Objective({"smf": term})
