@@ -91,6 +91,7 @@ PUBLIC = {
     "marginalised",
     "marginals",
     "mesh",
+    "my_group",
     "my_rows",
     "pareto",
     "penalty",

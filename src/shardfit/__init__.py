@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from shardfit.core.terms import penalty, prior, residual_penalty, residual_term, statistic_term, total
     from shardfit.core.transforms import Above, Below, Identity, Interval, Log, Simplex, Softplus, TanInterval, within
     from shardfit.distributed.executors import run_tasks
+    from shardfit.distributed.groups import my_group
     from shardfit.distributed.processes import join
     from shardfit.fitting import fit, least_squares
     from shardfit.intervals import Profile, profile
@@ -173,6 +174,7 @@ __all__ = [
     "marginalised",
     "marginals",
     "mesh",
+    "my_group",
     "my_rows",
     "pareto",
     "penalty",
@@ -216,6 +218,7 @@ __getattr__, __dir__ = lazy_names(
         "core.terms": "penalty prior residual_penalty residual_term statistic_term total",
         "core.transforms": "Above Below Identity Interval Log Simplex Softplus TanInterval within",
         "distributed.executors": "run_tasks",
+        "distributed.groups": "my_group",
         "distributed.processes": "join",
         "fitting": "fit least_squares",
         "intervals": "Profile profile",

@@ -6,7 +6,7 @@ mesh is not given, all processes take part.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +26,11 @@ def mesh(rows: int | None = None, runs: int = 1, *, local: bool = False) -> Mesh
 
     Example: `fit(problem, mesh=mesh(rows=4))`.
     """
-    devices = jax.local_devices() if local else jax.devices()
+    return mesh_of(jax.local_devices() if local else jax.devices(), rows, runs)
+
+
+def mesh_of(devices: Sequence[Any], rows: int | None = None, runs: int = 1) -> Mesh:
+    """Return a mesh of rows x runs of these devices; by default all of them share the rows."""
     if runs < 1 or (rows is not None and rows < 1):
         raise ValueError(f"mesh(rows={rows}, runs={runs}): both numbers must be at least 1.")
     if rows is None:
@@ -42,7 +46,7 @@ def mesh(rows: int | None = None, runs: int = 1, *, local: bool = False) -> Mesh
     if idle:
         raise ValueError(
             f"mesh(rows={rows}, runs={runs}) would leave rank {', '.join(map(str, sorted(idle)))} without work. Use "
-            "mesh() for all devices, or start fewer processes."
+            "mesh() for all devices, my_group() for a mesh of some of the processes, or start fewer."
         )
     return jax.make_mesh((rows, runs), (ROWS, RUNS), axis_types=(AxisType.Auto,) * 2, devices=devices[:need])
 
@@ -110,6 +114,7 @@ def ranks_of(mesh: Mesh | None) -> tuple[int, ...]:
 
 _meetings: Counter[tuple[int, ...]] = Counter()
 _meeting: Callable[[tuple[int, ...], int], None] | None = None
+_latest: tuple[int, ...] | None = None
 
 
 def set_meeting(wait: Callable[[tuple[int, ...], int], None]) -> None:
@@ -120,10 +125,21 @@ def set_meeting(wait: Callable[[tuple[int, ...], int], None]) -> None:
 
 def meet(mesh: Mesh | None = None) -> None:
     """Wait until every process is here, before work that all do together: the wait may be long, as data are loaded."""
-    ranks = ranks_of(mesh)
+    ranks = _noted(mesh)
     if _meeting is not None and len(ranks) > 1:
         _meetings[ranks] += 1
         _meeting(ranks, _meetings[ranks])
+
+
+def latest_ranks() -> tuple[int, ...]:
+    """Return the ranks that took part in this process's latest meeting or exchange: whom it may be waiting for."""
+    return ranks_of(None) if _latest is None else _latest
+
+
+def _noted(mesh: Mesh | None) -> tuple[int, ...]:
+    global _latest
+    _latest = ranks_of(mesh)
+    return _latest
 
 
 def gather(numbers: np.ndarray, mesh: Mesh | None = None) -> np.ndarray:
@@ -148,7 +164,7 @@ def fetch(array: Any, index: Any = ...) -> np.ndarray:
 
 def _exchange(numbers: np.ndarray, mesh: Mesh | None, pick: Any) -> np.ndarray:
     """Stack one array per process, apply pick, and return the same result everywhere; bytes travel, nothing is cast."""
-    ranks = ranks_of(mesh)
+    ranks = _noted(mesh)
     if len(ranks) == 1:
         return np.asarray(pick(np.asarray(numbers)[None]))
     numbers = np.ascontiguousarray(numbers)

@@ -154,8 +154,8 @@ def _require_alike(rows: Any, mesh: Mesh) -> None:
     differing = np.flatnonzero((everyone != everyone[0]).any(axis=1))
     if len(differing):
         raise ValueError(
-            f"place_local: rows of rank {ranks[differing[0]]} differ from those of rank {ranks[0]} in names, types or shapes of a row; "
-            f"here they are {', '.join(facts)}. Read them alike everywhere, an empty part too: np.zeros((0, 2), 'f4')."
+            f"place_local: rows of rank {ranks[differing[0]]} differ from those of rank {ranks[0]} in names, types or "
+            f"shapes of a row; here they are {', '.join(facts)}. Read them alike everywhere, an empty part too: np.zeros((0, 2), 'f4')."
         )
 
 

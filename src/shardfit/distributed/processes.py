@@ -15,12 +15,13 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
-from shardfit.core.mesh import gather, set_meeting
+from shardfit.core.mesh import gather, latest_ranks, set_meeting
 from shardfit.distributed.launchers import (
     EXCHANGE_SECONDS,
     FAILED,
@@ -35,8 +36,9 @@ END_SECONDS = 3600  # the same at the very end: rank 0 may draw figures while th
 POLL_SECONDS = 0.5
 SAY_SECONDS = 10.0  # of waiting for rank 0, after which a process says so
 ROLL_CALL_SECONDS = 3.0  # after a failed exchange: long enough for all the living to report
-NEWS, PRESENT = "shardfit/news/", "shardfit/present/"
+NEWS, PRESENT, DONE = "shardfit/news/", "shardfit/present/", "shardfit/done/"
 _leaving = threading.Event()  # set once this process ends for a reason of its own
+_group: int | None = None
 COMMUNICATION = ("gloo", "collective operation", "barrier", "coordination", "heartbeat")
 
 
@@ -80,7 +82,7 @@ def join() -> None:
         ) from error
     _listen(place)
     sys.excepthook = lambda kind, error, trace: fail(error)
-    set_meeting(lambda number: _meet(number, start))
+    set_meeting(lambda ranks, number: _meet(ranks, number, start))
     # the first exchange connects all with all, for which it would wait without our limit
     gather(np.zeros(1, np.uint8))
 
@@ -112,10 +114,11 @@ def _wait_for_first(place: Place, seconds: int) -> None:
     )
 
 
-def _meet(number: int, seconds: int) -> None:
-    """Wait until every process is at its meeting of this number."""
+def _meet(ranks: tuple[int, ...], number: int, seconds: int) -> None:
+    """Wait until every one of some ranks is at their meeting of this number."""
+    name = f"shardfit/meeting/{'-'.join(map(str, ranks))}/{number}"
     try:
-        client().wait_at_barrier(f"shardfit/meeting/{number}", seconds * 1000)
+        client().wait_at_barrier(name, seconds * 1000, process_ids=list(ranks))
     except Exception as error:
         raise TimeoutError(
             f"barrier: not every process came within {seconds} s (--start-timeout, SHARDFIT_START_TIMEOUT): {error}"
@@ -129,7 +132,7 @@ def fail(error: BaseException) -> NoReturn:
     if not alone and any(word in str(error).lower() for word in COMMUNICATION):
         missing = _roll_call(rank)
         if missing:
-            text = f"rank {', '.join(map(str, missing))} ended or hangs: the others waited for it in vain"
+            text = f"{_named(missing)} ended or hangs: the others waited for it"
             for lost in missing:
                 _spread(lost, text)
             option = "--start-timeout" if isinstance(error, TimeoutError) else "--timeout"
@@ -141,8 +144,20 @@ def fail(error: BaseException) -> NoReturn:
     if alone:
         _leave("", code)
     reason = f"{type(error).__name__}: {error}".splitlines()[0]
-    _spread(rank, f"rank {rank} failed ({reason})")
-    _leave(f"rank {rank} failed ({reason}).", code)
+    _spread(rank, f"{_named([rank])} failed ({reason})")
+    _leave(f"{_named([rank])} failed ({reason}).", code)
+
+
+def set_group(number: int) -> None:
+    """Say which group this process works in: named where it fails, and at the end all wait for the longest."""
+    global _group
+    _group = number
+
+
+def _named(ranks: Sequence[int]) -> str:
+    """Return names of ranks for a message; of those whom this process works with, the group too."""
+    text = f"rank {', '.join(map(str, ranks))}"
+    return text if _group is None or not set(ranks) <= set(latest_ranks()) else f"{text} (group {_group})"
 
 
 def _own_code(error: BaseException) -> int:
@@ -203,6 +218,11 @@ def _listen(place: Place) -> None:
     thread.start()
 
     def end():
+        with contextlib.suppress(Exception):  # rank 0 is gone: the thread says so
+            service.key_value_set(f"{DONE}{place.rank}", "")
+            # a group may have hours left when another is done, longer than JAX's own wait at the end
+            while _group is not None and len(service.key_value_dir_get(DONE)) < place.size:
+                time.sleep(POLL_SECONDS)
         stop.set()
         thread.join()
 
@@ -218,7 +238,7 @@ def _roll_call(rank: int) -> list[int]:
         present = {int(name.rpartition("/")[2]) for name, _ in service.key_value_dir_get(PRESENT)}
     except Exception:  # rank 0 keeps the list
         return [0]
-    return [r for r in range(jax.process_count()) if r not in present]
+    return [r for r in latest_ranks() if r not in present]
 
 
 def _spread(blamed: int, text: str) -> None:
