@@ -1,22 +1,31 @@
-"""`shardfit launch -n N -- SCRIPT`: many processes on this machine that work as one."""
+"""`shardfit launch -n N -- SCRIPT`: many processes, of this machine or of several, that work as one."""
 
 import argparse
+import shlex
 from collections.abc import Sequence
 
 from shardfit.cli.options import without_option
 from shardfit.cli.rank import FORMS, python_command
+from shardfit.distributed.hosts import SSH, parse_hosts
 from shardfit.distributed.launchers import EXCHANGE_SECONDS, START_SECONDS
-from shardfit.distributed.supervisor import Job, supervise
+from shardfit.distributed.supervisor import Job, Restarts, supervise
 
 EXAMPLES = (
     "shardfit launch -n 4 -- script.py --rows 1e8",
     "shardfit launch -n 4 --restarts 2 --shrink --logs logs -- population fit smf.toml --out runs/smf",
+    "shardfit launch --hosts node1:2,node2:2 -- script.py",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the options of a job."""
-    parser.add_argument("-n", metavar="N", type=int, required=True, help="number of processes")
+    parser.add_argument(
+        "-n", metavar="N", type=int, help="number of processes; with --hosts, of those the first N (all)"
+    )
+    parser.add_argument(
+        "--hosts", metavar="HOSTS", help="machines and numbers of processes: a:2,b:2, or a file with a line for each"
+    )
+    parser.add_argument("--ssh", metavar="COMMAND", default=SSH, help=f"what reaches a host ({SSH})")
     parser.add_argument(
         "--devices-per-process", metavar="D", type=int, default=1, help="CPU devices, or GPUs, of each process (1)"
     )
@@ -37,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--restarts", metavar="K", type=int, default=0, help="start again up to K times (0)")
     parser.add_argument("--shrink", action="store_true", help="restart without the processes that failed")
     parser.add_argument(
+        "--grow", action="store_true", help="with --shrink: the restart after that has all of them again"
+    )
+    parser.add_argument(
         "--logs",
         metavar="DIR",
         help="folder that keeps the output of every process, rank-0.log on; rank 0's is shown too",
@@ -46,8 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check, start, watch; 0 when every process ended well."""
+    hosts = parse_hosts(args.hosts) if args.hosts else ()
+    size = args.n if args.n is not None else len(hosts)
+    if args.n is None and not hosts:
+        raise ValueError("how many processes? Give -n N, or --hosts a:2,b:2 for those of several machines.")
     for option, value, least in (
-        ("-n", args.n, 1),
+        ("-n", size, 1),
         ("--devices-per-process", args.devices_per_process, 1),
         ("--timeout", args.timeout, 1),
         ("--start-timeout", args.start_timeout, 1),
@@ -55,14 +71,27 @@ def run(args: argparse.Namespace) -> int:
     ):
         if value < least:
             raise ValueError(f"{option} {value}: at least {least} is needed.")
-    python_command(args.command)
-    limits = {"timeout": args.timeout, "start_timeout": args.start_timeout}
-    job = Job(tuple(args.command), args.n, args.devices_per_process, logs=args.logs, **limits)
-    return supervise(job, args.restarts, args.shrink)
+    if hosts and size > len(hosts):
+        raise ValueError(f"-n {size}: --hosts has places for {len(hosts)} processes. Give more: HOST:PROCESSES.")
+    if args.grow and not args.shrink:
+        raise ValueError("--grow goes back to all processes after a restart without some of them: give --shrink too.")
+    kind, name, _ = python_command(args.command)
+    job = Job(
+        tuple(args.command),
+        size,
+        args.devices_per_process,
+        timeout=args.timeout,
+        start_timeout=args.start_timeout,
+        logs=args.logs,
+        hosts=hosts[:size],
+        ssh=tuple(shlex.split(args.ssh)),
+        script=name if kind == "script" else None,
+    )
+    return supervise(job, Restarts(args.restarts, args.shrink, args.grow))
 
 
 def again(args: argparse.Namespace, argv: Sequence[str]) -> int:
     """Start a command of ours once more in --processes N processes, --devices D of each."""
     words = without_option(without_option(argv, "--processes"), "--devices")
     devices = getattr(args, "devices", None) or 1
-    return supervise(Job(("shardfit", *words), args.processes, devices), 0, False)
+    return supervise(Job(("shardfit", *words), args.processes, devices))

@@ -24,10 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Join and run; an error ends all processes, without the barrier in which they would wait for each other."""
-    from shardfit.distributed.processes import die_with_parent, fail, join
+    from shardfit.distributed.launchers import JUDGED, STDIN, UNMET
+    from shardfit.distributed.processes import die_with_input, die_with_parent, fail, join
 
-    if "SHARDFIT_PARENT" in os.environ:
-        die_with_parent(int(os.environ["SHARDFIT_PARENT"]))
+    parent = os.environ.get("SHARDFIT_PARENT")
+    if parent == STDIN:
+        die_with_input()
+    elif parent is not None:
+        die_with_parent(int(parent))
     kind, name, rest = python_command(args.command)
     try:
         join()
@@ -42,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
             sys.path[0] = os.getcwd()
             runpy.run_module(name, run_name="__main__", alter_sys=True)
     except SystemExit as end:
+        if name == "shardfit" and end.code == UNMET:  # all processes come to the same verdict, and end in order
+            return UNMET if parent is None else JUDGED
         if end.code not in (None, 0):
             if isinstance(end.code, str):
                 print(end.code, file=sys.stderr)

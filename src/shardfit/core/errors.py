@@ -24,6 +24,10 @@ class CheckpointError(RuntimeError):
     """A run directory cannot be resumed."""
 
 
+class LeaderFailedError(RuntimeError):
+    """The process that leads a fit has failed, and says why; the others only follow."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return ' Did you mean ...?' when a known name is close, and the known names."""
     known = sorted(known)

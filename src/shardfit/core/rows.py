@@ -155,7 +155,8 @@ def _require_alike(rows: Any, mesh: Mesh) -> None:
     if len(differing):
         raise ValueError(
             f"place_local: rows of rank {ranks[differing[0]]} differ from those of rank {ranks[0]} in names, types or "
-            f"shapes of a row; here they are {', '.join(facts)}. Read them alike everywhere, an empty part too: np.zeros((0, 2), 'f4')."
+            f"shapes of a row; here they are {', '.join(facts)}. Read them alike everywhere, an empty part too: "
+            "np.zeros((0, 2), 'f4')."
         )
 
 

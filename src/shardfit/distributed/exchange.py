@@ -40,6 +40,7 @@ def require_same(what: str, facts: dict[str, Any], mesh: Mesh | None = None) -> 
     for row in np.flatnonzero(differing.any(axis=1)):
         names = ", ".join(name for name, odd in zip(facts, differing[row], strict=True) if odd)
         raise ValueError(
-            f"{what}: rank {ranks[row]} differs from rank {ranks[0]} in {names}. All processes must run the same script "
-            "on the same settings; a random start needs a fixed seed, and rows that differ go through place_local."
+            f"{what}: rank {ranks[row]} differs from rank {ranks[0]} in {names}. All processes must run the same "
+            "script on the same settings; a random start needs a fixed seed, and rows that differ go through "
+            "place_local."
         )

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
+from shardfit.core.errors import LeaderFailedError
 from shardfit.core.mesh import gather, latest_ranks, set_meeting
 from shardfit.distributed.launchers import (
     EXCHANGE_SECONDS,
@@ -138,6 +139,8 @@ def fail(error: BaseException) -> NoReturn:
             option = "--start-timeout" if isinstance(error, TimeoutError) else "--timeout"
             _leave(f"rank {rank}: {text}. If it was only slow, allow more time with {option}.", FOLLOWED)
     _leaving.set()
+    if not alone and isinstance(error, LeaderFailedError):
+        _leave(f"{_named([rank])}: {error}", FOLLOWED)
     if not isinstance(error, SystemExit | KeyboardInterrupt):
         traceback.print_exception(error)
     code = _own_code(error)
@@ -173,6 +176,17 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
     if os.getppid() != parent:
         _leave("the parent is gone.", FOLLOWED)
+
+
+def die_with_input() -> None:
+    """End this process, and what it has started, when its standard input ends: the connection of another host's."""
+
+    def wait():
+        while os.read(0, 4096):
+            pass
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="shardfit-connection", daemon=True).start()
 
 
 def client() -> Any:

@@ -1,7 +1,7 @@
 """The parent of many processes: starts them, ends all when one fails, and starts again from the last checkpoint.
 
 Every process leads a group of its own, so that what it starts ends with it; a killed parent takes all along, for the
-processes ask the system to end them with it (`shardfit rank`).
+processes ask the system to end them with it, or on another host watch their connection (`shardfit rank`).
 """
 
 import contextlib
@@ -12,13 +12,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, NamedTuple
 
-from shardfit.distributed.launchers import EXCHANGE_SECONDS, FOLLOWED, START_SECONDS, free_port
+from shardfit.distributed.hosts import NO_CONNECTION, Facts, HostError, coordinator_of, inspect_hosts, over_ssh
+from shardfit.distributed.launchers import EXCHANGE_SECONDS, FOLLOWED, JUDGED, START_SECONDS, STDIN, UNMET, free_port
 
+DONE = (0, JUDGED)
 GRACE_SECONDS = 6.0  # for the others to notice a failure and say so, before they are asked to end
 TERM_SECONDS = 3.0  # between asking and forcing
 POLL_SECONDS = 0.1
@@ -28,7 +30,8 @@ POLL_SECONDS = 0.1
 class Job:
     """What to run, in how many processes, and where their output goes: None shows rank 0's, and errors of all.
 
-    timeout, start_timeout: seconds that processes wait for each other in an exchange, and before work.
+    timeout, start_timeout: seconds that processes wait for each other in an exchange, and before work. hosts: the host
+    of every rank, reached by the command ssh; empty: all are of this machine. script: file that they need there.
     """
 
     command: tuple[str, ...]
@@ -37,22 +40,64 @@ class Job:
     timeout: int = EXCHANGE_SECONDS
     start_timeout: int = START_SECONDS
     logs: str | None = None
+    hosts: tuple[str, ...] = ()
+    ssh: tuple[str, ...] = ()
+    script: str | None = None
+
+    def without(self, ranks: Iterable[int]) -> "Job":
+        """Return the job without some of its processes; one at least is left."""
+        left = [rank for rank in range(self.size) if rank not in set(ranks)] or [0]
+        return replace(self, size=len(left), hosts=tuple(self.hosts[rank] for rank in left if self.hosts))
 
 
-def supervise(job: Job, restarts: int = 0, shrink: bool = False) -> int:
-    """Run a job, again if need be; return 0, or the exit code of the process that failed."""
-    for left in range(restarts, -1, -1):
-        codes, hung = run_once(job)
-        blamed = culprits(codes, hung)
+class Restarts(NamedTuple):
+    """How often a job may start again; shrink: without those that failed, grow: later with all of them again."""
+
+    number: int = 0
+    shrink: bool = False
+    grow: bool = False
+
+
+ONCE = Restarts()
+
+
+def supervise(job: Job, restarts: Restarts = ONCE) -> int:
+    """Run a job, again if need be; return 0, UNMET if it ended so, or the exit code of the process that failed."""
+    asked = job
+    for left in range(restarts.number, -1, -1):
+        job, facts = _ready(job, leave_out=restarts.shrink and left < restarts.number)
+        codes, hung = run_once(job, facts)
+        blamed = culprits(codes, hung, bool(job.hosts))
         if not blamed:
-            return 0
+            return UNMET if JUDGED in codes else 0
         for rank, reason in blamed.items():
-            _say(f"rank {rank} {reason}; all processes were ended.")
-        if left and shrink:
-            job = replace(job, size=max(1, job.size - len(blamed)))
+            where = f" ({job.hosts[rank]})" if job.hosts else ""
+            _say(f"rank {rank}{where} {reason}; all processes were ended.")
         if left:
+            job = following(asked, job, list(blamed), restarts)
             _say(f"starting again with {job.size} process{'es' * (job.size > 1)} ({left} restart(s) left).")
     return exit_code([codes[rank] for rank in blamed])
+
+
+def following(asked: Job, job: Job, blamed: Sequence[int], restarts: Restarts) -> Job:
+    """Return the job that follows one in which some ranks failed: as large as asked for, or without these."""
+    if restarts.grow and job.size < asked.size:
+        return asked
+    return job.without(blamed) if restarts.shrink else job
+
+
+def _ready(job: Job, leave_out: bool) -> tuple[Job, dict[str, Facts]]:
+    """Return the job and what its hosts say of themselves; one that cannot take part is an error, or left out."""
+    if not job.hosts:
+        return job, {}
+    try:
+        return job, inspect_hosts(job.hosts, job.ssh, job.script)
+    except HostError as error:
+        lost = [rank for rank, host in enumerate(job.hosts) if host in error.wrong]
+        if not leave_out or len(lost) == job.size:
+            raise
+        _say(f"{error}\nIt is left out.")
+        return _ready(job.without(lost), leave_out)
 
 
 def exit_code(codes: Sequence[int]) -> int:
@@ -60,67 +105,66 @@ def exit_code(codes: Sequence[int]) -> int:
     return codes[0] if codes[0] > 0 else 128 - codes[0]
 
 
-def run_once(job: Job) -> tuple[list[int], list[int]]:
+def run_once(job: Job, facts: Mapping[str, Facts]) -> tuple[list[int], list[int]]:
     """Run a job to its end; return every rank's exit code, and the ranks that had to be ended by force."""
-    with _processes(job) as children, _signals_stop():
+    with _processes(job, facts) as children, _signals_stop():
         while True:
             codes = [child.poll() for child in children]
-            if all(code == 0 for code in codes):
+            if all(code in DONE for code in codes):
                 break
-            if any(codes):  # neither 0 nor still running
+            if any(code not in (*DONE, None) for code in codes):
                 _wait(children, GRACE_SECONDS)
                 break
             time.sleep(POLL_SECONDS)
         hung = [rank for rank, child in enumerate(children) if child.poll() is None]
-    return [child.returncode for child in children], hung
+    codes = [child.returncode for child in children]
+    if job.hosts:  # the shell there says of a signal 128 + its number
+        codes = [128 - code if 128 < code < NO_CONNECTION else code for code in codes]
+    return codes, hung
 
 
-def culprits(codes: Sequence[int], hung: Sequence[int]) -> dict[int, str]:
+def culprits(codes: Sequence[int], hung: Sequence[int], remote: bool = False) -> dict[int, str]:
     """Return what happened to the ranks that failed by themselves; the others only followed."""
-    own = {rank: code for rank, code in enumerate(codes) if code not in (0, FOLLOWED) and rank not in hung}
+    own = {rank: code for rank, code in enumerate(codes) if code not in (*DONE, FOLLOWED) and rank not in hung}
     # JAX aborts the processes that lose rank 0, or that are told of another's death: they follow
     if any(code != -signal.SIGABRT for code in own.values()) or hung:
         own = {rank: code for rank, code in own.items() if code != -signal.SIGABRT}
-    blamed = {rank: _reason(code) for rank, code in own.items()}
-    return blamed or dict.fromkeys(hung, "hung") or {r: _reason(c) for r, c in enumerate(codes) if c}
+    blamed = {rank: _reason(code, remote) for rank, code in own.items()}
+    others = {rank: _reason(code, remote) for rank, code in enumerate(codes) if code not in DONE}
+    return blamed or dict.fromkeys(hung, "hung") or others
 
 
-def _reason(code: int) -> str:
+def _reason(code: int, remote: bool) -> str:
+    if remote and code == NO_CONNECTION:
+        return "lost its connection: its host is down, or ssh failed"
     return f"failed with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
 
 
 @contextlib.contextmanager
-def _processes(job: Job) -> Iterator[list[subprocess.Popen]]:
+def _processes(job: Job, facts: Mapping[str, Facts]) -> Iterator[list[subprocess.Popen]]:
     """Start all processes; end what is left of them whatever happens."""
-    coordinator = f"127.0.0.1:{free_port()}"
+    coordinator = coordinator_of(facts) if facts else f"127.0.0.1:{free_port()}"
     children: list[subprocess.Popen] = []
     if job.logs:
         Path(job.logs).mkdir(parents=True, exist_ok=True)
     try:
         for rank in range(job.size):
-            children.append(_start(job, rank, coordinator))
+            children.append(_start(job, rank, coordinator, facts))
         yield children
     finally:
         _end(children)
 
 
-def _start(job: Job, rank: int, coordinator: str) -> subprocess.Popen:
-    # the number of devices is ours to say: a count left in XLA_FLAGS would contradict it
-    flags = re.sub(r"--xla_force_host_platform_device_count=\d+", "", os.environ.get("XLA_FLAGS", ""))
-    environ = os.environ | {
-        "SHARDFIT_RANK": str(rank),
-        "SHARDFIT_SIZE": str(job.size),
-        "SHARDFIT_COORDINATOR": coordinator,
-        "SHARDFIT_DEVICES": str(job.devices),
-        "SHARDFIT_TIMEOUT": str(job.timeout),
-        "SHARDFIT_START_TIMEOUT": str(job.start_timeout),
-        "SHARDFIT_PARENT": str(os.getpid()),
-        "XLA_FLAGS": flags.strip(),
-    }
-    # libraries with threads of their own would each take the whole machine
-    environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // job.size)))
-    command = [sys.executable, "-m", "shardfit", "rank", "--", *job.command]
-    options = {"env": environ, "start_new_session": True}
+def _start(job: Job, rank: int, coordinator: str, facts: Mapping[str, Facts]) -> subprocess.Popen:
+    """Start one process, here or on its host, its output going where the job says."""
+    words = [sys.executable, "-m", "shardfit", "rank", "--", *job.command]
+    settings = _settings(job, rank, coordinator, facts)
+    options: dict[str, Any] = {"start_new_session": True}
+    if job.hosts:
+        command = over_ssh(job.ssh, job.hosts[rank], settings, words)
+        options["stdin"] = subprocess.PIPE  # held open: the process there ends when it is closed
+    else:
+        command, options["env"] = words, os.environ | settings
     if job.logs is None:
         return subprocess.Popen(command, stdout=None if rank == 0 else subprocess.DEVNULL, **options)
     with open(Path(job.logs) / f"rank-{rank}.log", "ab", buffering=0) as log:
@@ -130,6 +174,29 @@ def _start(job: Job, rank: int, coordinator: str) -> subprocess.Popen:
         for source, shown in ((child.stdout, sys.stdout), (child.stderr, sys.stderr)):
             threading.Thread(target=_copy, args=(source, shown.buffer, os.dup(log.fileno())), daemon=True).start()
         return child
+
+
+def _settings(job: Job, rank: int, coordinator: str, facts: Mapping[str, Facts]) -> dict[str, str]:
+    """Return the variables that tell a process its place."""
+    # the number of devices is ours to say: a count left in XLA_FLAGS would contradict it
+    flags = re.sub(r"--xla_force_host_platform_device_count=\d+", "", os.environ.get("XLA_FLAGS", ""))
+    host = job.hosts[rank] if job.hosts else None
+    beside = job.hosts.count(host) if host else job.size
+    cpus = facts[host].cpus if host else os.cpu_count() or 1
+    # libraries with threads of their own would each take the whole machine
+    threads = os.environ.get("OMP_NUM_THREADS", str(max(1, cpus // beside)))
+    return {
+        "SHARDFIT_RANK": str(rank),
+        "SHARDFIT_SIZE": str(job.size),
+        "SHARDFIT_LOCAL_RANK": str(job.hosts[:rank].count(host) if host else rank),
+        "SHARDFIT_COORDINATOR": coordinator,
+        "SHARDFIT_DEVICES": str(job.devices),
+        "SHARDFIT_TIMEOUT": str(job.timeout),
+        "SHARDFIT_START_TIMEOUT": str(job.start_timeout),
+        "SHARDFIT_PARENT": STDIN if host else str(os.getpid()),
+        "XLA_FLAGS": flags.strip(),
+        "OMP_NUM_THREADS": threads,
+    }
 
 
 def _copy(source: IO[bytes], shown: IO[bytes], log: int) -> None:
@@ -143,6 +210,11 @@ def _copy(source: IO[bytes], shown: IO[bytes], log: int) -> None:
 
 def _end(children: list[subprocess.Popen]) -> None:
     """Ask every group to end, then force what remains, grandchildren included."""
+    for child in children:
+        if child.stdin is not None:
+            child.stdin.close()
+    if any(child.stdin is not None for child in children):
+        _wait(children, TERM_SECONDS)
     if any(child.poll() is None for child in children):
         _signal(children, signal.SIGTERM)
         _wait(children, TERM_SECONDS)

@@ -3,8 +3,8 @@
 A host solver keeps its state to itself, so a resumed run replays the journal of its evaluations: the solver takes the
 same path without evaluating anything, then goes on.
 
-On a mesh of several processes the first of them runs the solver and says where to evaluate; the others follow. So the solver's own
-arithmetic, which may differ between machines, happens once.
+On a mesh of several processes the first of them runs the solver and says where to evaluate; the others follow. So the
+solver's own arithmetic, which may differ between machines, happens once.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from shardfit.core.errors import CheckpointError, NonFiniteError
+from shardfit.core.errors import CheckpointError, LeaderFailedError, NonFiniteError
 from shardfit.core.mesh import first_says, leads, spans_processes
 from shardfit.core.status import Status
 from shardfit.distributed.exchange import share
@@ -157,7 +157,7 @@ def _minimise(solver, function, z0, box, monitor) -> Finish:
 
 def _follow(space, objective, z0, monitor) -> Finish:
     """Evaluate where the first process says until it ends; return what it found."""
-    reason: Exception = RuntimeError("the solver failed in the first process; its message says why.")
+    reason: Exception = LeaderFailedError("the solver failed in the first process; its message says why.")
     while True:
         said = first_says(np.append(z0, z0.dtype.type(0)), objective.mesh)
         z, what = said[:-1], int(said[-1])
