@@ -143,6 +143,20 @@ def test_two_processes(folder, capfd):
 
 
 @pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "how", [("fit", "--processes", "2"), ("launch", "-n", "2", "--restarts", "2", "--", "shardfit", "fit")]
+)
+def test_what_has_not_converged_is_no_failure_of_a_process(folder, capfd, how):
+    (folder / "short.toml").write_text((folder / "fit.toml").read_text().replace("maxiter = 100", "maxiter = 2"))
+    assert main([*how, "short.toml", "--out", f"short-{how[0]}"]) == 1
+    out, err = capfd.readouterr()
+    assert "report: " in out and load_result(f"short-{how[0]}").status.name == "MAX_STEPS"
+    assert "failed" not in err and "starting again" not in err
+    assert json.loads((folder / f"short-{how[0]}" / "command.json").read_text())["exit"] == 1
+
+
+@pytest.mark.slow
 def test_the_same_model_is_sampled_and_calibrated(folder, capsys):
     assert main(["sample", "fit.toml", "--out", "sampled", "--draws", "500"]) == 0
     assert main(["rerun", "sampled"]) == 0

@@ -1,7 +1,7 @@
 """A decay curve, fitted on whatever there is: one device, many, one process, many. Run with arguments, or imported.
 
-Arguments: solver, 'all' or 'own' (rows every process holds), folder for the answers, and optionally a run directory and
-the rank and step at which a process is killed, on the first attempt only.
+Arguments: solver, 'all' or 'own' (rows every process holds), folder for the answers, and optionally a run directory,
+the rank and step at which a process is killed, and on how many attempts: at twice this step on the second.
 """
 
 import json
@@ -46,7 +46,7 @@ def objective_of(rows, squares_only=False):
     return sf.Objective(terms)
 
 
-def main(solver, whose, folder, run_dir=None, rank=-1, step=0):
+def main(solver, whose, folder, run_dir=None, rank=-1, step=0, times=1):
     mesh = sf.mesh()
     if whose == "own":
         objective = objective_of(read(sf.my_rows(N)), solver == "lm").place_local(mesh)
@@ -55,10 +55,10 @@ def main(solver, whose, folder, run_dir=None, rank=-1, step=0):
     value, gradient = objective.value_and_grad(jax.tree.map(np.float64, POINT))
     problem = sf.Problem(objective, {name: np.float64(1.0) for name in POINT}, name="decay")
     store = None if run_dir is None else sf.RunDir(run_dir, seconds=0.0)
-    first_attempt = run_dir is not None and not Path(run_dir, "config.json").exists()
+    attempt = 1 + (sum(event["event"] == "started" for event in store.events()) if store else times)
 
     def fall(snapshot):
-        if first_attempt and jax.process_index() == rank and snapshot.step >= step:
+        if attempt <= times and jax.process_index() == rank and snapshot.step >= step * attempt:
             os.kill(os.getpid(), signal.SIGKILL)
 
     run = {"run_dir": store, "callback": fall, "every": 1, "progress": False, "certify": whose == "all"}
@@ -80,5 +80,5 @@ def main(solver, whose, folder, run_dir=None, rank=-1, step=0):
 
 
 if __name__ == "__main__":
-    run_dir, rank, step = sys.argv[4:] or (None, "-1", "0")
-    main(*sys.argv[1:4], run_dir, int(rank), int(step))
+    run_dir, *numbers = sys.argv[4:] or (None,)
+    main(*sys.argv[1:4], run_dir, *map(int, numbers))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardfit.distributed.launchers import FOLLOWED
+from shardfit.distributed.launchers import FOLLOWED, JUDGED
 from shardfit.distributed.supervisor import culprits, exit_code
 
 pytestmark = pytest.mark.processes
@@ -66,6 +66,9 @@ def test_no_process_outlives_its_parent(tmp_path, number):
     ("codes", "hung", "blamed"),
     [
         ([0, 0], [], {}),
+        ([JUDGED, JUDGED], [], {}),
+        ([JUDGED, 0], [], {}),
+        ([JUDGED, FOLLOWED, 1], [], {2: "failed with exit code 1"}),
         ([FOLLOWED, 1, FOLLOWED], [], {1: "failed with exit code 1"}),
         ([FOLLOWED, 3, FOLLOWED], [], {1: "failed with exit code 3"}),
         ([-9, -6, -6], [], {0: "was ended by SIGKILL"}),
