@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardfit.distributed.launchers import FOLLOWED, JUDGED
+from shardfit.distributed.launchers import FOLLOWED, JUDGED, WAITED_FOR
 from shardfit.distributed.supervisor import culprits, exit_code
 
 pytestmark = pytest.mark.processes
@@ -73,6 +73,8 @@ def test_no_process_outlives_its_parent(tmp_path, number):
         ([FOLLOWED, 3, FOLLOWED], [], {1: "failed with exit code 3"}),
         ([-9, -6, -6], [], {0: "was ended by SIGKILL"}),
         ([FOLLOWED, -15], [1], {1: "hung"}),
+        ([FOLLOWED, WAITED_FOR], [], {1: "hung"}),
+        ([WAITED_FOR, FOLLOWED, -9], [], {2: "was ended by SIGKILL"}),
         ([-6, -6], [], {0: "was ended by SIGABRT", 1: "was ended by SIGABRT"}),
         ([FOLLOWED] * 2, [], {r: f"failed with exit code {FOLLOWED}" for r in (0, 1)}),
     ],
@@ -82,7 +84,7 @@ def test_culprits_are_told_from_followers(codes, hung, blamed):
 
 
 def test_the_exit_code_is_that_of_the_culprit():
-    assert exit_code([7]) == 7 and exit_code([-9, 1]) == 137
+    assert exit_code([7]) == 7 and exit_code([-9, 1]) == 137 and exit_code([WAITED_FOR]) == 1
 
 
 def test_code_and_logs_of_the_failed_rank(launch, tmp_path):

@@ -21,6 +21,7 @@ EXCHANGE_SECONDS = 15  # how long a process waits for the others in an exchange
 START_SECONDS = 600  # the same until all have joined, and where they meet before work: one may load data longer
 FAILED, FOLLOWED = 1, 113  # exit codes: own failure, another's (one that scripts hardly use themselves)
 JUDGED = 114  # under `shardfit launch`: a command did its work and ends with UNMET, which is no failure of a process
+WAITED_FOR = 115  # exit code of a process that others say hangs: it may, or it was only the last to notice a failure
 UNMET = 1  # exit code of shardfit's commands whose answer is not what was asked for, such as a fit not converged
 STDIN = "stdin"  # in place of the number of a parent: the process ends when its standard input does
 PORTS = 61440  # 4096 ports from here on lie above those that systems hand out by themselves

@@ -28,6 +28,7 @@ from shardfit.distributed.launchers import (
     FAILED,
     FOLLOWED,
     START_SECONDS,
+    WAITED_FOR,
     Place,
     find_place,
     require_free,
@@ -223,7 +224,7 @@ def _listen(place: Place) -> None:
             if news:
                 blamed = any(name == f"{NEWS}{place.rank}" for name, _ in news)
                 if not stop.wait(ROLL_CALL_SECONDS / 2 if place.rank == 0 else 0.0):  # rank 0 keeps the news
-                    _leave(f"rank {place.rank}: ends because {news[0][1]}.", FAILED if blamed else FOLLOWED)
+                    _leave(f"rank {place.rank}: ends because {news[0][1]}.", WAITED_FOR if blamed else FOLLOWED)
                 return
             if os.getppid() != parent:
                 _leave(f"rank {place.rank}: the parent is gone.", FOLLOWED)

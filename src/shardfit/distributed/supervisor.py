@@ -18,7 +18,17 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from shardfit.distributed.hosts import NO_CONNECTION, Facts, HostError, coordinator_of, inspect_hosts, over_ssh
-from shardfit.distributed.launchers import EXCHANGE_SECONDS, FOLLOWED, JUDGED, START_SECONDS, STDIN, UNMET, free_port
+from shardfit.distributed.launchers import (
+    EXCHANGE_SECONDS,
+    FAILED,
+    FOLLOWED,
+    JUDGED,
+    START_SECONDS,
+    STDIN,
+    UNMET,
+    WAITED_FOR,
+    free_port,
+)
 
 DONE = (0, JUDGED)
 GRACE_SECONDS = 6.0  # for the others to notice a failure and say so, before they are asked to end
@@ -102,6 +112,8 @@ def _ready(job: Job, leave_out: bool) -> tuple[Job, dict[str, Facts]]:
 
 def exit_code(codes: Sequence[int]) -> int:
     """Return the code of the first process that failed by itself; one ended by a signal gives 128 more than it."""
+    if codes[0] == WAITED_FOR:
+        return FAILED
     return codes[0] if codes[0] > 0 else 128 - codes[0]
 
 
@@ -125,7 +137,9 @@ def run_once(job: Job, facts: Mapping[str, Facts]) -> tuple[list[int], list[int]
 
 def culprits(codes: Sequence[int], hung: Sequence[int], remote: bool = False) -> dict[int, str]:
     """Return what happened to the ranks that failed by themselves; the others only followed."""
-    own = {rank: code for rank, code in enumerate(codes) if code not in (*DONE, FOLLOWED) and rank not in hung}
+    own = {rank: code for rank, code in enumerate(codes) if code not in (*DONE, FOLLOWED, WAITED_FOR)}
+    own = {rank: code for rank, code in own.items() if rank not in hung}
+    hung = sorted({*hung, *(rank for rank, code in enumerate(codes) if code == WAITED_FOR)})
     # JAX aborts the processes that lose rank 0, or that are told of another's death: they follow
     if any(code != -signal.SIGABRT for code in own.values()) or hung:
         own = {rank: code for rank, code in own.items() if code != -signal.SIGABRT}
