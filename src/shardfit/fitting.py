@@ -16,7 +16,7 @@ from shardfit.check.certificate import certify as certify_start
 from shardfit.check.identity import identity, probe_digest, settings
 from shardfit.core.centring import centred
 from shardfit.core.errors import NonFiniteError, ParityError
-from shardfit.core.mesh import layout, leads, spans_processes
+from shardfit.core.mesh import layout, leads, ranks_of, spans_processes
 from shardfit.core.objective import Objective, named_parts
 from shardfit.core.params import label_of
 from shardfit.core.precision import arithmetic, for_caller
@@ -85,7 +85,8 @@ def fit(
             certificate = certify_start(problem, mesh=mesh, seed=seed, gram=solver.needs == "gram")
         certified = time.perf_counter()
         leader = leads(mesh)
-        shown = Progress(problem.name, solver.maxiter) if progress is not False and leader else None
+        whole = len(ranks_of(mesh)) == jax.process_count()
+        shown = Progress(problem.name, solver.maxiter, alone=whole) if progress is not False and leader else None
         live = FitLive(store.path, problem.name, solver.maxiter) if store is not None and store.writes else None
         monitor = Monitor(callback if leader else None, every if callback else None, shown, store, live)
         placed = None if solver.batch else centred(problem.objective.place(mesh), problem.x0)

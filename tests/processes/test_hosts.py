@@ -1,8 +1,9 @@
-"""Processes of several hosts, through a program that stands in for ssh: the same answer, and clear errors."""
+"""Processes of several hosts, through a program that stands in for ssh, and through ssh: answers and clear errors."""
 
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,15 +13,26 @@ import pytest
 
 from shardfit.cli import main
 from shardfit.distributed.hosts import HostError, coordinator_of, inspect_hosts, over_ssh, parse_hosts
+from tests.processes import sshd
 from tests.processes.conftest import HERE, run_command
 
 pytestmark = pytest.mark.processes
 SSH = (str(HERE / "fake_ssh"),)
 
 
-def launch_on(hosts, *words, options=(), **more):
-    command = (sys.executable, "-m", "shardfit", "launch", "--hosts", hosts, "--ssh", SSH[0], *options, "--", *words)
-    return run_command(*command, **more)
+def launch_on(hosts, *words, options=(), ssh=SSH, **more):
+    start = (sys.executable, "-m", "shardfit", "launch", "--hosts", hosts, "--ssh", shlex.join(ssh))
+    return run_command(*start, *options, "--", *words, **more)
+
+
+@pytest.fixture(scope="module")
+def real_ssh(tmp_path_factory):
+    if sshd.program() is None:
+        pytest.skip("sshd is not installed")
+    with sshd.server(tmp_path_factory.mktemp("ssh")) as command:
+        if command is None:
+            pytest.skip("sshd does not start here")
+        yield command
 
 
 @pytest.mark.parametrize(
@@ -134,9 +146,25 @@ def test_a_failing_process_is_named_with_its_host(tmp_path, how, named):
 
 
 @pytest.mark.slow
+def test_through_ssh(real_ssh, launch, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one = launch(2, "decay.py", "lbfgs", "own", tmp_path / "one")
+    two = launch_on("alpha,beta", HERE / "decay.py", "lbfgs", "own", tmp_path / "two", ssh=real_ssh)
+    assert (one.returncode, two.returncode) == (0, 0), one.stderr + two.stderr
+    expected, found = (json.loads((tmp_path / name / "1.json").read_text()) for name in ("one", "two"))
+    assert found["processes"] == 2 and found["params"] == expected["params"]
+    done = launch_on("alpha,beta", HERE / "failing.py", "kill", 1, tmp_path, options=("--timeout", 8), ssh=real_ssh)
+    assert "shardfit launch: rank 1 (beta) was ended by SIGKILL" in done.stderr
+    assert done.returncode == 128 + signal.SIGKILL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("real", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_processes_of_hosts_end_with_launch(tmp_path, number):
-    command = [sys.executable, "-m", "shardfit", "launch", "--hosts", "a,b", "--ssh", SSH[0], "--"]
+def test_processes_of_hosts_end_with_launch(request, tmp_path, number, real):
+    ssh = request.getfixturevalue("real_ssh") if real else SSH
+    command = [sys.executable, "-m", "shardfit", "launch", "--hosts", "alpha,beta", "--ssh", shlex.join(ssh), "--"]
     words = [HERE / "failing.py", "nothing", "0", tmp_path]
     parent = subprocess.Popen([*command, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 100

@@ -12,7 +12,7 @@ def my_group(n_groups: int, runs: int = 1) -> tuple[int, Mesh]:
     """Split the processes into groups; return the number of this process's group and the mesh of the group's devices.
 
     Ranks follow each other within a group, and groups differ by one process at most. Every process must call this. What
-    is then done on the mesh (`place`, `place_local`, `fit`) concerns the group alone: each may have other data, another
+    is then done on the mesh (`place`, `fit`, `sample`) concerns the group alone: each may have other data, another
     model, another solver, and each needs a run directory of its own. runs: devices of the mesh's second axis.
 
     Example: `group, mesh = my_group(2); fit(problems[group], mesh=mesh, run_dir=f"run-{group}")`.

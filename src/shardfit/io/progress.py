@@ -23,11 +23,14 @@ def in_notebook() -> bool:
 
 
 class Line:
-    """A line of text that is kept up to date: live on a terminal, elsewhere printed now and then."""
+    """A line of text that is kept up to date: live on a terminal, elsewhere printed now and then.
 
-    def __init__(self, title: str, stream: Any = None):
+    alone: False where others write to the terminal too, as groups of processes do: lines are printed there as well.
+    """
+
+    def __init__(self, title: str, stream: Any = None, alone: bool = True):
         self.title, self.stream = title, stream or sys.stderr
-        self.live = bool(getattr(self.stream, "isatty", lambda: False)())
+        self.live = alone and bool(getattr(self.stream, "isatty", lambda: False)())
         self.notebook = stream is None and in_notebook()
         self.shown = time.monotonic()
         self.display: Any = None
@@ -81,8 +84,8 @@ class Line:
 class Progress:
     """Shows step, value, gradient, rate, and the time left to the step limit: convergence ends a run earlier."""
 
-    def __init__(self, title: str, limit: int, stream: Any = None):
-        self.line, self.limit = Line(title, stream), limit
+    def __init__(self, title: str, limit: int, stream: Any = None, alone: bool = True):
+        self.line, self.limit = Line(title, stream, alone), limit
         self.began = time.monotonic()
         self.first_step: int | None = None
         self.line.show("compiling")
