@@ -1,10 +1,12 @@
 """Groups of processes fit different data at the same time, as each would alone; a failure names rank and group."""
 
+import io
 import json
 
 import pytest
 
 import shardfit as sf
+from shardfit.io.progress import Progress
 from tests.processes import grouped
 
 pytestmark = pytest.mark.processes
@@ -19,6 +21,12 @@ def test_groups_of_one_process():
     assert number == 0 and mesh == sf.mesh()
     with pytest.raises(ValueError, match=r"my_group\(2\): 1 process can form 1 to 1 groups"):
         sf.my_group(2)
+
+
+def test_groups_leave_the_terminal_line_to_nobody():
+    terminal = type("Terminal", (io.StringIO,), {"isatty": lambda self: True})()
+    assert Progress("fit", 10, terminal, alone=False).line.live is False
+    assert terminal.getvalue() == ""
 
 
 @pytest.mark.slow
