@@ -74,6 +74,12 @@ def test_hosts_that_cannot_take_part_are_named(host, words):
     assert host in caught.value.wrong
 
 
+def test_localhost_is_no_place_for_several_machines_to_meet():
+    with pytest.raises(HostError, match="host me@localhost: the other hosts cannot find the first one by this name"):
+        inspect_hosts(("me@localhost", "far"), SSH, None)
+    assert coordinator_of(inspect_hosts(("far", "me@localhost"), SSH, None)).startswith("10.0.0.1:")
+
+
 def test_a_missing_script_and_a_missing_ssh_are_named():
     with pytest.raises(HostError, match="host here: there is no script 'nowhere.py'"):
         inspect_hosts(("here",), SSH, "nowhere.py")

@@ -28,6 +28,7 @@ def my_group(n_groups: int, runs: int = 1) -> tuple[int, Mesh]:
     mesh = mesh_of([device for device in jax.devices() if device.process_index in groups[number]], runs=runs)
     if n_groups > 1:
         set_group(number)
+        # the first exchange connects the group, which has no limit of time: it comes when all of them are here
         meet(mesh)
-        gather(np.zeros(1, np.uint8), mesh)  # connects the group: sums have a limit of time, this has none
+        gather(np.zeros(1, np.uint8), mesh)
     return number, mesh

@@ -162,6 +162,6 @@ def _require_reachable(facts: Mapping[str, Facts]) -> None:
             )
     if wrong:
         raise HostError(wrong)
-    first = coordinator_of(facts).rpartition(":")[0]
-    if first in ("localhost", "127.0.0.1", "[::1]"):
-        raise HostError({first: "the other hosts cannot find the first one by this name. Use its name in the network."})
+    if coordinator_of(facts).rpartition(":")[0] in ("localhost", "127.0.0.1", "[::1]"):
+        text = "the other hosts cannot find the first one by this name. Use its name in the network."
+        raise HostError({next(iter(facts)): text})

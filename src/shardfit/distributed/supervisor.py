@@ -104,7 +104,7 @@ def _ready(job: Job, leave_out: bool) -> tuple[Job, dict[str, Facts]]:
         return job, inspect_hosts(job.hosts, job.ssh, job.script)
     except HostError as error:
         lost = [rank for rank, host in enumerate(job.hosts) if host in error.wrong]
-        if not leave_out or len(lost) == job.size:
+        if not leave_out or len(lost) in (0, job.size):
             raise
         _say(f"{error}\nIt is left out.")
         return _ready(job.without(lost), leave_out)
