@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from shardfit.core.errors import CheckpointError, LeaderFailedError, NonFiniteError
-from shardfit.core.mesh import first_says, leads, spans_processes
+from shardfit.core.mesh import first_says, leads, ranks_of, spans_processes
 from shardfit.core.status import Status
 from shardfit.distributed.exchange import share
 from shardfit.solve.base import Finish, Solver, Task, evaluate_parts
@@ -157,7 +157,8 @@ def _minimise(solver, function, z0, box, monitor) -> Finish:
 
 def _follow(space, objective, z0, monitor) -> Finish:
     """Evaluate where the first process says until it ends; return what it found."""
-    reason: Exception = LeaderFailedError("the solver failed in the first process; its message says why.")
+    leader = ranks_of(objective.mesh)[0]
+    reason: Exception = LeaderFailedError(f"the solver failed in rank {leader}; its message says why.")
     while True:
         said = first_says(np.append(z0, z0.dtype.type(0)), objective.mesh)
         z, what = said[:-1], int(said[-1])
