@@ -55,9 +55,12 @@ def test_json_is_all_that_stdout_gets(capsys):
 def test_a_plan(capsys):
     assert main(["plan", "fit.toml"]) == 0
     assert "fits" in capsys.readouterr().out
-    assert main(["plan", "fit.toml", "--memory", "1k", "--shards", "4", "--json"]) == 1
+    assert main(["plan", "fit.toml", "--memory", "1k", "--devices", "4,64", "--cluster", "speed=2", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["available"] == 1000 and told["shards"] == 4 and told["fits"] is False
+    assert [each["devices"] for each in told["scaling"]] == [4, 64] and told["cluster"]["speed"] == 2
+    assert main(["plan", "fit.toml", "--devices", "0"]) == main(["plan", "fit.toml", "--cluster", "infinband"]) == 2
+    assert "at least 1" in (told := capsys.readouterr().err) and "Did you mean 'infiniband'" in told
     assert main(["plan", "fit.toml", "--memory", "lots"]) == 2
     assert "16G" in capsys.readouterr().err
 
