@@ -23,10 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--solver", metavar="NAME", help="lm, lbfgsb, lbfgs, adam, … (default: `solver` of the file)")
     parser.add_argument(
         "--devices",
-        metavar="N[,N…]",
+        metavar="N",
         type=_numbers,
         default=[],
-        help="devices that would share the rows (1); memory is for the first number, times are for all of them",
+        help="devices that would share the rows (1); of several, 64,512, memory is for the first and times are for all",
     )
     parser.add_argument(
         "--cluster",
