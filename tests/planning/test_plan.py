@@ -114,6 +114,20 @@ def test_time_is_measured_on_a_few_rows_and_extrapolated(monkeypatch):
     assert quarter == pytest.approx(1e-3 + 2.5e-5 * N, rel=1e-3)
 
 
+def test_waiting_for_other_programs_does_not_count(monkeypatch):
+    from types import SimpleNamespace
+
+    from shardfit.planning import timing
+
+    ticks = iter(range(100))
+    monkeypatch.setattr(
+        timing, "time", SimpleNamespace(perf_counter=lambda: next(ticks), process_time=lambda: 0.25 * next(ticks))
+    )
+    assert timing._seconds(lambda: None) == 0.25 * 2
+    monkeypatch.setattr(timing.jax, "default_backend", lambda: "gpu")  # its work is not in the processor's time
+    assert timing._seconds(lambda: None) == 2
+
+
 def test_gram_and_stochastic_terms():
     problem = residual_problem(n=10**6)  # enough for gram to walk in blocks
     assert plan(problem, "lm").memory.temporaries < plan(problem).memory.temporaries / 2
