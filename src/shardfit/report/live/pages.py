@@ -45,9 +45,9 @@ def index_sections(states: Sequence[State], addresses: Sequence[str]) -> list[Se
     for state, address in zip(states, addresses, strict=True):
         kind = "–" if state.kind is None else state.kind.name
         age = duration(max(0.0, now - state.updated)) + " ago"
-        told = [state.badge(now).text, _progress(state), age, _command_line(state)]
+        told = [state.badge(now).text, *(_unbroken(text) for text in (*_progress(state), age)), _command_line(state)]
         rows.append([Link(_title(state), address), kind, *told])
-    header = ["run", "kind", "state", "progress", "last word", "command"]
+    header = ["run", "kind", "state", "progress", "time", "last word", "command"]
     running = sum(state.badge(now).text == "running" for state in states)
     cards = Cards([("runs", str(len(states)), ""), ("running", str(running), "")])
     return [Section("", [cards]), Section("Runs", [Table(header, rows)])]
@@ -77,17 +77,20 @@ def _cards(state: State, current: dict[str, Any] | None, now: float) -> list[tup
     return cards + [(str(name), _text(value), "") for name, value in current["numbers"].items()]
 
 
-def _progress(state: State) -> str:
+def _progress(state: State) -> tuple[str, str]:
     """Return how far a run is and how long it still takes, or what it came to and how long it took."""
     current = state.current
     if current is not None:
         left = current.get("left")
-        return _share(current) + (f", {duration(left)} left" if isinstance(left, int | float) else "")
+        return _share(current), f"{duration(left)} left" if isinstance(left, int | float) else "–"
     outcome, took = _quietly(state), state.command.get("seconds")
-    words = [f"{name} {_text(outcome[name], 4)}" for name in ("value", "draws", "points") if name in outcome][:1]
-    if isinstance(took, int | float):
-        words.append(f"in {seconds(took)}")
-    return " ".join(words) or "–"
+    counts = [f"{_text(outcome[name])} {name}" for name in ("draws", "points") if name in outcome]
+    reached = f"value {_text(outcome['value'], 4)}" if "value" in outcome else " ".join(counts) or "–"
+    return reached, seconds(took) if isinstance(took, int | float) else "–"
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _words(state: State, current: dict[str, Any] | None, now: float) -> list[Block]:
@@ -119,7 +122,7 @@ def _answer(state: State) -> Section:
     blocks += [Text(f"Doubtful: {doubt}") for doubt in outcome.get("doubts", [])]
     parameters, errors, units = (outcome.get(name) or {} for name in ("parameters", "errors", "units"))
     if state.kind.name == "posterior":
-        rows = [[n, _text(p["mean"]), _text(p["sd"]), _text(p["rhat"])] for n, p in list(parameters.items())[:40]]
+        rows = [[n, *_with_error(p["mean"], p["sd"]), _text(p["rhat"], 4)] for n, p in list(parameters.items())[:40]]
         blocks.append(Table(["parameter", "mean", "sd", "R-hat"], rows))
     elif state.kind.name == "fit":
         rows = [[n, *_with_error(v, errors.get(n)), str(units.get(n, ""))] for n, v in parameters.items()]
