@@ -116,6 +116,7 @@ def test_nothing_to_run_again(tmp_path, capsys):
         ("own_model:make_problem", "own_model:make_probelm", "cannot be loaded"),
         ('"own_model:make_problem"', '"own_model:decay"', "decay"),
         ("# devices = 4", "device = 4", "Did you mean 'devices'"),
+        ('solver = "lbfgsb"', 'sovler = "lbfgsb"', "Did you mean 'solver'"),
     ],
 )
 def test_wrong_configurations(folder, capsys, old, new, expected):

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from shardfit.core.errors import suggestion
 from shardfit.sciences import installed
@@ -93,6 +93,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise with the usage line."""
         raise UsageError(f"{message}\n{self.format_usage().strip()}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            near = suggestion(str(value), map(str, action.choices))
+            raise argparse.ArgumentError(action, f"{value!r} is none of the choices.{near}")
 
     def options(self) -> list[str]:
         """Return the long options of this parser."""
