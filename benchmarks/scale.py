@@ -6,15 +6,10 @@ two; from these the model says what an evaluation takes in two and in four proce
 kept too, say more about the machine than about the program. Predictions are for the sizes of real campaigns.
 """
 
-import json
 import os
-import subprocess
-import sys
-import tempfile
 from dataclasses import asdict
-from pathlib import Path
 
-from benchmarks.peers import ROOT, THREADS
+from benchmarks.processes import launched
 from shardfit.planning.exchange import Exchange
 from shardfit.planning.scaling import CLUSTERS, Cluster, scaled
 from shardfit.planning.timing import Curve
@@ -30,7 +25,7 @@ CAMPAIGN = {"vlbi": 512 * 11, "xpcs": 250, "seismic": 4096, "population": 10**9}
 def run(quick: bool) -> dict[str, dict]:
     """Return cases science-N, measured against the model, and science/N, predicted."""
     sciences = ("population",) if quick else tuple(CAMPAIGN)
-    told = {n: _launch(n, sciences) for n in PROCESSES}
+    told = {n: launched(n, "scale_run.py", *sciences) for n in PROCESSES}
     cases = {}
     for name in sciences:
         alone, sent = told[1][name], Exchange(*told[1][name]["exchange"])
@@ -65,14 +60,3 @@ def _compared(curves: dict, rows: int, sent: Exchange, n: int, network: dict, me
 def _predicted(curve: Curve, name: str, sent: Exchange, kind: str, n: int) -> dict:
     told = scaled(curve, CAMPAIGN[name], sent, CLUSTERS[kind], n)
     return {**asdict(told), "seconds": told.seconds, "efficiency": told.efficiency}
-
-
-def _launch(n: int, sciences: tuple[str, ...]) -> dict:
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer.json"
-        script = [str(ROOT / "benchmarks" / "scale_run.py"), str(answer), *sciences]
-        command = [sys.executable, "-m", "shardfit", "launch", "-n", str(n), "--timeout", "120", "--", *script]
-        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **THREADS}, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"{n} processes failed:\n{done.stderr[-2000:]}")
-        return json.loads(answer.read_text())
