@@ -21,14 +21,15 @@ PROCESSES = (1, 2, 4)
 
 def run(quick: bool) -> dict[str, dict]:
     """Return the figures of every number of processes."""
-    return {f"weak-{n}": _launch(n, ROWS // 10 if quick else ROWS) for n in PROCESSES}
+    return {f"weak-{n}": launched(n, "processes_run.py", str(ROWS // 10 if quick else ROWS)) for n in PROCESSES}
 
 
-def _launch(n: int, rows: int) -> dict:
+def launched(n: int, script: str, *words: str) -> dict:
+    """Return what the first of n processes writes to the file that is a script's first argument."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
-        script = [str(ROOT / "benchmarks" / "processes_run.py"), str(rows), str(answer)]
-        command = [sys.executable, "-m", "shardfit", "launch", "-n", str(n), "--", *script]
+        started = [sys.executable, "-m", "shardfit", "launch", "-n", str(n), "--timeout", "120", "--"]
+        command = [*started, str(ROOT / "benchmarks" / script), str(answer), *words]
         done = subprocess.run(command, cwd=ROOT, env={**os.environ, **THREADS}, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{n} processes failed:\n{done.stderr[-2000:]}")

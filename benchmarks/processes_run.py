@@ -26,7 +26,7 @@ def clock(objective) -> tuple[float, float, float]:
     return best[0], best[1], float(value)
 
 
-def main(rows: int, answer: str) -> None:
+def main(answer: str, rows: int) -> None:
     """Write what was measured, in the first process."""
     n = rows * jax.process_count()
     together = smf.problem("B", n, mesh=sf.mesh()).objective
@@ -41,4 +41,4 @@ def main(rows: int, answer: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -41,6 +41,7 @@ ORDER = (
     "global_search",
     "memory",
     "processes",
+    "scale",
     "marmousi",
     "cold",
     "certificate",

@@ -18,6 +18,7 @@ PUBLIC = {
     "Calibration",
     "Certificate",
     "CheckpointError",
+    "Cluster",
     "Coefficients",
     "Custom",
     "Evidence",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from shardfit.intervals import Profile, profile
     from shardfit.io.results import load_result, save_result
     from shardfit.io.run_dir import RunDir
-    from shardfit.planning import Plan, plan
+    from shardfit.planning import Cluster, Plan, plan
     from shardfit.robust import robust_fit
     from shardfit.run_options import RunOptions
     from shardfit.sampling.chains.workers import sample_parts
@@ -101,6 +101,7 @@ __all__ = [
     "Calibration",
     "Certificate",
     "CheckpointError",
+    "Cluster",
     "Coefficients",
     "Custom",
     "Evidence",
@@ -224,7 +225,7 @@ __getattr__, __dir__ = lazy_names(
         "intervals": "Profile profile",
         "io.results": "load_result save_result",
         "io.run_dir": "RunDir",
-        "planning": "Plan plan",
+        "planning": "Cluster Plan plan",
         "robust": "robust_fit",
         "run_options": "RunOptions",
         "sampling.quality.calibration": "Calibration",

@@ -16,8 +16,9 @@ from shardfit.check.certificate import certify as certify_start
 from shardfit.check.identity import identity, probe_digest, settings
 from shardfit.core.centring import centred
 from shardfit.core.errors import NonFiniteError, ParityError
+from shardfit.core.evaluations import named_parts
 from shardfit.core.mesh import layout, leads, ranks_of, spans_processes
-from shardfit.core.objective import Objective, named_parts
+from shardfit.core.objective import Objective
 from shardfit.core.params import label_of
 from shardfit.core.precision import arithmetic, for_caller
 from shardfit.core.problem import Problem

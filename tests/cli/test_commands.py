@@ -78,9 +78,10 @@ def test_version(capsys):
         (("dmeo",), "unknown command 'dmeo'. Did you mean 'demo'?"),
         (("demo", "--onl", "vlbi"), "unknown option '--onl'. Did you mean '--only'?"),
         (("demo", "--outt=5"), "unknown option '--outt'. Did you mean '--out'?"),
-        (("show",), "required: RUN_DIR"),
+        (("show",), "required: DIR"),
         (("show", "a", "b"), "too many arguments: 'b'"),
         (("vlbi", "simulate", "--out", "x.uvfits", "--seed", "-1"), "zero or positive"),
+        (("completion", "bsh"), "'bsh' is none of the choices. Did you mean 'bash'?"),
         (("--debgu", "devices"), "unknown option '--debgu'. Did you mean '--debug'?"),
     ],
 )
@@ -174,7 +175,15 @@ def test_help_of_every_command(capsys, words):
     assert out.startswith(f"usage: shardfit {' '.join(words)}") and "--quiet" in out
 
 
+# one point of a survey is fitted on one device, with the seed of the survey
+NOT_THEIRS = {"survey point": ("--devices", "--seed", "--json")}
 SAME = {"--out": "DIR", "--devices": "N", "--seed": "S", "--processes": "N"}
+
+
+def test_names_and_texts_of_commands_share_lines(capsys):
+    out = run(capsys, "--help")[1]
+    for command in commands.all_commands():
+        assert re.search(rf"^ +{command.name} +{re.escape(command.help[:20])}", out, re.MULTILINE), command.name
 
 
 def test_the_same_options_everywhere():
@@ -182,6 +191,11 @@ def test_the_same_options_everywhere():
     for words, module in every_command():
         parser = commands.Parser(prog="x")
         module.add_arguments(parser, [])
+        known = parser.options()
+        if "--resume" in known:  # a run that can go on
+            assert {"--out", "--devices", "--seed", "--json"} <= {*known, *NOT_THEIRS.get(" ".join(words), ())}, words
+        folders = [action for action in parser._actions if action.dest == "run_dir"]
+        assert all(action.metavar in ("DIR", "RUN") for action in folders), words
         for action in parser._actions:
             for name, metavar in SAME.items():
                 if name in action.option_strings and words[-1] not in ("selfcal", "netcal", "simulate", "export"):

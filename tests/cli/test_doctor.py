@@ -7,6 +7,7 @@ import pytest
 from shardfit.cli import doctor, main
 from shardfit.cli.doctor import machine, work
 from shardfit.cli.doctor.finding import BAD, GOOD, NOTE, Finding
+from shardfit.core import extras
 
 
 def test_a_healthy_machine(capsys):
@@ -28,7 +29,7 @@ def test_a_broken_check_is_a_finding(capsys, monkeypatch):
 
 
 def test_old_packages_are_named(monkeypatch):
-    monkeypatch.setattr(machine, "requires", lambda _: ["jax>=99.0", "rich>=13", 'nowhere>=1; extra == "report"'])
+    monkeypatch.setattr(extras, "requires", lambda _: ["jax>=99.0", "rich>=13", 'nowhere>=1; extra == "report"'])
     found = machine.versions()
     assert found.state == BAD and found.remedy == "pip install 'jax>=99.0'"
     assert "report lacks nowhere" in machine.extras().text

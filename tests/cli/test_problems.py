@@ -55,9 +55,12 @@ def test_json_is_all_that_stdout_gets(capsys):
 def test_a_plan(capsys):
     assert main(["plan", "fit.toml"]) == 0
     assert "fits" in capsys.readouterr().out
-    assert main(["plan", "fit.toml", "--memory", "1k", "--shards", "4", "--json"]) == 1
+    assert main(["plan", "fit.toml", "--memory", "1k", "--devices", "4,64", "--cluster", "speed=2", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert told["available"] == 1000 and told["shards"] == 4 and told["fits"] is False
+    assert [each["devices"] for each in told["scaling"]] == [4, 64] and told["cluster"]["speed"] == 2
+    assert main(["plan", "fit.toml", "--devices", "0"]) == main(["plan", "fit.toml", "--cluster", "infinband"]) == 2
+    assert "at least 1" in (told := capsys.readouterr().err) and "Did you mean 'infiniband'" in told
     assert main(["plan", "fit.toml", "--memory", "lots"]) == 2
     assert "16G" in capsys.readouterr().err
 
@@ -113,6 +116,7 @@ def test_nothing_to_run_again(tmp_path, capsys):
         ("own_model:make_problem", "own_model:make_probelm", "cannot be loaded"),
         ('"own_model:make_problem"', '"own_model:decay"', "decay"),
         ("# devices = 4", "device = 4", "Did you mean 'devices'"),
+        ('solver = "lbfgsb"', 'sovler = "lbfgsb"', "Did you mean 'solver'"),
     ],
 )
 def test_wrong_configurations(folder, capsys, old, new, expected):

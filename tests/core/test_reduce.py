@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 from shardfit.core.mesh import mesh
 from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
+from shardfit.core.reduce import SMALL, on_shards
 from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term
 
 TOLERANCE = 1e-12
@@ -540,3 +541,17 @@ def test_derivatives_that_a_term_knows_of_its_sums_give_the_same(devices, chunk)
 def test_derivatives_of_sums_are_a_function():
     with pytest.raises(TypeError, match="slopes is dict, not a function"):
         statistic_term(lambda p, r: r, np.ones(3), slopes={})  # pyright: ignore[reportArgumentType]
+
+
+def test_small_arrays_travel_as_one():
+    small, large = np.arange(6.0).reshape(2, 3), np.ones(SMALL + 1)
+    tree = {"large": large, "small": [small, np.float64(2.0), np.ones(0)], "whole": np.arange(3), "complex": 1j * small}
+
+    def summed(x):
+        return on_shards(mesh(4), lambda shard, _, x: shard.sum(x), (), x)
+
+    with arithmetic("float64"):
+        traced, total = jax.make_jaxpr(summed)(tree), jax.jit(summed)(tree)
+    assert str(traced).count("psum[") == 4  # the large one, and the small ones of three types
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), total) == jax.tree.map(lambda x: (x.shape, x.dtype), tree)
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, 4 * b), total, tree)

@@ -107,11 +107,25 @@ def test_time_is_measured_on_a_few_rows_and_extrapolated(monkeypatch):
         return 1e-3 + 1e-4 * sizes[-1]  # a call, and every row
 
     monkeypatch.setattr(timing, "_measured", measured)
-    seconds = timing.evaluation_seconds(residual_problem(), "value_and_grad", 1.0)
+    seconds = timing.time_curve(residual_problem(), "value_and_grad").at(N)
     assert seconds == pytest.approx(1e-3 + 1e-4 * N, rel=1e-9)
     assert sizes[0] == 1 and sizes[-1] < N / 3 and len(sizes) <= 4
-    quarter = timing.evaluation_seconds(residual_problem(), "value_and_grad", 0.25)
+    quarter = timing.time_curve(residual_problem(), "value_and_grad", 0.25).at(N / 4)
     assert quarter == pytest.approx(1e-3 + 2.5e-5 * N, rel=1e-3)
+
+
+def test_waiting_for_other_programs_does_not_count(monkeypatch):
+    from types import SimpleNamespace
+
+    from shardfit.planning import timing
+
+    ticks = iter(range(100))
+    monkeypatch.setattr(
+        timing, "time", SimpleNamespace(perf_counter=lambda: next(ticks), process_time=lambda: 0.25 * next(ticks))
+    )
+    assert timing._seconds(lambda: None) == 0.25 * 2
+    monkeypatch.setattr(timing.jax, "default_backend", lambda: "gpu")  # its work is not in the processor's time
+    assert timing._seconds(lambda: None) == 2
 
 
 def test_gram_and_stochastic_terms():

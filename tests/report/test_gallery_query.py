@@ -155,6 +155,8 @@ def test_progress(points, table):
 
 def test_rate_leaves_a_pause_out():
     assert _rate([100.0 - 0.5 * i for i in range(20)] + [-5000.0 - i for i in range(50)]) == pytest.approx(2.0)
+    batches = [100.0 * batch - 1e-5 * i for batch in (9, 8, 7) for i in range(16)]
+    assert _rate(batches) == pytest.approx(47 / 200, rel=1e-3)  # not that of the points of a batch
     assert _rate([3000.0, 2000.0, 1000.0]) == pytest.approx(1e-3)  # slow, but steady
     assert _rate([5.0]) is None
     assert _rate([5.0, 5.0]) is None

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 
 import numpy as np
@@ -57,7 +58,9 @@ def client(root):
 def test_the_index_lists_runs(client, root):
     page = client.get("/").text
     assert "a/line/" in page and "run/b/" in page and "run/survey/" in page and "notes" not in page
-    assert "25 %" in page and "running" in page and "1 min 30 s" in page
+    page = page.replace("\N{NO-BREAK SPACE}", " ")
+    assert "25 %" in page and "1 min 30 s left" in page and "running" in page
+    assert re.search(r"<td[^>]*>value [\d.e-]+</td>", page)  # what the fit that has ended came to
     assert [s.folder.name for s in runs_below(root)].count("line") == 1
 
 
@@ -71,6 +74,7 @@ def test_a_running_run(client):
 def test_an_ended_run(client, root):
     page = client.get("/run/a/line/").text
     assert "converged" in page and "finished" in page and "ended" in page
+    assert "<th>parameter</th>" in page and "<th>unit</th>" not in page  # there are none
     assert client.get("/run/a/line/report.html").status_code == 404
     sf.save_result(sf.load_result(root / "a/line"), root / "a/line")
     (root / "a/line/report.html").write_text("<html><script>alert(1)</script></html>")

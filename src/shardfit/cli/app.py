@@ -102,7 +102,11 @@ def _voice(quiet: bool, machine: bool) -> Iterator[None]:
 def _text(error: BaseException) -> str:
     # JAX notes on every error that its own frames were left out of the traceback, which is not shown here
     notes = [note for note in getattr(error, "__notes__", ()) if "internal frames" not in note]
-    return "\n".join([str(error) or type(error).__name__, *notes])
+    if isinstance(error, ModuleNotFoundError):
+        from shardfit.core.extras import remedy
+
+        notes.append(remedy(error))
+    return "\n".join([str(error) or type(error).__name__, *dict.fromkeys(filter(None, notes))])
 
 
 def _say(text: str) -> None:

@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from shardfit.core.errors import suggestion
 from shardfit.sciences import installed
@@ -36,7 +36,7 @@ COMMANDS = (
     Command("launch", "run a script in many processes that work as one", "shardfit.cli.launch"),
     Command("rank", "run a script as one of many processes started by Slurm or MPI", "shardfit.cli.rank"),
     Command("report", "rebuild report.html of a run directory or a survey", "shardfit.cli.report"),
-    Command("serve", "show a survey in the browser while it runs", "shardfit.cli.serve"),
+    Command("serve", "show a run, or a folder of runs, in the browser while they run", "shardfit.cli.serve"),
     Command("show", "print the result, or the posterior, of a run directory", "shardfit.cli.show"),
     Command("rerun", "repeat the command that made a run directory, and compare", "shardfit.cli.rerun"),
     Command("doctor", "check that everything a run needs is here and works", "shardfit.cli.doctor"),
@@ -62,11 +62,21 @@ class UsageError(Exception):
     """The command line was not understood."""
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help in which names of commands leave room for their texts: they stand further in than options."""
+
+    def add_argument(self, action):
+        super().add_argument(action)
+        for inner in self._iter_indented_subactions(action):
+            length = len(self._format_action_invocation(inner)) + self._current_indent + 2
+            self._action_max_length = max(self._action_max_length, length)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that raises instead of leaving the process, and suggests the nearest option."""
 
     def __init__(self, *args, **options):
-        super().__init__(*args, allow_abbrev=False, **options)
+        super().__init__(*args, allow_abbrev=False, formatter_class=_Help, **options)
         self.add_argument(
             "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
         )
@@ -84,6 +94,11 @@ class Parser(argparse.ArgumentParser):
         """Raise with the usage line."""
         raise UsageError(f"{message}\n{self.format_usage().strip()}")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            near = suggestion(str(value), map(str, action.choices))
+            raise argparse.ArgumentError(action, f"{value!r} is none of the choices.{near}")
+
     def options(self) -> list[str]:
         """Return the long options of this parser."""
         return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
@@ -99,9 +114,7 @@ def add_commands(parser: Parser, commands: Sequence[Command], argv: Sequence[str
     parser.set_defaults(parser=parser, run=None)
     for command in commands:
         text = command.help.replace("%", "%%")  # argparse fills in texts with %
-        inner = group.add_parser(
-            command.name, help=text, description=text, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        inner = group.add_parser(command.name, help=text, description=text)
         if command.name == chosen:
             _fill(inner, command, argv[argv.index(chosen) + 1 :])
 

@@ -1,4 +1,4 @@
-"""`shardfit report RUN_DIR`: report.html of a fit or a posterior, made anew; of a survey, its gallery as one file."""
+"""`shardfit report DIR`: report.html of a fit or a posterior, made anew; of a survey, its gallery as one file."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ EXAMPLES = ("shardfit report runs/decay",)
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the run directory."""
-    parser.add_argument("run_dir", metavar="RUN_DIR", help="folder of a fit, posterior or survey")
+    parser.add_argument("run_dir", metavar="DIR", help="folder of a fit, posterior or survey")
 
 
 def run(args: argparse.Namespace) -> int:

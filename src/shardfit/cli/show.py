@@ -1,4 +1,4 @@
-"""`shardfit show RUN_DIR`: a result, a posterior or a survey in the terminal."""
+"""`shardfit show DIR`: a result, a posterior or a survey in the terminal."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ EXAMPLES = ("shardfit show runs/decay", "shardfit show runs/decay --json | jq .p
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the run directory."""
-    parser.add_argument("run_dir", metavar="RUN_DIR", help="folder of a fit, posterior or survey")
+    parser.add_argument("run_dir", metavar="DIR", help="folder of a fit, posterior or survey")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

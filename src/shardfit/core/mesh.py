@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 ROWS = "rows"
@@ -51,7 +51,7 @@ def mesh_of(devices: Sequence[Any], rows: int | None = None, runs: int = 1) -> M
     return jax.make_mesh((rows, runs), (ROWS, RUNS), axis_types=(AxisType.Auto,) * 2, devices=devices[:need])
 
 
-def n_shards(mesh: Mesh | None) -> int:
+def n_shards(mesh: Mesh | AbstractMesh | None) -> int:
     """Return over how many shards the rows are split."""
     return 1 if mesh is None else mesh.shape.get(ROWS, 1)
 

@@ -6,7 +6,6 @@ argument; new data of equal shape does not retrace.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -16,13 +15,11 @@ from jax.core import Tracer
 from jax.sharding import Mesh
 from jax.tree_util import register_dataclass
 
-from shardfit.core import gram, reduce
+from shardfit.core import evaluations, reduce
 from shardfit.core.errors import suggestion
 from shardfit.core.gram import Gram
 from shardfit.core.mesh import ROWS, meet, n_shards, replicate, spans_processes
-from shardfit.core.params import make_space
 from shardfit.core.precision import arithmetic, cast, evaluation_precision, precision_of
-from shardfit.core.quick import quick_jit
 from shardfit.core.rows import compact, numbered, place_rows, rows_from_process, take
 from shardfit.core.split import divided, split_terms
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
@@ -90,37 +87,37 @@ class Objective:
 
     def value(self, params: Any, key: Any = None) -> jax.Array:
         """Return the value; jit, grad, vmap and Hessian-vector products of it are right on every mesh."""
-        return self._evaluate(_value, params, key)
+        return self._evaluate(evaluations.value, params, key)
 
     def value_and_grad(self, params: Any, key: Any = None) -> tuple[jax.Array, Any]:
         """Return value and gradient at one forward and one backward pass."""
-        return self._evaluate(_value_grad_parts, params, key)[:2]
+        return self._evaluate(evaluations.value_grad_parts, params, key)[:2]
 
     def value_grad_parts(self, params: Any, key: Any = None) -> tuple[jax.Array, Any, dict]:
         """Return value, gradient and the unweighted parts at the same cost as value_and_grad."""
-        return self._evaluate(_value_grad_parts, params, key)
+        return self._evaluate(evaluations.value_grad_parts, params, key)
 
     def parts(self, params: Any, key: Any = None) -> dict[str, jax.Array]:
         """Return each term's loss before its weight, by name ('term' or 'term.product')."""
-        return self._evaluate(_parts, params, key)
+        return self._evaluate(evaluations.parts, params, key)
 
     def totals(self, params: Any, key: Any = None) -> dict[str, Any]:
         """Return the summed statistics of each row term."""
-        return self._evaluate(_totals, params, key)
+        return self._evaluate(evaluations.totals, params, key)
 
     def residuals(self, params: Any, key: Any = None) -> jax.Array:
         """Return all residuals as one real vector r with value = ½Σr²; padded rows give zeros."""
         self.require_residuals("residuals")
-        return self._evaluate(_residuals, params, key)
+        return self._evaluate(evaluations.residuals, params, key)
 
     def gram(self, params: Any, key: Any = None) -> Gram:
         """Return value, Jᵀr and JᵀJ over the flattened parameters, streamed over rows."""
         self.require_least_squares("gram")
-        return self._evaluate(_gram, params, key)
+        return self._evaluate(evaluations.gram, params, key)
 
     def hvp(self, params: Any, tangent: Any, key: Any = None) -> Any:
         """Return the Hessian times tangent, a pytree like params."""
-        return self._evaluate(_hvp, params, tangent, key)
+        return self._evaluate(evaluations.hvp, params, tangent, key)
 
     def _evaluate(self, fn: Callable, params: Any, *more: Any) -> Any:
         *others, key = more
@@ -349,58 +346,6 @@ def normalised(objective: Objective) -> bool:
     """Return whether every data term has an entry `sigma`, so that its residuals are in units of known errors."""
     terms = [t for t in objective.terms if isinstance(t, RowTerm)]
     return all(isinstance(t.rows, dict) and "sigma" in t.rows for t in terms)
-
-
-def named_parts(names: tuple[str, ...], losses: tuple) -> dict[str, Any]:
-    """Flatten losses to one dict: 'term', or 'term.product' where a loss is a dict."""
-    parts = {}
-    for name, loss in zip(names, losses, strict=True):
-        parts.update({f"{name}.{k}": v for k, v in loss.items()} if isinstance(loss, dict) else {name: loss})
-    return parts
-
-
-@jax.jit
-def _value(objective, params, key):
-    return reduce.value(objective, params, key)
-
-
-@jax.jit
-def _value_grad_parts(objective, params, key):
-    value, gradient, losses = reduce.value_grad_losses(objective.mesh, objective.terms, params, key)
-    return value, gradient, named_parts(objective.names, losses)
-
-
-@quick_jit
-def _parts(objective, params, key):
-    losses = reduce.losses(objective.mesh, objective.terms, params, key)
-    return named_parts(objective.names, losses)
-
-
-@jax.jit
-def _totals(objective, params, key):
-    sums = reduce.totals(objective.mesh, objective.terms, params, key)
-    return {n: s for (n, t), s in zip(objective.items(), sums, strict=True) if isinstance(t, RowTerm)}
-
-
-@jax.jit
-def _residuals(objective, params, key):
-    return gram.residuals(objective.mesh, objective.terms, params, key)
-
-
-@jax.jit
-def _gram(objective, params, key):
-    space = make_space(params)
-    return gram.gram(objective, space, space.pack(params), key)
-
-
-@jax.jit
-def _hvp(objective, params, tangent, key):
-    gradient = partial(_gradient, objective, key)
-    return jax.jvp(gradient, (params,), (tangent,))[1]
-
-
-def _gradient(objective, key, params):
-    return reduce.value_grad_losses(objective.mesh, objective.terms, params, key)[1]
 
 
 def _weight_text(weight: Any) -> str:

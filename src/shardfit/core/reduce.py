@@ -8,6 +8,7 @@ to varying first: without it the pull-back would contain a sum of its own.
 Without a mesh, or with one shard, the same code runs with the sum over shards left out.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec as P
 
 from shardfit.core.blocks import settled
@@ -22,6 +24,8 @@ from shardfit.core.layout import rows_quickest
 from shardfit.core.mesh import ROWS, n_shards
 from shardfit.core.rows import leading, sum_blocks
 from shardfit.core.terms import Penalty, RowTerm, StatisticTerm, Term, weighted_sum
+
+SMALL = 1 << 13  # numbers: copying more takes as long as a message of their own
 
 
 class Shard(NamedTuple):
@@ -40,7 +44,7 @@ def on_shards(mesh, fn: Callable, terms: tuple, *replicated: Any, gather: bool =
     def local(terms, replicated):
         shard = Shard(
             jax.lax.axis_index(ROWS),
-            lambda x: jax.lax.psum(x, ROWS),
+            _sum_over_shards,
             lambda x: jax.tree.map(lambda leaf: jax.lax.pcast(leaf, ROWS, to="varying"), x),
         )
         return fn(shard, tuple(_own_count(t, shard.index) for t in terms), *replicated)
@@ -55,6 +59,19 @@ def on_shards(mesh, fn: Callable, terms: tuple, *replicated: Any, gather: bool =
         check_vma=False,  # True refuses every user scan that starts from zeros
     )
     return run(terms, replicated)
+
+
+def _sum_over_shards(tree: Any) -> Any:
+    """Add a tree over shards. Small arrays of one type travel as one, for each that travels waits for all shards."""
+    leaves, structure = jax.tree.flatten(tree)
+    together = defaultdict(list)
+    for place, leaf in enumerate(leaves):
+        together[jnp.result_type(leaf) if jnp.size(leaf) <= SMALL else place].append(place)
+    for places in together.values():
+        flat, back = ravel_pytree([leaves[place] for place in places])
+        for place, total in zip(places, back(jax.lax.psum(flat, ROWS)), strict=True):
+            leaves[place] = total
+    return structure.unflatten(leaves)
 
 
 def _specs(term: Term) -> Term:

@@ -1,6 +1,7 @@
 """How much a traced program computes and keeps, as far as its operations tell."""
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +26,7 @@ def size_of(jaxpr: Any, times: int = 1) -> Size:
     """Return the size of a program; the rounds of a loop whose number is not known count once."""
     total = Size()
     for step in jaxpr.eqns:
-        name, inner = step.primitive.name, list(_inner(step))
+        name, inner = step.primitive.name, list(inner_programs(step))
         if name in OPAQUE:
             raise Opaque(name)
         bytes_out = [v.aval.size * getattr(v.aval.dtype, "itemsize", 8) for v in step.outvars]
@@ -47,7 +48,8 @@ def _terms_of_product(step: Any) -> int:
     return math.prod(step.invars[0].aval.shape[axis] for axis in contracted)
 
 
-def _inner(step: Any):
+def inner_programs(step: Any) -> Iterator[Any]:
+    """Yield the programs inside an operation: bodies of loops, branches, called functions."""
     for part in jax.tree.leaves(list(step.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
         inner = getattr(part, "jaxpr", part)
         if hasattr(inner, "eqns"):

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr
 
+from shardfit.core.work import inner_programs
 from shardfit.planning.peak import Footprint, Layout, footprint
 from shardfit.planning.shapes import count_shards, local_rows, placed_shapes
 from shardfit.planning.units import bytes_text
@@ -152,13 +152,11 @@ def _sentence(text: str) -> str:
     return f"To make it fit, {text}."
 
 
-def _bytes_made(program: Jaxpr) -> int:
+def _bytes_made(program: Any) -> int:
     """Return the bytes of all arrays that a program makes, those of a loop's body once."""
     total = 0
-    for equation in program.eqns:
-        inner = jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, Jaxpr | ClosedJaxpr))
-        total += sum(_bytes_made(j.jaxpr) for j in inner if isinstance(j, ClosedJaxpr))
-        total += sum(_bytes_made(j) for j in inner if isinstance(j, Jaxpr))
-        avals: list[Any] = [v.aval for v in equation.outvars]
+    for step in program.eqns:
+        total += sum(_bytes_made(inner) for inner in inner_programs(step))
+        avals: list[Any] = [v.aval for v in step.outvars]
         total += sum(aval.size * aval.dtype.itemsize for aval in avals if hasattr(aval, "dtype"))
     return total

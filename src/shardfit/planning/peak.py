@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from shardfit.core.objective import Objective, replace_terms
@@ -44,7 +44,7 @@ class Layout:
     objective: Objective
     space: Space
     precision: str
-    mesh: Mesh | int | None
+    mesh: Mesh | AbstractMesh | int | None
     needs: str
     state_bytes: int = 0
 
@@ -59,7 +59,7 @@ class Layout:
 
     def shapes(self) -> tuple[Objective, Any, Any]:
         """Return objective, coordinates and key as shapes; call it in the problem's precision."""
-        real = self.mesh if isinstance(self.mesh, Mesh) else None
+        real = None if isinstance(self.mesh, int) else self.mesh
         everywhere = None if real is None else NamedSharding(real, P())
         z = jax.ShapeDtypeStruct((self.space.size,), PRECISIONS[self.precision], sharding=everywhere)
         key = shape_of(jax.random.key(0), everywhere) if self.objective.stochastic else None

@@ -1,5 +1,7 @@
 """plan(): does it fit, and how long does an evaluation take? Answered from shapes and from a few of the rows."""
 
+import operator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -12,9 +14,11 @@ from shardfit.core.mesh import ROWS
 from shardfit.core.precision import PRECISIONS, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.planning.advice import advise
+from shardfit.planning.exchange import Exchange, exchanged
 from shardfit.planning.peak import Footprint, Layout, footprint
+from shardfit.planning.scaling import Cluster, Scaled, as_cluster, scaled, table
 from shardfit.planning.shapes import count_shards, working_devices
-from shardfit.planning.timing import evaluation_seconds
+from shardfit.planning.timing import Curve, time_curve
 from shardfit.planning.units import bytes_text, seconds_text
 from shardfit.solve.capabilities import require
 from shardfit.solve.registry import as_solver
@@ -27,6 +31,8 @@ class Plan:
 
     memory: bytes by use, per device. available: bytes per device. notes: what a term's function says about how it
     computes, by term, where it has an attribute `note`.
+    exchange: what a device that shares the rows with others sends in an evaluation.
+    scaling: predictions for the numbers of devices asked for, on the cluster.
     suggested_chunk (by term) and suggested_shards: what would fit, where the present layout does not.
     """
 
@@ -40,6 +46,9 @@ class Plan:
     seconds: float
     advice: str
     notes: dict[str, str]
+    exchange: Exchange
+    cluster: Cluster
+    scaling: tuple[Scaled, ...] = ()
     suggested_chunk: dict[str, int] | None = None
     suggested_shards: int | None = None
 
@@ -68,8 +77,10 @@ class Plan:
             f"  memory per device  {bytes_text(self.total)} of {bytes_text(self.available)}: {verdict}\n"
             f"                     {split}\n"
             f"  per evaluation     about {seconds_text(self.seconds)}\n"
+            f"  exchange           {_exchange_text(self.exchange)}\n"
             + "".join(f"  {'term ' + repr(name):<19}{note}\n" for name, note in self.notes.items())
             + f"  {self.advice}"
+            + (f"\n  On more devices    {self.cluster}\n{table(self.scaling)}" if self.scaling else "")
         )
 
     def _repr_html_(self) -> str:
@@ -83,6 +94,8 @@ def plan(
     *,
     mesh: Mesh | int | None = None,
     memory: int | None = None,
+    devices: Sequence[int] = (),
+    cluster: Cluster | str | None = None,
     **options: Any,
 ) -> Plan:
     """Predict memory and time of one evaluation: memory from shapes alone, time from evaluations of a few rows.
@@ -90,19 +103,26 @@ def plan(
     solver and options: as for fit; they decide what is evaluated and what is kept between evaluations.
     mesh: where it would run; a number asks for that many row shards, on devices that need not be present.
     memory: bytes each device offers; by default what is free now.
+    devices: numbers of devices for which time, speed-up and efficiency are predicted as well.
+    cluster: what to assume of devices that are not here, and of what connects them; 'infiniband' (the default),
+    'ethernet', or a Cluster.
 
-    Example: `print(plan(problem, "lm", mesh=64, memory=16 * 10**9))`.
+    Example: `print(plan(problem, "lm", mesh=64, memory=16 * 10**9, devices=[64, 1024]))`.
     """
     solver = as_solver(solver, **options)
     require(problem, solver, "plan")
     _check(mesh, memory)
+    numbers, cluster = _numbers(devices), as_cluster(cluster)
     needs, kept = solver.needs, state_bytes(problem, solver)
     layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, kept)
     held = footprint(layout)
-    devices = working_devices(mesh)
-    platform = devices[0].platform
-    available = available_bytes(devices) if memory is None else int(memory)
+    here = working_devices(mesh)
+    platform = here[0].platform
+    available = available_bytes(here) if memory is None else int(memory)
     advice = advise(layout, held, available, platform)
+    curve = time_curve(problem, needs, 1.0 if numbers else 1 / count_shards(mesh))
+    most = max(problem.objective.n_rows.values(), default=1)
+    sent = exchanged(layout)
     return Plan(
         name=problem.name,
         needs=needs,
@@ -111,18 +131,28 @@ def plan(
         shards=count_shards(mesh),
         memory=held,
         available=available,
-        seconds=_seconds(problem, needs, mesh, devices),
+        seconds=_seconds(curve, most, sent, mesh, here, cluster),
         advice=advice.text,
         notes={name: term.fn.note for name, term in problem.objective.items() if getattr(term.fn, "note", "")},
+        exchange=sent,
+        cluster=cluster,
+        scaling=tuple(scaled(curve, most, sent, cluster, n) for n in numbers),
         suggested_chunk=advice.chunk,
         suggested_shards=advice.shards,
     )
 
 
-def _seconds(problem: Problem, needs: str, mesh: Mesh | int | None, devices: list) -> float:
-    alone = evaluation_seconds(problem, needs, 1 / count_shards(mesh))
+def _seconds(curve: Curve, rows: int, sent: Exchange, mesh: Mesh | int | None, here: list, cluster: Cluster) -> float:
+    if isinstance(mesh, int) and mesh > 1:
+        return scaled(curve, rows, sent, cluster, mesh).seconds
+    alone = curve.at(max(1, rows / count_shards(mesh)))
     # virtual devices of a CPU share its cores
-    return alone * (len(devices) if devices[0].platform == "cpu" else 1)
+    return alone * (len(here) if here[0].platform == "cpu" else 1)
+
+
+def _exchange_text(sent: Exchange) -> str:
+    arrays = "1 array" if sent.messages == 1 else f"{sent.messages} arrays"
+    return f"{bytes_text(sent.bytes)} in {arrays}, where devices share the rows"
 
 
 def state_bytes(problem, solver) -> int:
@@ -132,6 +162,17 @@ def state_bytes(problem, solver) -> int:
     z0 = jax.ShapeDtypeStruct((problem.space.size,), PRECISIONS[problem.precision])
     state = jax.eval_shape(lambda z: solver.init(z, None, None), z0)
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+
+
+def _numbers(devices: Sequence[int]) -> list[int]:
+    """Return the numbers of devices to predict for, in order."""
+    try:
+        numbers = [operator.index(n) for n in devices]
+    except TypeError:
+        numbers = [0]
+    if any(n < 1 for n in numbers):
+        raise ValueError(f"plan: devices={devices!r} must be whole numbers of at least 1, such as [64, 1024].")
+    return sorted(set(numbers))
 
 
 def _check(mesh, memory) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from shardfit.core.mesh import ROWS, n_shards
@@ -13,12 +13,12 @@ from shardfit.core.objective import Objective
 from shardfit.core.terms import RowTerm
 
 
-def placed_shapes(objective: Objective, mesh: Mesh | int | None) -> Objective:
+def placed_shapes(objective: Objective, mesh: Mesh | AbstractMesh | int | None) -> Objective:
     """Return the objective with a ShapeDtypeStruct for every leaf, as placed on a mesh.
 
     A number stands for that many row shards, on devices that need not exist: the result is one shard's share.
     """
-    real = mesh if isinstance(mesh, Mesh) else None
+    real: Any = None if isinstance(mesh, int) else mesh
     everywhere = None if real is None else NamedSharding(real, P())
     split = None if real is None else NamedSharding(real, P(ROWS))
     shards = count_shards(mesh)
@@ -43,7 +43,7 @@ def shape_of(leaf: Any, sharding: Any = None, shape: tuple | None = None) -> jax
     return jax.ShapeDtypeStruct(kind.shape if shape is None else shape, kind.dtype, sharding=sharding)
 
 
-def count_shards(mesh: Mesh | int | None) -> int:
+def count_shards(mesh: Mesh | AbstractMesh | int | None) -> int:
     """Return over how many shards rows are split: a mesh, a bare number, or None for one."""
     return mesh if isinstance(mesh, int) else n_shards(mesh)
 

@@ -5,6 +5,8 @@ model itself, on as many of its own rows as take a moment, tells what a row cost
 """
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -16,25 +18,40 @@ from shardfit.solve.base import evaluate
 ENOUGH_SECONDS = 0.05  # an evaluation this long is known well
 LONGEST_SECONDS = 1.0  # what the next part may be expected to take
 GROWTH = 64  # at most, from one part to the next: every part compiles anew
-REPEATS = 3
+REPEATS = 5  # at least, and as many more as fit into the time of one that is known well
 
 
-def evaluation_seconds(problem: Problem, needs: str, share: float) -> float:
-    """Return the time of one evaluation of a share of all rows on one device; call it in the problem's precision."""
+@dataclass(frozen=True)
+class Curve:
+    """Seconds of an evaluation on one device, measured for some numbers of rows of the longest term."""
+
+    rows: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+    def at(self, rows: float) -> float:
+        """Return the seconds of so many rows: between two parts by their straight line, beyond by the last two."""
+        seconds = np.maximum.accumulate(self.seconds)  # more rows never take less time: it is the clock that errs
+        if rows <= self.rows[-1]:
+            return float(np.interp(rows, self.rows, seconds))
+        n, last = self.rows[-1], float(seconds[-1])
+        if len(self.rows) == 1:
+            return last * rows / n
+        # the difference of two parts leaves out what a call costs by itself
+        per_row = (last - float(seconds[-2])) / (n - self.rows[-2])
+        return last + max(per_row, 0.5 * last / n) * (rows - n)
+
+
+def time_curve(problem: Problem, needs: str, share: float = 1.0) -> Curve:
+    """Measure parts of the rows, up to a share of them or as many as take a moment; call it in the precision."""
     most = max(problem.objective.n_rows.values(), default=1)
     wanted = max(1.0, share * most)
-    times: list[tuple[float, float]] = []  # (rows of the longest term, seconds)
-    rows = 1.0
+    rows, times = [1.0], []
     while True:
-        rows = min(rows, wanted)
-        times.append((rows, _measured(problem, needs, rows / most)))
-        seconds = times[-1][1]
-        if rows >= wanted:
-            return seconds
-        growth = min(GROWTH, LONGEST_SECONDS / seconds)
-        if seconds >= ENOUGH_SECONDS or growth < 2:
-            return _extrapolated(times, wanted)
-        rows = max(rows + 1, rows * growth)
+        times.append(_measured(problem, needs, rows[-1] / most))
+        growth = min(GROWTH, LONGEST_SECONDS / times[-1])
+        if rows[-1] >= wanted or times[-1] >= ENOUGH_SECONDS or growth < 2:
+            return Curve(tuple(rows), tuple(times))
+        rows.append(min(wanted, max(rows[-1] + 1, rows[-1] * growth)))
 
 
 def _measured(problem: Problem, needs: str, share: float) -> float:
@@ -51,20 +68,16 @@ def _measured(problem: Problem, needs: str, share: float) -> float:
 
     run()
     times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - began)
+    while len(times) < REPEATS or sum(times) < ENOUGH_SECONDS:
+        times.append(_seconds(run))
         if times[-1] > LONGEST_SECONDS:
             break
     return min(times)
 
 
-def _extrapolated(times: list[tuple[float, float]], rows: float) -> float:
-    """Return the time of so many rows; the difference of the last two parts leaves out what a call costs by itself."""
-    n, seconds = times[-1]
-    if len(times) == 1:
-        return seconds * rows / n
-    before, less = times[-2]
-    per_row = (seconds - less) / (n - before)
-    return seconds + max(per_row, 0.5 * seconds / n) * (rows - n)
+def _seconds(run: Callable[[], Any]) -> float:
+    """Return how long a call takes. On a CPU that is never longer than its processor time: it may wait for others."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    run()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return min(wall, cpu) if jax.default_backend() == "cpu" else wall

@@ -15,8 +15,9 @@ import numpy as np
 
 from shardfit.core import reduce
 from shardfit.core.errors import suggestion
+from shardfit.core.evaluations import named_parts
 from shardfit.core.gram import Gram, gram, residuals
-from shardfit.core.objective import Objective, named_parts
+from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status

@@ -53,7 +53,7 @@ class HostFunction:
     def __init__(self, space: Any, objective: Any, z0: np.ndarray, maxiter: int, monitor: Monitor):
         self.space, self.objective, self.dtype = space, objective, z0.dtype
         self.maxiter, self.monitor = maxiter, monitor
-        self.best_z, self.best_value, self.best_parts = np.array(z0), np.inf, None
+        self.best_z, self.best_value = np.array(z0), np.inf
         self.worst_value = -np.inf
         self.steps, self.evaluations, self.saw_nonfinite = 0, 0, False
         self.last_gradient = np.nan
@@ -66,19 +66,19 @@ class HostFunction:
         recorded = self.journal.replay(z) if self.journal else None
         if recorded is None:
             self.say(EVALUATE, z)
-            point, parts = evaluate_parts(self.space, self.objective, z, None)
+            point, _ = evaluate_parts(self.space, self.objective, z, None)
             value, gradient = float(point.value), np.asarray(point.gradient)
             if self.journal:
                 self.journal.append(z, value, gradient)
         else:
-            (value, gradient), parts = recorded, None
+            value, gradient = recorded
         self.evaluations += 1
         finite = np.isfinite(value) and bool(np.isfinite(gradient).all())
         if self.evaluations == 1 and not finite and self.monitor.diagnose:
             self.say(DIAGNOSE, z)
             self.monitor.diagnose()
         if finite and value < self.best_value:
-            self.best_z, self.best_value, self.best_parts = z.copy(), value, parts
+            self.best_z, self.best_value = z.copy(), value
         self.last_gradient = float(np.max(np.abs(gradient)))
         self.monitor.trace.extend(value, self.last_gradient, self.steps)
         if not finite:

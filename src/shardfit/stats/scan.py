@@ -8,7 +8,7 @@ import numpy as np
 
 from shardfit.core import reduce
 from shardfit.core.bounds import ends_of
-from shardfit.core.objective import named_parts
+from shardfit.core.evaluations import named_parts
 from shardfit.core.params import make_space, spread
 from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem

@@ -14,8 +14,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from shardfit.core.evaluations import named_parts
 from shardfit.core.mesh import RUNS
-from shardfit.core.objective import Objective, named_parts
+from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.reduce import value_grad_losses
 from shardfit.core.status import Status

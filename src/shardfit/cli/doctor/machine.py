@@ -4,20 +4,21 @@ import os
 import re
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from shardfit.cli.doctor.finding import BAD, GOOD, NOTE, Finding
+from shardfit.core.extras import extras as optional_parts
+from shardfit.core.extras import needed
 
 LITTLE_DISK, LITTLE_MEMORY = 1 << 30, 2 << 30
-FOR_DEVELOPERS = ("all", "dev", "docs", "blackjax")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def versions() -> Finding:
     """Python and the packages that every run needs, against what this package asks for."""
     wrong, seen = [], [f"Python {'.'.join(map(str, sys.version_info[:3]))}", f"shardfit {version('shardfit')}"]
-    for name, least in _needed("").items():
+    for name, least in needed("").items():
         present = _version(name)
         if present is not None:
             seen.append(f"{name} {present}")
@@ -31,25 +32,12 @@ def versions() -> Finding:
 
 def extras() -> Finding:
     """Which optional parts are installed."""
-    names = [extra for extra in metadata("shardfit").get_all("Provides-Extra") or () if extra not in FOR_DEVELOPERS]
-    missing = {extra: [name for name in _needed(extra) if _version(name) is None] for extra in names}
+    missing = {extra: [name for name in needed(extra) if _version(name) is None] for extra in optional_parts()}
     missing = {extra: lacking for extra, lacking in missing.items() if lacking}
     if not missing:
         return Finding("optional parts", GOOD, "all installed")
     text = "; ".join(f"{extra} lacks {', '.join(lacking)}" for extra, lacking in missing.items())
     return Finding("optional parts", NOTE, text, f"pip install 'shardfit[{','.join(missing)}]' for these")
-
-
-def _needed(extra: str) -> dict[str, str]:
-    """Return package → least version of what is asked for, always (extra "") or by an optional part."""
-    found = {}
-    for text in requires("shardfit") or ():
-        requirement, _, marker = text.partition(";")
-        named = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", marker)
-        match = re.match(r"\s*([\w.-]+)[^>]*(?:>=\s*([\d.]+))?", requirement)
-        if match is not None and match[1] != "shardfit" and (named[1] if named else "") == extra:
-            found[match[1]] = match[2] or "0"
-    return found
 
 
 def _version(name: str) -> str | None:

@@ -1,6 +1,7 @@
 """The configuration of a problem of one's own: which, fitted or sampled how, where."""
 
 import argparse
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -18,6 +19,7 @@ PLAIN: dict[str, tuple[type, str]] = {
     "problem": (str, "a text"),
     "seed": (int, "a whole number"),
 }  # entries that are no sections
+OF_A_FIT = ("solver", "errors")
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,9 @@ def read_config(path: str | Path) -> Config:
     for name in content.get("run", {}):
         if name not in ("devices", "rows"):
             raise ValueError(f"{path}: [run] has an unknown entry {name!r}.{suggestion(name, ('devices', 'rows'))}")
+    for name in content.get("fit", {}):  # all others are options of the solver, which knows them
+        if name not in OF_A_FIT and (near := difflib.get_close_matches(name, OF_A_FIT, 1, 0.8)):
+            raise ValueError(f"{path}: [fit] has an unknown entry {name!r}. Did you mean {near[0]!r}?")
     return Config(path=str(path), **content)
 
 

@@ -40,6 +40,7 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--start", metavar="NAME=VALUE", action="append", default=[], help="where a parameter begins")
     parser.add_argument("--starts", metavar="N", type=int, help="search from so many different starts (1)")
     options.add_devices(parser)
+    options.add_seed(parser, None, "of everything random (as configured)")
     parser.add_argument("--no-arrays", action="store_true", help="leave out fitted_data.npz and heat maps")
 
 
@@ -62,7 +63,8 @@ def configured(args: argparse.Namespace) -> Config:
     if args.sigma is not None:
         data["sigma"] = args.sigma if args.sigma == "estimate" else _number("--sigma", args.sigma)
     fit = {n: getattr(args, n) for n in ("scaling", "loss", "starts", "errors") if getattr(args, n, None) is not None}
-    config = replace(config, data=replace(config.data, **data), fit=replace(config.fit, **fit))
+    seed = config.seed if getattr(args, "seed", None) is None else args.seed
+    config = replace(config, data=replace(config.data, **data), fit=replace(config.fit, **fit), seed=seed)
     if args.mode is not None:
         config = replace(config, mode=make_config({"mode": args.mode}, "--mode").mode)
     for what, field in (("hold", "fixed"), ("start", "start")):

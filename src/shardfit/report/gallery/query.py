@@ -26,6 +26,7 @@ MOST_POINTS = 25_000  # points sent at once
 RECENT = 400  # points that tell the throughput
 MOST_STACKED = 5_000  # pictures in a mean: about half a second
 QUIET_SECONDS = 60.0  # without a new point before a survey counts as paused
+TOGETHER_SECONDS = 0.05
 KEPT_STACKS = 4
 AT_ONCE = 500  # rows of a table in one query
 TEXTS = ("status", "reason")
@@ -243,7 +244,9 @@ def _rate(times: list[float]) -> float | None:
     gaps = -np.diff(times)
     if not gaps.size:
         return None
-    pauses = np.flatnonzero(gaps > max(QUIET_SECONDS, 20 * float(np.median(gaps))))
+    between = gaps[gaps > TOGETHER_SECONDS]  # points of one batch end together: their gaps say nothing
+    usual = float(np.median(between if between.size else gaps))
+    pauses = np.flatnonzero(gaps > max(QUIET_SECONDS, 20 * usual))
     steady = gaps[: pauses[0]] if pauses.size else gaps
     return steady.size / float(steady.sum()) if steady.sum() > 0 else None
 

@@ -43,13 +43,11 @@ def index_sections(states: Sequence[State], addresses: Sequence[str]) -> list[Se
         return [Section("", [Text("No run is here yet. This page fills itself as runs begin.")])]
     now, rows = time.time(), []
     for state, address in zip(states, addresses, strict=True):
-        current = state.current
         kind = "–" if state.kind is None else state.kind.name
-        left = current.get("left") if current else None
-        told = [_share(current), duration(left) if isinstance(left, int | float) else "–"]
         age = duration(max(0.0, now - state.updated)) + " ago"
-        rows.append([Link(_title(state), address), kind, state.badge(now).text, *told, age, _command_line(state)])
-    header = ["run", "kind", "state", "done", "left", "last word", "command"]
+        told = [state.badge(now).text, *(_unbroken(text) for text in (*_progress(state), age)), _command_line(state)]
+        rows.append([Link(_title(state), address), kind, *told])
+    header = ["run", "kind", "state", "progress", "time", "last word", "command"]
     running = sum(state.badge(now).text == "running" for state in states)
     cards = Cards([("runs", str(len(states)), ""), ("running", str(running), "")])
     return [Section("", [cards]), Section("Runs", [Table(header, rows)])]
@@ -66,10 +64,10 @@ def _title(state: State) -> str:
 
 def _cards(state: State, current: dict[str, Any] | None, now: float) -> list[tuple[str, str, str]]:
     if current is None:
-        outcome = outcome_of(state.folder) if state.kind else {}
+        outcome, took = _quietly(state), state.command.get("seconds")
         cards = [(name, _text(outcome[name]), "") for name in ("value", "draws", "points", "steps") if name in outcome]
-        if "seconds" in state.command and isinstance(state.command["seconds"], int | float):
-            cards.append(("took", seconds(state.command["seconds"]), ""))
+        if isinstance(took, int | float):
+            cards.append(("took", seconds(took), ""))
         return cards or [("state", state.badge(now).text, "")]
     left = current.get("left")
     cards = [
@@ -77,6 +75,22 @@ def _cards(state: State, current: dict[str, Any] | None, now: float) -> list[tup
         ("left", duration(left) if isinstance(left, int | float) else "–", LEFT.get(current["unit"], "")),
     ]
     return cards + [(str(name), _text(value), "") for name, value in current["numbers"].items()]
+
+
+def _progress(state: State) -> tuple[str, str]:
+    """Return how far a run is and how long it still takes, or what it came to and how long it took."""
+    current = state.current
+    if current is not None:
+        left = current.get("left")
+        return _share(current), f"{duration(left)} left" if isinstance(left, int | float) else "–"
+    outcome, took = _quietly(state), state.command.get("seconds")
+    counts = [f"{_text(outcome[name])} {name}" for name in ("draws", "points") if name in outcome]
+    reached = f"value {_text(outcome['value'], 4)}" if "value" in outcome else " ".join(counts) or "–"
+    return reached, seconds(took) if isinstance(took, int | float) else "–"
+
+
+def _unbroken(text: str) -> str:
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _words(state: State, current: dict[str, Any] | None, now: float) -> list[Block]:
@@ -108,16 +122,22 @@ def _answer(state: State) -> Section:
     blocks += [Text(f"Doubtful: {doubt}") for doubt in outcome.get("doubts", [])]
     parameters, errors, units = (outcome.get(name) or {} for name in ("parameters", "errors", "units"))
     if state.kind.name == "posterior":
-        rows = [[n, _text(p["mean"]), _text(p["sd"]), _text(p["rhat"])] for n, p in list(parameters.items())[:40]]
+        rows = [[n, *_with_error(p["mean"], p["sd"]), _text(p["rhat"], 4)] for n, p in list(parameters.items())[:40]]
         blocks.append(Table(["parameter", "mean", "sd", "R-hat"], rows))
     elif state.kind.name == "fit":
         rows = [[n, *_with_error(v, errors.get(n)), str(units.get(n, ""))] for n, v in parameters.items()]
-        blocks.append(Table(["parameter", "value", "1σ", "unit"], rows))
+        blocks.append(_filled(["parameter", "value", "1σ", "unit"], rows))
         if outcome["parts"]:
             blocks.append(Table(["part", "loss"], [[n, _text(v)] for n, v in outcome["parts"].items()]))
     if (state.folder / REPORT).is_file():
         blocks.append(Table([""], [[Link("the whole report", REPORT)]]))
     return Section("Answer", blocks)
+
+
+def _filled(header: list[str], rows: list[list[str]]) -> Table:
+    """Return a table without the columns that are empty: a phone has no room for them."""
+    kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    return Table([header[i] for i in kept], [[row[i] for i in kept] for row in rows])
 
 
 def _pictures(folder: Path) -> Section:
@@ -202,9 +222,9 @@ def _is_curve(points: Any) -> bool:
     return isinstance(points, list) and len(points) == 2 and all(isinstance(column, list) for column in points)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, digits: int = 6) -> str:
     if isinstance(value, list):
         return ", ".join(map(_text, value))
     if isinstance(value, dict):
         return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
-    return "–" if value is None else number(value, 6)
+    return "–" if value is None else number(value, digits)

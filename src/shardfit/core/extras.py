@@ -1,0 +1,39 @@
+"""Optional parts of this package, from its metadata: what each needs, and which brings a package that is missing."""
+
+import re
+from importlib.metadata import PackageNotFoundError, metadata, requires
+
+FOR_DEVELOPERS = ("all", "dev", "docs", "blackjax")
+IMPORTED_AS = {"pyyaml": "yaml"}  # names of packages that differ from those of their modules by more than hyphens
+
+
+def extras() -> list[str]:
+    """Return the optional parts that users may want."""
+    return [extra for extra in metadata("shardfit").get_all("Provides-Extra") or () if extra not in FOR_DEVELOPERS]
+
+
+def needed(extra: str) -> dict[str, str]:
+    """Return package → least version of what is asked for, always (extra "") or by an optional part."""
+    found = {}
+    for text in requires("shardfit") or ():
+        requirement, _, marker = text.partition(";")
+        named = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", marker)
+        match = re.match(r"\s*([\w.-]+)[^>]*(?:>=\s*([\d.]+))?", requirement)
+        if match is not None and match[1] != "shardfit" and (named[1] if named else "") == extra:
+            found[match[1]] = match[2] or "0"
+    return found
+
+
+def modules_of(extra: str) -> set[str]:
+    """Return the modules that the packages of an optional part are imported as."""
+    return {IMPORTED_AS.get(name, name.replace("-", "_")) for name in needed(extra)}
+
+
+def remedy(error: ModuleNotFoundError) -> str:
+    """Return what to install where a missing module belongs to an optional part, else an empty text."""
+    module = (error.name or "").partition(".")[0]
+    try:
+        found = sorted(extra for extra in extras() if module in modules_of(extra))
+    except PackageNotFoundError:  # a source tree that is not installed
+        return ""
+    return " or ".join(f"pip install 'shardfit[{extra}]'" for extra in found)
