@@ -34,8 +34,9 @@ def size_of(jaxpr: Any, times: int = 1) -> Size:
         length = step.params.get("length", 1) if name == "scan" else 1
         parts = [size_of(part, times * length) for part in inner]
         work = sum(v.aval.size for v in step.outvars) * _terms_of_product(step) * times
+        wide = [] if name in JOINS else bytes_out
         total = Size(
-            max([total.widest, *([] if name in JOINS else bytes_out), *(part.widest for part in parts)]),
+            max(total.widest, 0, *wide, *(part.widest for part in parts)),
             total.bytes + sum(bytes_out) + sum(part.bytes for part in parts),
             total.work + work + sum(part.work for part in parts),
         )
