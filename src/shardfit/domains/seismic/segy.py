@@ -268,7 +268,7 @@ def _along(path: str | Path, plan: list[np.ndarray], used: np.ndarray) -> list[n
     found = [(p - first)[:, 0] * direction[0] + (p - first)[:, 1] * direction[1] + first[0] for p in plan]
     ends = np.concatenate([p[used] for p in found])
     log.warning(
-        "%s: positions are projected on a straight line %.2f° from the x axis, %.4g to %.4g along it, at most %.3g "
+        "%s: positions are projected on a straight line %.2f° from the x axis, %.1f to %.1f along it, at most %.3g "
         "off; origin and positions in the model are along it",
         path,
         np.degrees(np.arctan2(direction[1], direction[0])),
