@@ -260,8 +260,8 @@ def _along(path: str | Path, plan: list[np.ndarray], used: np.ndarray) -> list[n
     length = np.ptp(away @ direction)
     if off > CROOKED * length:
         raise ValueError(
-            f"{path}: positions are up to {off:.4g} off a straight line {length:.4g} long, so this is no 2-D line (y of "
-            "sources and receivers: bytes 77 and 85). Choose the traces of a straight part first."
+            f"{path}: positions are up to {off:.4g} off a straight line {length:.4g} long, so this is no 2-D line (y "
+            "of sources and receivers: bytes 77, 85). Choose the traces of a straight part first."
         )
     first = plan[0][used[0]]
     # one product after the other: equal positions stay equal to the bit
