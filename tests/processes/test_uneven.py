@@ -1,4 +1,4 @@
-"""A rank without rows takes part, and may be the only one with data of another kind; ranks with rows of different types are refused, named."""
+"""A rank without rows takes part, and may alone have data of another kind; ranks with rows of different types are named."""
 
 import json
 
