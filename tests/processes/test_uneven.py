@@ -1,4 +1,4 @@
-"""A rank without rows takes part, and may alone have data of another kind; ranks with rows of different types are named."""
+"""A rank without rows takes part, and may alone have other data; ranks with rows of different types are named."""
 
 import json
 
