@@ -20,6 +20,8 @@ ORDER = (
     "population",
     "population_forms",
     "seismic",
+    "seismic_elastic",
+    "seismic_offgrid",
     "seismic_solvers",
     "xpcs",
     "survey",

@@ -3,9 +3,8 @@
 forward-SIZE-oN, gradient-SIZE-oN: traces of 8 shots, and the gradient of their energy, by our compiled engine and
 deepwave on the same scheme, both compiled here for this processor. sweep-*: 4 shots by our JAX engine and SWEEP's,
 order 8. devices: the shots on one and on two devices of one thread. roofline-*: our compiled engine and a loop that
-only moves the same numbers. offgrid-*: all receivers between cells and all on cells. marmousi: 16 steps of a
-full-waveform inversion. Rates are 10⁹ updates of model cells per CPU second, without layers; peaks are bytes beyond
-libraries and inputs.
+only moves the same numbers. marmousi: 16 steps of a full-waveform inversion. Rates are 10⁹ updates of model cells per
+CPU second, without layers; peaks are bytes beyond libraries and inputs.
 
 `difference` is the relative distance of what both sides return. SWEEP's gradient leaves out what the cells at the edge
 do by their copies in the absorbing layers, so its finite differences there are not its gradient: the outermost cells
@@ -41,7 +40,6 @@ def run(quick: bool) -> dict[str, dict]:
     for kind in ("forward", "gradient"):
         for size in sizes:
             cases[f"sweep-{kind}-{size}"] = against("sweep", kind, size, 8)
-        cases[f"offgrid-{kind}"] = _alone("offgrid", "100x300", 4, kind=kind)
     if not quick:
         cases |= {f"roofline-{size}-o{order}": _alone("roofline", size, order) for size, order in ROOFLINES}
         cases["devices"] = _alone("devices", "200x600", 4)
@@ -70,9 +68,9 @@ def _distance(ours: np.ndarray, peer: np.ndarray) -> float:
     return float(np.linalg.norm(ours - peer) / np.linalg.norm(peer))
 
 
-def _alone(module: str, size: str, order: int, **more: str) -> dict:
+def _alone(module: str, size: str, order: int) -> dict:
     arguments = _case(size, order, SHOTS["deepwave"])
-    figures = run_ours(f"benchmarks.seismic_{module}", {**arguments, **more})
+    figures = run_ours(f"benchmarks.seismic_{module}", arguments)
     return _figures(figures, arguments, figures.pop("difference", None), None, None)
 
 

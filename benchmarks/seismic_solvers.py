@@ -46,7 +46,13 @@ ADAM = {
     **{f"Adam {rate} m/s halved, {size} shot{'s' * (size > 1)}": {**HALVED, "learning_rate": rate, "batchsize": size}
        for rate, size in ((50, 1), (50, 2))},
 }  # fmt: skip
+# shown beside both, not compared: a step takes several products, each somewhat more than a gradient
+GAUSS_NEWTON = {
+    "Gauss-Newton, all shots": {"solver": "gauss-newton", **TWO, "passes": [2, 3], "batchsize": None},
+    "Gauss-Newton, 2 shots": {"solver": "gauss-newton", **TWO, "passes": [2, 4], "batchsize": 2, "products": 3},
+}
 FEWER = (
+    *GAUSS_NEWTON,
     "plbfgs, 1 shot",
     "plbfgs, 2 shots",
     "Adam 25 m/s, 2 shots",
@@ -58,7 +64,7 @@ QUICK = ("plbfgs, 2 shots", "Adam 25 m/s, 2 shots")
 
 def run(quick: bool) -> dict[str, dict]:
     """Return the figures of both models; --quick takes one pass through four short shots."""
-    names = {"marmousi": (*OURS, *ADAM), "faulted": FEWER}
+    names = {"marmousi": (*OURS, *ADAM, *GAUSS_NEWTON), "faulted": FEWER}
     source = Path(os.environ.get("SHARDFIT_DATA", ".")) / MARMOUSI
     if not source.is_file():
         raise RuntimeError(f"the suite seismic_solvers needs {source}: name its folder by SHARDFIT_DATA.")
@@ -130,7 +136,7 @@ def main(asked: dict) -> None:
 
     ways = {}
     for name in asked["ways"]:
-        models, used = _way({**OURS, **ADAM}[name], asked, (sim, first, recording))
+        models, used = _way({**OURS, **ADAM, **GAUSS_NEWTON}[name], asked, (sim, first, recording))
         chosen = np.unique(np.linspace(0, len(models) - 1, SHOWN).round().astype(int))
         ways[name] = {"path": [point(*models[i]) for i in chosen], "shot_gradients": used}
         print(name, ways[name]["path"][-1], used, file=sys.stderr, flush=True)
@@ -182,7 +188,7 @@ def draw(cases: dict[str, dict], path: str) -> None:
     figure = style.new_figure(9.0, 6.4)
     rows = figure.subplots(len(cases), 2, squeeze=False)
     for axes, (name, ways) in zip(rows, cases.items(), strict=True):
-        for known, colour in ((ADAM, style.VERMILLION), (OURS, style.BLUE)):
+        for known, colour in ((ADAM, style.VERMILLION), (OURS, style.BLUE), (GAUSS_NEWTON, style.GREEN)):
             mine = {label: np.array(way["path"]).T for label, way in ways.items() if label in known}
             best = min(mine, key=lambda label: mine[label][1][-1])
             for label, columns in mine.items():

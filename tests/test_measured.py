@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 import string
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +39,13 @@ def test_page_is_what_the_results_give():
 def test_texts_and_results_belong_to_suites():
     assert set(report.ORDER) == {path.stem for path in report.PAGES.glob("*.md")} - {"head"}
     assert {*report.ORDER, *RESULTS} <= set(runner.known())
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make")
+def test_make_bench_runs_every_suite_that_has_results():
+    shown = subprocess.run(["make", "-n", "bench"], cwd=report.ROOT, capture_output=True, text=True, check=True).stdout
+    named = re.search(r"for suite in (.*?);", shown)
+    assert named and named[1].split() == RESULTS
 
 
 @pytest.mark.parametrize("page", sorted(report.PAGES.glob("*.md")), ids=lambda page: page.stem)

@@ -107,6 +107,21 @@ def test_model_then_invert_its_file(capsys, tmp_path, config):
     assert "Waveform inversion of gathers.sgy" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_positions_of_a_file_outside_the_model_are_told_in_metres(tmp_path, config):
+    from shardfit.cli.seismic.config import read_config
+    from shardfit.cli.seismic.setup import build
+    from shardfit.domains.seismic.files import save_gathers
+    from shardfit.domains.seismic.gathers import Gathers
+
+    sources, receivers = np.array([[20.0, 5100.0]]), np.array([[[20.0, 5000.0], [20.0, 5300.0]]])
+    save_gathers(tmp_path / "far.npz", Gathers(np.ones((1, 2, 160), np.float32), 0.005, sources, receivers))
+    config.write_text(SMALL + '[data]\nfile = "far.npz"\n')
+    with pytest.raises(ValueError, match="far.npz: .* 5000.0 to 5300.0 m along x, the model from 0.0 .* `origin`"):
+        build(read_config(config), None, None, True)
+    config.write_text(SMALL + '[data]\nfile = "far.npz"\norigin = [0.0, 5000.0]\n')
+    assert build(read_config(config), None, None, True).n_shots == 1
+
+
 def test_raw_binary_is_placed_by_the_survey(tmp_path, config):
     from shardfit.cli.seismic.config import read_config
     from shardfit.cli.seismic.setup import build, model_data

@@ -31,6 +31,16 @@ def test_a_block_fits_a_cache():
     assert chosen(lambda p, r: jnp.exp(soft(p, r)), {"x": ROWS["x"].astype(np.float32)}) >= wide
 
 
+def test_a_stack_has_the_blocks_of_its_pieces():
+    """Each is summed as it is computed, so that short blocks would only cost their beginnings."""
+    pieces = lambda p, r: [jax.nn.sigmoid((r["x"] - edge - p[0]) / p[1]) for edge in EDGES]  # noqa: E731
+    many = {"x": np.tile(ROWS["x"], 10)}
+    listed = chosen(pieces, many)
+    assert listed > 4 * chosen(soft, many)
+    assert chosen(lambda p, r: jnp.stack(pieces(p, r), axis=1), many) == listed
+    assert chosen(lambda p, r: jnp.concatenate([x[:, None] for x in pieces(p, r)], axis=1), many) == listed
+
+
 def test_what_needs_no_blocks_has_none():
     assert chosen(lambda p, r: p[0] * r["x"]) is None  # few results
     assert chosen(soft, {"x": ROWS["x"][:FEW_ROWS]}) is None

@@ -68,8 +68,12 @@ TERMS = {
     ),
     "nothing": (lambda: statistic_term(lambda p, r: None, ROWS), "fn returned nothing"),
     "no loss": (
-        lambda: statistic_term(lambda p, r: jnp.outer(r["x"], r["x"]), ROWS),
+        lambda: statistic_term(lambda p, r: jnp.outer(r["x"], np.arange(5.0)), ROWS),
         r"the summed statistic has shape \(5,\).*pass a loss",
+    ),
+    "pairs of rows": (
+        lambda: statistic_term(lambda p, r: jnp.outer(r["x"], r["x"]), ROWS, loss=jnp.sum),
+        r"the contribution of a row has shape \(5,\) among 5 rows and \(4,\) among 4.*pairs of rows",
     ),
     "vector loss": (
         lambda: statistic_term(line, ROWS, loss=lambda t: jnp.array([t, t])),

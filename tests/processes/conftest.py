@@ -12,7 +12,9 @@ HERE = Path(__file__).parent
 
 def run_command(*words, environ=None, seconds=150):
     """Run a command and return what subprocess.run returns, output as text."""
-    environ = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(HERE.parent.parent), **(environ or {})}
+    # what the caller put first stays first: the processes import the shardfit that is tested
+    paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH", ""), str(HERE.parent.parent)]))
+    environ = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": paths, **(environ or {})}
     return subprocess.run(
         [str(word) for word in words], env=environ, capture_output=True, text=True, timeout=seconds, check=False
     )

@@ -1,7 +1,7 @@
 """Decay curves of different lengths, fitted at the same time by groups of processes, each with a solver of its own.
 
-Arguments: folder for the answers and run directories, number of groups, and which curve the first group has. A further
-pair of arguments says what a rank does in the middle of its fit: raise, kill, hang.
+Arguments: folder for the answers and run directories, number of groups or their sizes (2,2), and which curve the first
+group has. A further pair of arguments says what a rank does in the middle of its fit: raise, kill, hang.
 """
 
 import json
@@ -21,8 +21,8 @@ from tests.processes import decay
 CURVES = (("lbfgs", 1001), ("lbfgsb", 501))  # solver, and how many of the rows
 
 
-def main(folder, n_groups, first, how="", rank=-1):
-    group, mesh = sf.my_group(n_groups)
+def main(folder, groups, first, how="", rank=-1):
+    group, mesh = sf.my_group(groups)
     solver, n = CURVES[first + group]
     rows = decay.read(range(n)[sf.my_rows(n, mesh)])
     problem = sf.Problem(decay.objective_of(rows).place_local(mesh), {name: np.float64(1.0) for name in decay.POINT})
@@ -54,4 +54,5 @@ def main(folder, n_groups, first, how="", rank=-1):
 
 if __name__ == "__main__":
     how, rank = sys.argv[4:] or ("", "-1")
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), how, int(rank))
+    groups = [int(n) for n in sys.argv[2].split(",")]
+    main(sys.argv[1], groups if len(groups) > 1 else groups[0], int(sys.argv[3]), how, int(rank))

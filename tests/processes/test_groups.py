@@ -6,6 +6,7 @@ import json
 import pytest
 
 import shardfit as sf
+from shardfit.distributed.groups import ranks_of
 from shardfit.io.progress import Progress
 from tests.processes import grouped
 
@@ -23,6 +24,33 @@ def test_groups_of_one_process():
         sf.my_group(2)
 
 
+@pytest.mark.parametrize(
+    ("groups", "size", "ranks"),
+    [
+        (2, 5, [[0, 1, 2], [3, 4]]),
+        (4, 9, [[0, 1, 2], [3, 4], [5, 6], [7, 8]]),
+        ([1, 3], 4, [[0], [1, 2, 3]]),
+        ((2,), 2, [[0, 1]]),
+        ("hosts", 5, [[0, 1, 4], [2, 3]]),
+    ],
+)
+def test_ranks_of_groups(groups, size, ranks):
+    assert ranks_of(groups, size, ["a", "a", "b", "b", "a"]) == ranks
+
+
+@pytest.mark.parametrize("sizes", [[1, 2], [4, 0], [], [2.0, 2.0], [5, -1]])
+def test_sizes_that_do_not_add_up(sizes):
+    with pytest.raises(ValueError, match="at least 1, that add up to all processes, and there are 4 processes"):
+        ranks_of(sizes, 4)
+
+
+def test_one_group_for_every_machine():
+    number, mesh = sf.my_group("hosts")
+    assert number == 0 and mesh == sf.mesh()
+    with pytest.raises(ValueError, match="my_group\\('host'\\): give how many groups"):
+        sf.my_group("host")
+
+
 def test_groups_leave_the_terminal_line_to_nobody():
     terminal = type("Terminal", (io.StringIO,), {"isatty": lambda self: True})()
     assert Progress("fit", 10, terminal, alone=False).line.live is False
@@ -31,7 +59,7 @@ def test_groups_leave_the_terminal_line_to_nobody():
 
 @pytest.mark.slow
 def test_two_groups_at_once_equal_each_alone_to_the_bit(launch, tmp_path):
-    together = launch(4, "grouped.py", tmp_path, 2, 0)
+    together = launch(4, "grouped.py", tmp_path, "2,2", 0)
     assert together.returncode == 0, together.stderr
     found = answers(tmp_path, 0, 4)
     assert [one["group"] for one in found] == [0, 0, 1, 1]

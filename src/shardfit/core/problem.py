@@ -197,6 +197,7 @@ def check_terms(objective: Objective, params: Any, precision: str) -> None:
                 term = with_shapes(term, n)  # one block: shapes of all rows may be more than there is memory for
                 out = jax.eval_shape(_contributions, params, term, key)
                 _check_contributions(name, out, n)
+                _check_alone(name, out, n, lambda fewer: jax.eval_shape(_contributions, params, fewer, key), term)
                 term.check_shapes(name, out)
                 require_precision(f"what fn of term {name!r} returns", out, precision)
                 sums = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), out)
@@ -265,6 +266,23 @@ def _check_contributions(name, out, n):
             raise ValueError(
                 f"term {name!r}: fn returned {got} for {n} rows. Return one per row, "
                 "or use penalty() for a term without rows."
+            )
+
+
+def _check_alone(name, out, n, outputs_of, term):
+    """Raise where what a row contributes has the size of its block."""
+    if n < 2 or not any(n in leaf.shape[1:] for leaf in jax.tree.leaves(out)):
+        return
+    try:
+        fewer = outputs_of(with_shapes(term, n - 1))
+    except Exception:  # a function that takes no other number of rows: the certificate's matter
+        return
+    for whole, part in zip(jax.tree.leaves(out), jax.tree.leaves(fewer), strict=True):
+        if whole.shape[1:] != part.shape[1:]:
+            raise ValueError(
+                f"term {name!r}: the contribution of a row has shape {whole.shape[1:]} among {n} rows and "
+                f"{part.shape[1:]} among {n - 1}, so rows look at the others of their block. The function sees some "
+                "of the rows at a time: pairs of rows cannot be formed in it. Pass what all rows need in args."
             )
 
 

@@ -8,10 +8,12 @@ import jax
 
 # what these cost, or keep, does not show in the sizes of their results
 OPAQUE = frozenset("ffi_call custom_call pure_callback io_callback fft sort pallas_call".split())  # noqa: SIM905 (one line)
+# their results are no wider than what they join: piece after piece is computed, and summed, for itself
+JOINS = frozenset({"concatenate", "stack"})
 
 
 class Size(NamedTuple):
-    """Of a traced program: bytes of its widest result and of all results, numbers computed."""
+    """Of a traced program: bytes of the widest result it computes and of all results, numbers computed."""
 
     widest: float = 0
     bytes: float = 0
@@ -33,8 +35,9 @@ def size_of(jaxpr: Any, times: int = 1) -> Size:
         length = step.params.get("length", 1) if name == "scan" else 1
         parts = [size_of(part, times * length) for part in inner]
         work = sum(v.aval.size for v in step.outvars) * _terms_of_product(step) * times
+        wide = [] if name in JOINS else bytes_out
         total = Size(
-            max(total.widest, *bytes_out, *(part.widest for part in parts)),
+            max(total.widest, 0, *wide, *(part.widest for part in parts)),
             total.bytes + sum(bytes_out) + sum(part.bytes for part in parts),
             total.work + work + sum(part.work for part in parts),
         )

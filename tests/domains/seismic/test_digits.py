@@ -9,8 +9,14 @@ from shardfit.domains.seismic.stencil import ORDERS, SECOND, second_coefficients
 from tests.domains.seismic.cases import needs_compiler, quick_jit, relative
 
 SPACINGS = [(10.0, 10.0), (8.0, 11.3), (5.0, 20.0), (7.0, 9.0, 13.0)]
-SLOW_KERNELS = [pytest.param("native", order, marks=[needs_compiler, pytest.mark.slow]) for order in (6, 8)]
-SLOW_KERNELS += [pytest.param("jax", 6, marks=pytest.mark.slow)]
+SQUARE, OBLONG = 10.0, (8.0, 11.3)
+# every order once; each native one is a kernel to compile
+QUICK = {("jax", 4, SQUARE), ("jax", 6, OBLONG), ("jax", 8, SQUARE), ("native", 4, SQUARE), ("native", 4, OBLONG)}
+CASES = [(engine, order, dh) for engine in ("jax", "native") for order in (4, 6, 8) for dh in (SQUARE, OBLONG)]
+
+
+def _marks(case):
+    return [needs_compiler] * (case[0] == "native") + [pytest.mark.slow] * (case not in QUICK)
 
 
 @pytest.mark.parametrize("dh", SPACINGS)
@@ -46,11 +52,7 @@ def scene(shape=(60, 80)):
     return {"vp": vp}, wavelet, [(3, 20), (30, 44)], receivers
 
 
-@pytest.mark.parametrize(
-    ("engine", "order"),
-    [("jax", 4), ("jax", 8), pytest.param("native", 4, marks=needs_compiler), *SLOW_KERNELS],
-)
-@pytest.mark.parametrize("dh", [10.0, (8.0, 11.3)])
+@pytest.mark.parametrize(("engine", "order", "dh"), [pytest.param(*case, marks=_marks(case)) for case in CASES])
 def test_float32_keeps_its_digits(engine, order, dh):
     medium, wavelet, sources, receivers = scene()
     sim = Simulation((60, 80), dh, 1e-3, len(wavelet), 3200.0, 12.0, order)

@@ -10,7 +10,7 @@ import shardfit as sf
 from shardfit.core.status import Status
 from shardfit.domains.seismic import Conditioning, Recording
 from shardfit.domains.seismic.recipes import Display, InversionOptions, invert
-from shardfit.domains.seismic.recipes.lbfgs import PreconditionedLBFGS, preconditioned
+from shardfit.domains.seismic.recipes.lbfgs import PreconditionedLBFGS
 from tests.domains.seismic.lens import survey
 
 SHAPE = (6, 8)
@@ -31,7 +31,7 @@ def quadratic(matrix, start, low=None, high=None):
 def solver(mask=None, weights=None, how=None, **options):
     mask = np.ones(SHAPE) if mask is None else mask
     weights = np.ones(SHAPE) if weights is None else weights
-    return preconditioned(how or Conditioning(), mask, weights, **{"first": 0.05, "ftol": 0.0, **options})
+    return PreconditionedLBFGS.of(how or Conditioning(), mask, weights, **{"first": 0.05, "ftol": 0.0, **options})
 
 
 @pytest.mark.parametrize(("bounded", "smoothing"), [(False, 0.0), (True, 0.7)])

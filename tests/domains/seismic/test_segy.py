@@ -82,7 +82,7 @@ def edited(tmp_path, change):
         (lambda out: out.header[0].update({9: 2}), "source moves within gather 1"),
         (lambda out: out.header[2].update({109: 40}), "begins 40 ms after"),
         (lambda out: out.header[1].update({89: 2}), "angles"),
-        (lambda out: out.header[1].update({85: 5000}), "y of the receivers varies by 5"),
+        (lambda out: out.header[1].update({85: 500_000}), "off a straight line .* so this is no 2-D line"),
     ],
 )
 def test_headers_that_cannot_be_used(tmp_path, change, complaint):
@@ -90,6 +90,28 @@ def test_headers_that_cannot_be_used(tmp_path, change, complaint):
     with pytest.raises(ValueError, match=complaint) as caught:
         segy.read_gathers(file)
     assert "line.sgy" in str(caught.value)
+
+
+@pytest.mark.parametrize("degrees", [0.0, 30.0, 90.0, 155.0])
+def test_a_line_at_any_angle_is_projected(tmp_path, caplog, degrees):
+    """With receivers up to 4 m off it; distances along it are what they were, from the first source."""
+    given, aside = gathers(), np.random.default_rng(2).uniform(-4, 4, 12)
+    unit = np.array([np.cos(np.radians(degrees)), np.sin(np.radians(degrees))])
+
+    def turn(out):
+        for k, header in enumerate(out.header):
+            here = {73: header[73] / 1e3 * unit, 81: header[81] / 1e3 * unit + aside[k] * np.array([-unit[1], unit[0]])}
+            for byte, (x, y) in here.items():
+                header.update({byte: round(1e3 * (x + 600_000)), byte + 4: round(1e3 * (y + 900_000))})
+
+    found = segy.read_gathers(edited(tmp_path, turn))
+    sign = -1 if degrees > 90 else 1
+    for name in ("sources", "receivers"):
+        along = sign * (getattr(given, name)[..., 1] - given.sources[0, 1])
+        assert np.abs(getattr(found, name)[..., 1] - found.sources[0, 1] - along).max() < 0.1
+        assert np.abs(getattr(found, name)[..., 0] - getattr(given, name)[..., 0]).max() < 1e-9
+    assert found.sources[0, 1] == pytest.approx(600_000 + given.sources[0, 1] * unit[0], abs=1e-3)
+    assert "projected on a straight line" in caplog.text
 
 
 def test_dead_auxiliary_and_missing_traces(tmp_path, caplog):

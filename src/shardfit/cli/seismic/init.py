@@ -56,7 +56,7 @@ epochs = 40          # steps, of every band; or one number for each, [40, 80]
 batchsize = 8        # shots per step, or "all"; or one for each band
 learning_rate = 25.0 # m/s per step
 bands = [4.0, "all"] # from low frequencies to high: corners in Hz
-# solver = "adam"    # sgd, rmsprop, plbfgs (preconditioned L-BFGS); with batchsize = "all" also lbfgsb, lbfgs
+# solver = "adam"    # sgd, rmsprop, plbfgs (preconditioned L-BFGS), gauss-newton; on all shots also lbfgsb, lbfgs
 # fitted = ["vp", "vs"]  # of elastic waves
 # loss = "l2"        # l1, huber, student-t, correlation, envelope, nim, w2
 

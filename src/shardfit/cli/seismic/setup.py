@@ -110,7 +110,9 @@ def build(config: Config, folder: str | None, most: int | None, need_start: bool
     if gathers is None or gathers.sources is None:
         sources, receivers = _positions(config, sim)
     else:
-        sources, receivers = gathers.cells(dh, 0.0 if config.data.origin is None else config.data.origin)
+        origin = np.broadcast_to(0.0 if config.data.origin is None else config.data.origin, len(dh))
+        sources, receivers = gathers.cells(dh, origin)
+        _require_inside(config, sim, origin, sources, receivers)
     if gathers is not None and gathers.traces.shape[:2] != receivers.shape[:2]:
         raise ValueError(
             f"[survey] places {receivers.shape[0]} shots of {receivers.shape[1]} receivers, but {config.data.file} has "
@@ -141,6 +143,21 @@ def _simulation(config: Config, known: list, dh: tuple[float, ...], dt: float, n
     for model in known:
         check_medium(sim, model)
     return sim
+
+
+def _require_inside(config: Config, sim: Any, origin: np.ndarray, sources: np.ndarray, receivers: np.ndarray) -> None:
+    """Raise for positions of a file that the model does not hold, in metres."""
+    cells = np.concatenate([sources, receivers.reshape(-1, len(sim.shape))])
+    lowest, highest = cells.min(0), cells.max(0)
+    for k, name in enumerate(sim.axes):
+        if lowest[k] >= 0 and highest[k] <= sim.shape[k] - 1:
+            continue
+        low, high = (origin[k] + sim.dh[k] * end for end in (lowest[k], highest[k]))
+        first, last = origin[k], origin[k] + sim.dh[k] * (sim.shape[k] - 1)
+        raise ValueError(
+            f"{config.data.file}: positions reach from {low:.1f} to {high:.1f} m along {name}, the model from "
+            f"{first:.1f} to {last:.1f}. Set `origin` in [data], the position of the model's first cell, or enlarge it."
+        )
 
 
 def spread(count: int, most: int | None) -> np.ndarray:

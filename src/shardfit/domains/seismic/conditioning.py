@@ -2,7 +2,7 @@
 
 In this order: division by illumination and curvature, depth weight, mask, Gaussian smoothing, mask again, clip. A
 weight that never changes is invisible to Adam, which normalises every cell; with smoothing after it, with plain
-descent, or as the inverse Hessian that L-BFGS begins with, it matters.
+descent, or as the inverse Hessian that L-BFGS and Gauss-Newton begin with, it matters.
 """
 
 from dataclasses import dataclass, replace
@@ -27,10 +27,10 @@ class Conditioning:
 
     rows: gradient is zero in so many rows from the top (water). near: cells around sources and receivers in which it is
     faded out. illumination: power of the division by the source wavefield's energy, 0 for none. curvature: power of the
-    division by the diagonal of the Gauss-Newton Hessian, 0 for none, 1 as Newton would; None is 1 for 'plbfgs' and 0
-    for others. floor: share of the largest energy, or root of the curvature, that is added. depth: power of the depth
-    by which it is multiplied. smoothing: standard deviation, cells. clip: percentile of |gradient| above which it is
-    cut off, None for none.
+    division by the diagonal of the Gauss-Newton Hessian, 0 for none, 1 as Newton would; None is 1 for 'plbfgs' and
+    'gauss-newton', 0 for others. floor: share of the largest energy, or root of the curvature, that is added. depth:
+    power of the depth by which it is multiplied. smoothing: standard deviation, cells. clip: percentile of |gradient|
+    above which it is cut off, None for none.
     """
 
     rows: int = 0

@@ -45,6 +45,11 @@ class SampleLoss:
         """Return the contribution of every sample."""
         raise NotImplementedError
 
+    def bend(self, residual: Traces) -> Traces:
+        """Return slope over residual: the curvature of the parabola that touches the loss there and lies above it."""
+        away = jnp.where(jnp.abs(residual) > SILENT, residual, SILENT)
+        return jax.grad(lambda r: jnp.sum(self.of_residual(r)))(away) / away
+
     def __call__(self, modelled: Traces, observed: Traces, weights: Any = None) -> Sums:
         """Return weighted sums over the samples of every shot, and the sums of the weights."""
         found = self.of_residual(modelled - observed)

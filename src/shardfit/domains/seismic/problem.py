@@ -53,6 +53,11 @@ class ShotModel:
 
     def __call__(self, params: Mapping, rows: Mapping, response: Any, scale: Any, known: Mapping) -> dict[str, Any]:
         """Propagate a block of shots and compare."""
+        sums, counts = self.loss(*self.traces(params, rows, response, scale, known))
+        return {"sum": sums, "count": counts}
+
+    def traces(self, params: Mapping, rows: Mapping, response: Any, scale: Any, known: Mapping) -> tuple:
+        """Return what the loss compares: modelled and observed traces, and weights or None."""
         medium = {**known, **params} if isinstance(self.sim, ElasticSimulation) else params["velocity"]
         modelled = propagate(self.sim, medium, rows["wavelet"], rows["shots"], self.engine, self.memory)
         observed = jnp.asarray(rows["observed"], modelled.dtype) / scale
@@ -64,8 +69,7 @@ class ShotModel:
             modelled = matched(self.match, modelled, observed, weights)
         if self.per_trace:
             modelled, observed = (traces * self.sim.nt**0.5 for traces in units(modelled, observed))
-        sums, counts = self.loss(modelled, observed, weights)
-        return {"sum": sums, "count": counts}
+        return modelled, observed, weights
 
 
 def mean_loss(totals: Mapping, *_: Any) -> Any:

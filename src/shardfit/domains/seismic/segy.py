@@ -2,7 +2,7 @@
 
 Both byte orders are recognised by the format code. Coordinates are scaled by the header's scalar (negative: divide) and
 feet become metres. z is downwards from the datum: depth minus surface elevation for sources, minus elevation for
-receivers.
+receivers. Positions of a line that does not run along x are projected on it.
 A model's sample interval is millimetres of depth in the field for microseconds, as is common.
 """
 
@@ -28,6 +28,7 @@ FOOT = 0.3048
 # identification codes, bytes 29-30; auxiliary: dummies, breaks, signatures
 LIVE, DEAD, AUXILIARY = 1, 2, (3, 4, 5, 6, 7, 8, 9, 10)
 IN_MEMORY = 1 << 30  # bytes of traces
+CROOKED = 0.1  # of its length, that positions may lie off a straight line
 MOST = 65535  # of 16-bit fields: samples, microseconds
 
 
@@ -234,13 +235,48 @@ def _positions(path: str | Path, file: Any, used: np.ndarray) -> tuple[np.ndarra
     """Return sources and receivers (traces, 2) in the file's unit. used: traces that are checked."""
     if (file.attributes(89)[:][used] > 1).any():
         raise ValueError(f"{path}: coordinates are angles (bytes 89-90). Project them to metres first.")
-    for name, byte in (("sources", 77), ("receivers", 85)):
-        across = np.ptp(_scaled(file, byte, 71)[used])
-        if across > 0:
-            raise ValueError(f"{path}: y of the {name} varies by {across:g}. Turn the line so that it runs along x.")
     depth = _scaled(file, 49, 69) - _scaled(file, 45, 69)
-    sources = np.stack([depth, _scaled(file, 73, 71)], -1)
-    return sources, np.stack([-_scaled(file, 41, 69), _scaled(file, 81, 71)], -1)
+    deep = depth, -_scaled(file, 41, 69)
+    plan = [np.stack([_scaled(file, x, 71), _scaled(file, x + 4, 71)], -1) for x in (73, 81)]  # (x, y)
+    if any(np.ptp(p[used, 1]) > 0 for p in plan):
+        along = _along(path, plan, used)
+    else:
+        along = [p[:, 0] for p in plan]
+    sources, receivers = (np.stack(pair, -1) for pair in zip(deep, along, strict=True))
+    return sources, receivers
+
+
+def _along(path: str | Path, plan: list[np.ndarray], used: np.ndarray) -> list[np.ndarray]:
+    """Return distances of sources and receivers (traces,) along the straight line next to all of them.
+
+    plan: (x, y) of both. The source of the first trace keeps its x, so that little changes where the line is nearly
+    along x.
+    """
+    all_of = np.concatenate([p[used] for p in plan])
+    away = all_of - all_of.mean(0)
+    direction = np.linalg.svd(away, full_matrices=False)[2][0]
+    direction = direction * np.sign(direction[np.argmax(np.abs(direction) > 0.1)])  # towards larger x, or y
+    off = np.abs(away @ np.array([-direction[1], direction[0]])).max()
+    length = np.ptp(away @ direction)
+    if off > CROOKED * length:
+        raise ValueError(
+            f"{path}: positions are up to {off:.4g} off a straight line {length:.4g} long, so this is no 2-D line (y "
+            "of sources and receivers: bytes 77, 85). Choose the traces of a straight part first."
+        )
+    first = plan[0][used[0]]
+    # one product after the other: equal positions stay equal to the bit
+    found = [(p - first)[:, 0] * direction[0] + (p - first)[:, 1] * direction[1] + first[0] for p in plan]
+    ends = np.concatenate([p[used] for p in found])
+    log.warning(
+        "%s: positions are projected on a straight line %.2f° from the x axis, %.1f to %.1f along it, at most %.3g "
+        "off; origin and positions in the model are along it",
+        path,
+        np.degrees(np.arctan2(direction[1], direction[0])),
+        ends.min(),
+        ends.max(),
+        off,
+    )
+    return found
 
 
 def _scaled(file: Any, byte: int, scalar_byte: int) -> np.ndarray:

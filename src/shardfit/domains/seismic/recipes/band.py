@@ -18,7 +18,8 @@ from shardfit.domains.seismic.medium import Medium, bare, speed
 from shardfit.domains.seismic.options import MisfitOptions, ModelOptions
 from shardfit.domains.seismic.parametrisation import transform_of
 from shardfit.domains.seismic.problem import inversion_problem
-from shardfit.domains.seismic.recipes.lbfgs import preconditioned
+from shardfit.domains.seismic.recipes.gauss_newton import GaussNewton
+from shardfit.domains.seismic.recipes.lbfgs import PreconditionedLBFGS
 from shardfit.domains.seismic.recipes.options import PRECONDITIONED, InversionOptions
 from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.simulation import Simulation
@@ -82,7 +83,7 @@ class Band:
                 {name: x for name, x in medium.items() if name not in start},
             )
         problem = inversion_problem(self.sim, start, self.recording, misfit, model, options.waves, extra)
-        plain = options.first_order or options.solver == PRECONDITIONED
+        plain = options.first_order or options.solver in PRECONDITIONED
         return problem if plain else _well_scaled(problem, options.parameter, self.mesh)
 
     def solver(self, problem: Problem) -> Solver:
@@ -90,12 +91,15 @@ class Band:
         options, how = self.options, self.options.conditioning
         # no tolerance suits misfits of any size: the number of steps ends it
         ends = {"maxiter": options.steps[self.number], "gtol": 0.0, "ftol": 0.0}
-        if options.solver == PRECONDITIONED:
+        if options.solver in PRECONDITIONED:
             how = replace(how, curvature=1.0) if how.curvature is None else how
             # with all shots a line search looks after every step
             limit = np.inf if self.batchsize is None else self.rate
-            steps = {"first": FIRST_RMS * self.rate, "limit": limit, "batch": self.batchsize}
-            return preconditioned(how, *self._factors(problem, how), len(problem.x0), **steps, **ends)
+            given = (how, *self._factors(problem, how), len(problem.x0))
+            steps = {"limit": limit, "batch": self.batchsize, **ends}
+            if options.solver == "gauss-newton":
+                return GaussNewton.of(*given, products=options.products, **steps)
+            return PreconditionedLBFGS.of(*given, first=FIRST_RMS * self.rate, **steps)
         if not options.first_order:
             return as_solver(options.solver, **ends)
         more = {} if options.solver == "sgd" else {"eps": options.eps}

@@ -11,6 +11,7 @@ from shardfit.domains.seismic.bands import check_corner
 from shardfit.domains.seismic.conditioning import FIRST_ORDER, Conditioning
 from shardfit.domains.seismic.elastic import PARAMETERS as ELASTIC
 from shardfit.domains.seismic.elastic import ElasticSimulation
+from shardfit.domains.seismic.gauss_newton import require_residuals
 from shardfit.domains.seismic.losses import Loss, as_loss
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.options import NORMALISE, SOURCE_FITS, SourceOptions, WaveOptions, require_known
@@ -19,8 +20,8 @@ from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.strategies import Strategy
 from shardfit.solve.registry import CLASSES
 
-PRECONDITIONED = "plbfgs"
-SOLVERS = (*FIRST_ORDER, PRECONDITIONED, "lbfgsb", "lbfgs", "lbfgs-bt")
+PRECONDITIONED = ("plbfgs", "gauss-newton")
+SOLVERS = (*FIRST_ORDER, *PRECONDITIONED, "lbfgsb", "lbfgs", "lbfgs-bt")
 
 
 @dataclass(frozen=True)
@@ -36,18 +37,21 @@ class InversionOptions:
     fitted
         of an elastic medium: which of 'vp', 'vs' and 'rho' change, the others stay as in the start.
     solver
-        'adam', 'adamw', 'sgd', 'rmsprop' or 'plbfgs' (preconditioned L-BFGS) on mini-batches or all shots; 'lbfgsb',
-        'lbfgs', 'lbfgs-bt' on all shots.
+        'adam', 'adamw', 'sgd', 'rmsprop', 'plbfgs' (preconditioned L-BFGS) or 'gauss-newton' (truncated) on
+        mini-batches or all shots; 'lbfgsb', 'lbfgs', 'lbfgs-bt' on all shots.
     learning_rate
-        m/s per step; of vs in an elastic medium 0.58 of it. With 'plbfgs' on mini-batches the most that a cell may
-        change in a step.
+        m/s per step; of vs in an elastic medium 0.58 of it. With 'plbfgs' and 'gauss-newton' on mini-batches the most
+        that a cell may change in a step.
+    products
+        products of the Gauss-Newton Hessian in a step of 'gauss-newton', at most; one costs somewhat more than a
+        gradient.
     decay
         factor of the learning rate from band to band.
     epochs
         steps, of every band, or one number for each.
     batchsize
         shots per step, in an order that is shuffled whenever all were used, or one number for each band; None for all.
-        'plbfgs' takes three steps with each batch.
+        'plbfgs' takes three steps with each batch, 'gauss-newton' one.
     bands
         corners of low-pass filters in Hz, one fit each, None for all frequencies; () is one fit without filter.
     band_order
@@ -56,7 +60,7 @@ class InversionOptions:
         velocities, m/s, numbers or (nz, nx), of an elastic medium those of vp; None is from half the slowest start to
         the simulation's v_max where the solver knows bounds. vs stays below 0.9 of vp at the start.
     conditioning
-        of gradients, for first-order solvers; for 'plbfgs' the inverse Hessian that its steps begin with.
+        of gradients, for first-order solvers; for 'plbfgs' and 'gauss-newton' the inverse Hessian they begin with.
     tikhonov, tv
         weights of these penalties; tv_eps: m/s per cell.
     estimate_source
@@ -78,6 +82,7 @@ class InversionOptions:
     fitted: tuple[str, ...] = ("vp", "vs")
     solver: str = "adam"
     learning_rate: float = 25.0
+    products: int = 6
     decay: float = 1.0
     epochs: int | tuple[int, ...] = 100
     batchsize: int | tuple[int | None, ...] | None = 8
@@ -113,6 +118,7 @@ class InversionOptions:
                 raise ValueError(f"invert: unknown {name} {given!r}.{suggestion(str(given), known)}")
         for name in ("epochs", "batchsize"):
             self._check_counts(name)
+        _require_count("products", self.products)
         for name in ("learning_rate", "decay", "eps", "tv_eps"):
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ValueError(f"invert: {name}={getattr(self, name)!r} must be positive.")
@@ -132,8 +138,7 @@ class InversionOptions:
         for value in given if isinstance(given, tuple) else (given,):
             if value is None and name == "batchsize":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"invert: {name}={value!r} must be a whole number, at least 1.")
+            _require_count(name, value)
 
     def _check_second_order(self):
         if self.first_order:
@@ -143,11 +148,13 @@ class InversionOptions:
                 f"invert: solver {self.solver!r} searches along lines, so its gradient must be the misfit's own, not "
                 "cut off. Drop conditioning.clip."
             )
-        if self.solver == PRECONDITIONED:
+        if self.solver == "gauss-newton":
+            require_residuals(as_loss(self.loss))
+        if self.solver in PRECONDITIONED:
             return
         if not self.conditioning.idle:
             raise ValueError(
-                f"invert: solver {self.solver!r} knows no conditioning. Use {PRECONDITIONED!r}, or one of "
+                f"invert: solver {self.solver!r} knows no conditioning. Use {PRECONDITIONED[0]!r}, or one of "
                 f"{', '.join(FIRST_ORDER)}, or drop it."
             )
         if any(size is not None for size in self.batchsizes):
@@ -161,7 +168,7 @@ class InversionOptions:
     @property
     def bounded(self) -> bool:
         """Whether the solver knows bounds."""
-        return self.first_order or self.solver == PRECONDITIONED or CLASSES[self.solver].bounded
+        return self.first_order or self.solver in PRECONDITIONED or CLASSES[self.solver].bounded
 
     @property
     def waves(self) -> WaveOptions:
@@ -208,3 +215,8 @@ class InversionOptions:
                 f"invert: batchsize={size} does not divide by {n_devices} devices. Use "
                 f"{' or '.join(map(str, near)) or 'fewer devices'}, or strict=False, which pads the last share."
             )
+
+
+def _require_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"invert: {name}={value!r} must be a whole number, at least 1.")

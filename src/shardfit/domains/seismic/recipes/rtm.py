@@ -19,7 +19,7 @@ from shardfit.domains.seismic.illumination import blocks, illumination
 from shardfit.domains.seismic.medium import as_medium, bare
 from shardfit.domains.seismic.options import MisfitOptions, ModelOptions, WaveOptions
 from shardfit.domains.seismic.problem import inversion_problem
-from shardfit.domains.seismic.recipes.lbfgs import preconditioned
+from shardfit.domains.seismic.recipes.lbfgs import PreconditionedLBFGS
 from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.fitting import fit
@@ -134,7 +134,7 @@ def _least_squares(problem: Problem, options: MigrationOptions, energy: np.ndarr
     shape = problem.x0["change"].shape
     weights = np.ones(shape) if energy is None else energy**-options.compensation
     ends = {"maxiter": options.iterations, "gtol": 0.0, "ftol": 0.0}
-    solver = preconditioned(Conditioning(), np.ones(shape), weights, **ends)
+    solver = PreconditionedLBFGS.of(Conditioning(), np.ones(shape), weights, **ends)
     result = fit(problem, solver, mesh=mesh, certify=False, progress=False)
     return np.asarray(result.params["change"], np.float64)
 
