@@ -54,13 +54,15 @@ def _far_from_one(survey: Any, row: dict[str, Any]) -> float:
 
 
 def _under(made: Any, survey: Any, row: dict[str, Any]) -> Any:
-    """Return the error bars of one point, None where its fit does not explain the data."""
+    """Return the error bars of one point, None where its fit does not explain the data or is at no minimum."""
     from shardfit.domains.vlbi.recipes.quality import Unexplained
+    from shardfit.stats.laplace import NoMinimum
 
     point = {name: row[f"axis.{name}"] for name in survey.heading.axes}
+    print(f"error bars of point {row['id']} under its regularisers: fitting on to the minimum", flush=True)
     try:
         return made.errors(point, survey.params(row["id"]))
-    except Unexplained as reason:
+    except (Unexplained, NoMinimum) as reason:
         print(f"doubtful: {reason}")
         return None
 
