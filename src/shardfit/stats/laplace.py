@@ -149,25 +149,27 @@ def _check(lowest: float) -> None:
 
 def _exact(matrix: np.ndarray) -> _Around:
     """Return the inverse of a Hessian (n, n), scaled to a unit diagonal on the way: parameters differ in size."""
-    from scipy.linalg import blas, eigvalsh, lapack  # fits without error bars start sooner without
+    from scipy.linalg import eigvalsh, get_blas_funcs, get_lapack_funcs  # fits without error bars start sooner
 
     size = np.abs(np.diagonal(matrix))
     if not np.isfinite(matrix).all():
         _check(np.nan)
     root = np.sqrt(np.where(size > 0, size, 1.0))
     matrix = np.asfortranarray(matrix / root / root[:, None])
-    factor, failed = lapack.dpotrf(matrix, lower=1)
+    potrf, potri, potrs = get_lapack_funcs(("potrf", "potri", "potrs"), (matrix,))
+    symv: Any = get_blas_funcs("symv", (matrix,))
+    factor, failed = potrf(matrix, lower=1)
     if failed:
         _check(min(0.0, float(eigvalsh(matrix, subset_by_index=[0, 0])[0])))
-    inverse, _ = lapack.dpotri(factor, lower=1)
+    inverse, _ = potri(factor, lower=1)
     vector = np.random.default_rng(0).normal(size=len(root))
     for _ in range(LOOKS):
-        vector = blas.dsymv(1.0, inverse, vector / np.linalg.norm(vector), lower=1)
+        vector = symv(1.0, inverse, vector / np.linalg.norm(vector), lower=1)
     lowest = 1 / float(np.linalg.norm(vector))
     _check(lowest)
 
     def solve(vector: np.ndarray) -> np.ndarray:
-        return lapack.dpotrs(factor, np.asarray(vector, float) / root, lower=1)[0] / root
+        return potrs(factor, np.asarray(vector, float) / root, lower=1)[0] / root
 
     return _Around(np.diagonal(inverse) / root**2, 0.0, lowest, len(root), solve)
 
