@@ -70,7 +70,8 @@ def case(truth: str, noise: float, seed: int) -> dict:
     products, error = ("gains", GAINS) if gains else ("vis", 0.0)
     began = time.process_time()
     seen = night(sky, noise, seed, error)
-    found = posterior(seen, flux=TOLD, products=products, gain_error=error or GAINS, draws=DRAWS, seed=seed)
+    field = {"npix": NPIX, "fov_uas": FIELD / UAS}
+    found = posterior(seen, **field, flux=TOLD, products=products, gain_error=error or GAINS, draws=DRAWS, seed=seed)
     cpu = time.process_time() - began
     flux = found.of(lambda image: image.flux)
     return {

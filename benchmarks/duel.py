@@ -20,7 +20,13 @@ from benchmarks.peers import ROOT, THREADS, peer_python
 def duel(peer: str, modules: tuple[str, str], arguments: Any, rounds: int) -> dict:
     """Time our module against a peer's and return the best round of each, wall and CPU seconds, and what they say."""
     interpreters = Path(sys.executable), peer_python(peer)
-    sides = [_Side(python, module, arguments) for python, module in zip(interpreters, modules, strict=True)]
+    return compared(
+        [Side(python, module, arguments) for python, module in zip(interpreters, modules, strict=True)], rounds
+    )
+
+
+def compared(sides: "list[Side]", rounds: int) -> dict:
+    """Time two sides, ours first, and return the best round of each, wall and CPU seconds, and what they say."""
     try:
         times = [[side.ask("go") for side in sides] for _ in range(rounds)]
         said = [side.ask("describe") for side in sides]
@@ -40,14 +46,18 @@ def duel(peer: str, modules: tuple[str, str], arguments: Any, rounds: int) -> di
     }
 
 
-class _Side:
-    def __init__(self, python: Path, module: str, arguments: Any):
+class Side:
+    """A program that waits for questions. root: the tree whose sources it runs."""
+
+    def __init__(self, python: Path, module: str, arguments: Any, root: Path = ROOT):
         self.name = f"{module} in {python}"
+        own = {} if root == ROOT else {"PYTHONPATH": os.pathsep.join((str(root / "src"), str(root)))}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        self.process = subprocess.Popen([python, "-m", module], cwd=ROOT, env={**os.environ, **THREADS}, **pipes)
+        self.process = subprocess.Popen([python, "-m", module], cwd=root, env={**os.environ, **THREADS, **own}, **pipes)
         self.ask(arguments)
 
     def ask(self, question: Any) -> Any:
+        """Return the answer, read as JSON."""
         assert self.process.stdin and self.process.stdout and self.process.stderr
         try:
             self.process.stdin.write(json.dumps(question) + "\n")
@@ -60,6 +70,7 @@ class _Side:
         return json.loads(answer)
 
     def end(self) -> None:
+        """Stop it."""
         self.process.kill()
         self.process.communicate()
 

@@ -25,6 +25,7 @@ ORDER = (
     "seismic_solvers",
     "xpcs",
     "survey",
+    "tick",
     "converge",
     "m87_grid",
     "m87_days",

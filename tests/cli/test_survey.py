@@ -78,6 +78,11 @@ def test_run_stop_resume_rank_export(capsys, config, tmp_path):
     assert code == 0
     code, text, _ = run(capsys, "survey", "top", out, "-n", 2, "--by", "data", "--below", "reg=100")
     assert code == 0 and "best 2" in text
+    code, text, _ = run(capsys, "survey", "top", out, "--where", "weight=10", "prior=0")
+    assert code == 0 and "1 points, best 1" in text
+    for wrong, words in (("weight=7", "no point has this value. There are 0, 0.1, 1, 10"), ("tv=1", "Axes are weight")):
+        code, _, err = run(capsys, "survey", "top", out, "--where", wrong)
+        assert code == 2 and words in err
     code, text, _ = run(capsys, "survey", "top", out, "-n", 1, "--tag", "good [bold]")
     assert "best 1 by data" in text  # a weight is an axis: values cannot be compared
     assert "8 points are tagged 'good [bold]'" in text

@@ -178,6 +178,15 @@ def test_simulate_other_images_and_arrays(capsys, folder, tmp_path):
     obs = read_uvfits(out, station_order="file")
     assert set(obs.stations.names) == {"AA", "LM", "PV", "SM"}
     assert obs.time.max() < 8
+    lower = ("--freq", 43, "--scale", 7, "--cadence", 1800, "--bandwidth", 0.256, "--truth", tmp_path / "low.fits")
+    assert run(capsys, "vlbi", "simulate", "--out", out, *lower)[0] == 0
+    low = read_uvfits(out)
+    assert (low.freq_hz, low.bandwidth_hz) == pytest.approx((43e9, 0.256e9))
+    assert np.diff(np.unique(low.time)).min() == pytest.approx(0.5, abs=1e-3)
+    assert "diameter   294" in run(capsys, "vlbi", "ring", tmp_path / "low.fits")[1]
+    code, _, err = run(capsys, "vlbi", "simulate", "--out", out, "--image", folder / "truth.fits", "--scale", 2)
+    assert code == 2 and "--scale is for known images" in err
+    assert "--freq -1.0: give a positive number" in run(capsys, "vlbi", "simulate", "--out", out, "--freq", -1)[2]
 
 
 def damaged(folder, tmp_path, change):

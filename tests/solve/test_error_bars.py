@@ -6,6 +6,7 @@ import pytest
 
 import shardfit as sf
 from shardfit.solve import curvature
+from shardfit.stats.laplace import COLUMNS
 
 RNG = np.random.default_rng(5)
 X = np.linspace(0, 5, 80)
@@ -56,7 +57,7 @@ def test_likelihoods_have_the_inverse_hessian(transform):
 
 
 def test_the_hessian_in_blocks_is_the_hessian(monkeypatch):
-    n = 2 * curvature.COLUMNS + 3
+    n = 2 * COLUMNS + 3
     matrix = RNG.standard_normal((n, n)) / np.sqrt(n)
     matrix = np.eye(n) + matrix @ matrix.T
     problem = sf.Problem(sf.Objective({"q": sf.penalty(lambda p, m: 0.5 * p @ m @ p, matrix)}), np.ones(n))

@@ -7,7 +7,7 @@ import pytest
 
 import shardfit as sf
 from shardfit.core.precision import arithmetic
-from shardfit.stats.laplace import laplace
+from shardfit.stats.laplace import NoMinimum, laplace
 
 N = 60
 
@@ -67,6 +67,30 @@ def test_full_rank_is_exact():
     np.testing.assert_allclose(found.sd["signal"], np.sqrt(np.diag(dense(problem, params))), rtol=1e-4)
 
 
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_a_matrix_is_exact_where_probes_guess(precision):
+    problem = smooth_problem(np.random.default_rng(2), "log").replace(precision=precision)
+    params = converged(problem.replace(precision="float64"))
+    found = laplace(problem, params, scale=2.5)
+    covariance = dense(problem, params, 2.5)
+    exact = np.sqrt(np.diag(covariance)) * params["signal"]
+    close = {"float64": 1e-9, "float32": 1e-3}[precision]
+    np.testing.assert_allclose(found.sd["signal"], exact, rtol=close)
+    assert (found.uncertainty, found.rank) == (0.0, N)
+    assert found.lowest > 0
+    slope = params["signal"]
+    flux = found.sd_of(lambda p: p["signal"].sum())
+    assert flux == pytest.approx(np.sqrt(slope @ covariance @ slope), rel=close)
+
+
+def test_least_curvature_of_a_matrix():
+    turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(9, 9)))
+    hessian = turn @ np.diag([0.5, 2, 3, 4, 5, 6, 7, 8, 9]) @ turn.T
+    problem = sf.Problem(sf.Objective({"bowl": sf.penalty(lambda p, h: 0.5 * p @ h @ p, hessian)}), np.zeros(9))
+    size = np.sqrt(np.diag(hessian))
+    assert laplace(problem, np.zeros(9)).lowest == pytest.approx(np.linalg.eigvalsh(hessian / np.outer(size, size))[0])
+
+
 def test_sd_of_a_function_of_all_parameters():
     problem = smooth_problem(np.random.default_rng(3), "log")
     params = converged(problem)
@@ -116,8 +140,9 @@ def test_coverage_of_truths_drawn_from_the_prior():
 
 def test_no_minimum_is_refused():
     problem = sf.Problem(sf.Objective({"saddle": sf.penalty(lambda p: p[0] ** 2 - p[1] ** 2)}), np.zeros(2))
-    with pytest.raises(ValueError, match="no minimum"):
-        laplace(problem, np.zeros(2))
+    for rank in (None, 2):
+        with pytest.raises(NoMinimum, match=r"curvature -1\), so they are no minimum"):
+            laplace(problem, np.zeros(2), rank=rank)
 
 
 @pytest.mark.parametrize(

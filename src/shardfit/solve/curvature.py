@@ -1,11 +1,9 @@
 """Error bars of any fit, from the curvature of its objective at the answer (Laplace's approximation)."""
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.errors import NonFiniteError
@@ -17,10 +15,9 @@ from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.solve.base import value_and_grad_parts
 from shardfit.solve.covariance import ErrorBars, count_residuals, normalised, of_residuals, standard_errors, uncounted
-from shardfit.stats.laplace import hessian_product, laplace
+from shardfit.stats.laplace import hessian_matrix, laplace
 
 DENSE = 500  # coordinates up to which the matrix is formed
-COLUMNS = 16  # of the Hessian at once: more would hold as many copies of an evaluation's memory
 FAR = 0.1  # standard errors between answer and minimum beyond which the curvature is of another place
 DOWNWARDS = 1e-6  # least curvature over the largest that rounding explains
 SCALE = "Standard errors take the objective as a negative log likelihood (½χ² for Gaussian errors)."
@@ -58,13 +55,9 @@ def error_bars(problem: Problem, result: Result, *, absolute_sigma: bool | None 
 
 
 def hessian(objective: Objective, space: Space, z: jax.Array, key: Any = None) -> Gram:
-    """Return value, gradient (n,) and Hessian (n, n) at coordinates z, some columns at a time."""
+    """Return value, gradient (n,) and Hessian (n, n) at coordinates z."""
     here = value_and_grad_parts(space, objective, z, key)[0]
-    blocks = -(-z.size // COLUMNS)
-    unit = jnp.eye(blocks * COLUMNS, z.size, dtype=z.dtype).reshape(blocks, COLUMNS, z.size)
-    product = jax.vmap(partial(hessian_product, space, objective, z))
-    columns = jax.lax.map(product, unit).reshape(-1, z.size)[: z.size]
-    return Gram(here.value, here.gradient, 0.5 * (columns + columns.T))
+    return Gram(here.value, here.gradient, hessian_matrix(space, objective, z))
 
 
 def _judged(bars: ErrorBars) -> ErrorBars:
@@ -92,6 +85,7 @@ def _without_matrix(problem: Problem, result: Result, scale: bool, mesh: Any) ->
         found = laplace(problem, result.params, scale=1 / variance, mesh=mesh)
     except (ValueError, NonFiniteError) as error:
         return ErrorBars({"dof": dof}, f"No standard errors: {error}")
-    note = f"Standard errors are Laplace's, without a covariance, uncertain by {found.uncertainty:.1%} themselves."
+    known = f", uncertain by {found.uncertainty:.1%} themselves" if found.uncertainty else ""
+    note = f"Standard errors are Laplace's, without a covariance{known}."
     scaled = " They are scaled by the reduced χ²." if scale else ""
     return ErrorBars({"stderr": found.sd, "dof": dof}, note + scaled)

@@ -1,9 +1,9 @@
-"""Laplace's approximation without a matrix: standard deviations of many parameters from Hessian-vector products.
+"""Laplace's approximation: standard deviations of many parameters from Hessian-vector products.
 
 Near a minimum the posterior is a Gaussian whose precision is the Hessian H of the negative logarithm of the posterior,
-in the coordinates z of the fit. For an image H has millions of entries and is never formed. Data say much about a few
-directions, which Lanczos iterations find, and little about the others, where the penalties (the prior) decide: with D
-the diagonal of the penalties' Hessian and M = H scaled by it,
+in the coordinates z of the fit. Up to some thousand coordinates H is formed and inverted. Beyond, it has too many
+entries. Data say much about a few directions, which Lanczos iterations find, and little about the others, where the
+penalties (the prior) decide: with D the diagonal of the penalties' Hessian and M = H scaled by it,
 
     M⁻¹ ≈ B = U Λ⁻¹ Uᵀ + (1 - U Uᵀ) / c.
 
@@ -14,7 +14,7 @@ signs v as the mean of v · (M⁻¹v - Bv), with M⁻¹v by conjugate gradients;
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +29,16 @@ from shardfit.core.precision import arithmetic, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty
 
+DENSE = 4096  # coordinates up to which the matrix is formed: exact, and sooner than probes are solved for
+COLUMNS = 16  # of the Hessian at once: more would hold as many copies of an evaluation's memory
+RANK = 300  # directions found by Lanczos iterations, beyond
+LOOKS = 50  # products with the inverse that find the least curvature
 DIAGONAL_PROBES = 64  # penalties couple near neighbours only, so few signs suffice
 FLOOR = 1e-3  # of the median: a scaled Hessian needs no better than the order of magnitude
+
+
+class NoMinimum(ValueError):
+    """Parameters are not where an objective is lowest, so its curvature there says nothing about their errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +47,8 @@ class Laplace:
 
     sd: standard deviation of every parameter, a pytree like params, in the parameters' own units; sd_log: the same for
     the coordinates of the fit (for a positive image, of its logarithm). uncertainty: typical relative error of sd
-    itself, from its random probes. lowest: least curvature found, of the Hessian scaled by the penalties'; rank: number
-    of directions held exactly.
+    itself, from its random probes; 0 where there were none. lowest: least curvature found, of the Hessian scaled by its
+    diagonal, or by that of the penalties'; rank: number of directions held exactly.
     """
 
     sd: Any
@@ -69,7 +77,7 @@ def laplace(
     params: Any,
     *,
     scale: float = 1.0,
-    rank: int = 300,
+    rank: int | None = None,
     probes: int = 100,
     seed: int = 0,
     mesh: Any = None,
@@ -78,11 +86,12 @@ def laplace(
 
     params: the answer of a fit that converged. scale: what the objective is multiplied with to be the negative
     logarithm of the posterior (1 for ½Σr² with residuals in units of their errors). rank: directions found by Lanczos
-    iterations; probes: random vectors for the rest. More of both, less `uncertainty`. mesh: devices to split rows over.
+    iterations; probes: random vectors for the rest. More of both, less `uncertainty`. Without a rank up to 4,096
+    coordinates have the whole matrix, others 300 directions. mesh: devices to split rows over.
 
     Example: `laplace(problem, fit(problem).params).sd`.
     """
-    for name, value, least in (("rank", rank, 1), ("probes", probes, 2)):
+    for name, value, least in (("rank", RANK if rank is None else rank, 1), ("probes", probes, 2)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"laplace: {name}={value!r} must be a whole number, at least {least}.")
     if not (np.isfinite(scale) and scale > 0):
@@ -95,42 +104,88 @@ def laplace(
     z = replicate(space.pack(params), mesh)
     if problem.box is not None and np.any((z <= problem.box[0]) | (z >= problem.box[1])):
         raise ValueError("laplace: a parameter is at its bound, where the posterior is not a Gaussian.")
-    rank = min(rank, space.size)
     placed = problem.objective.place(mesh)
-    curvature = _approximate(space, placed, z, jnp.asarray(scale, z.dtype), jax.random.key(seed), rank, probes)
-    _check(curvature)
-    spread = jnp.sqrt(curvature["variance"])
+    if rank is None and space.size <= DENSE:
+        around = _exact(scale * np.asarray(hessian_matrix(space, placed, z), np.float64))
+    else:
+        held = min(RANK if rank is None else rank, space.size)
+        around = _by_probes(space, placed, z, scale, jax.random.key(seed), held, probes)
+    spread = jnp.sqrt(jnp.asarray(around.variance, z.dtype))
     slope = jax.jvp(space.unpack, (z,), (jnp.ones_like(z),))[1]
     plain = space.spread_out(spread)
     sd = jax.tree.map(lambda s, d: np.asarray(jnp.abs(d) * s), plain, slope)
 
-    def solve(vector: np.ndarray) -> np.ndarray:
-        right = jnp.asarray(vector)
-        return np.asarray(_solve(space, placed, z, scale, curvature["diagonal"], curvature["basis"], right))
-
     return Laplace(
         sd=sd,
         sd_log=jax.tree.map(np.asarray, plain),
-        uncertainty=float(jnp.median(curvature["error"] / (2 * curvature["variance"]))),
-        lowest=float(curvature["lowest"]),
-        rank=rank,
-        _solve=solve,
+        uncertainty=around.uncertainty,
+        lowest=around.lowest,
+        rank=around.rank,
+        _solve=around.solve,
         _problem=problem,
         _params=params,
     )
 
 
-def _check(curvature: dict) -> None:
-    if not np.isfinite(float(curvature["lowest"])):
+class _Around(NamedTuple):
+    """The inverse Hessian: its diagonal, known how well, the least curvature, and its product with a vector."""
+
+    variance: Any
+    uncertainty: float
+    lowest: float
+    rank: int
+    solve: Callable[[np.ndarray], np.ndarray]
+
+
+def _check(lowest: float) -> None:
+    if not np.isfinite(lowest):
         raise NonFiniteError("laplace: the Hessian is not finite at these parameters. Check that the fit succeeded.")
-    if curvature["lowest"] <= 0:
-        raise ValueError(
-            f"laplace: the objective curves downwards at these parameters (lowest scaled curvature "
-            f"{float(curvature['lowest']):.2g}), so they are no minimum. Fit on until it converges: smaller "
-            "tolerances, more iterations."
+    if lowest <= 0:
+        raise NoMinimum(
+            f"laplace: the objective curves downwards at these parameters (lowest scaled curvature {lowest:.2g}), so "
+            "they are no minimum. Fit on until it converges: smaller tolerances, more iterations."
         )
-    if not bool(jnp.all(curvature["variance"] > 0)):
+
+
+def _exact(matrix: np.ndarray) -> _Around:
+    """Return the inverse of a Hessian (n, n), scaled to a unit diagonal on the way: parameters differ in size."""
+    from scipy.linalg import eigvalsh, get_blas_funcs, get_lapack_funcs  # fits without error bars start sooner
+
+    size = np.abs(np.diagonal(matrix))
+    if not np.isfinite(matrix).all():
+        _check(np.nan)
+    root = np.sqrt(np.where(size > 0, size, 1.0))
+    matrix = np.asfortranarray(matrix / root / root[:, None])
+    potrf, potri, potrs = get_lapack_funcs(("potrf", "potri", "potrs"), (matrix,))
+    symv: Any = get_blas_funcs("symv", (matrix,))
+    factor, failed = potrf(matrix, lower=1)
+    if failed:
+        _check(min(0.0, float(eigvalsh(matrix, subset_by_index=[0, 0])[0])))
+    inverse, _ = potri(factor, lower=1)
+    vector = np.random.default_rng(0).normal(size=len(root))
+    for _ in range(LOOKS):
+        vector = symv(1.0, inverse, vector / np.linalg.norm(vector), lower=1)
+    lowest = 1 / float(np.linalg.norm(vector))
+    _check(lowest)
+
+    def solve(vector: np.ndarray) -> np.ndarray:
+        return potrs(factor, np.asarray(vector, float) / root, lower=1)[0] / root
+
+    return _Around(np.diagonal(inverse) / root**2, 0.0, lowest, len(root), solve)
+
+
+def _by_probes(space, placed, z, scale, key, rank, probes) -> _Around:
+    """Return what iterations and random probes tell of the inverse, without a matrix."""
+    found = _approximate(space, placed, z, jnp.asarray(scale, z.dtype), key, rank, probes)
+    _check(float(found["lowest"]))
+    if not bool(jnp.all(found["variance"] > 0)):
         raise ValueError("laplace: too few probes for a positive variance everywhere. Raise probes or rank.")
+
+    def solve(vector: np.ndarray) -> np.ndarray:
+        return np.asarray(_solve(space, placed, z, scale, found["diagonal"], found["basis"], jnp.asarray(vector)))
+
+    uncertainty = float(jnp.median(found["error"] / (2 * found["variance"])))
+    return _Around(found["variance"], uncertainty, float(found["lowest"]), rank, solve)
 
 
 def hessian_product(space: Space, objective: Objective, z: jax.Array, vector: jax.Array) -> jax.Array:
@@ -141,6 +196,16 @@ def hessian_product(space: Space, objective: Objective, z: jax.Array, vector: ja
         return pull(reduce.value_grad_losses(objective.mesh, objective.terms, params, None)[1])[0]
 
     return jax.jvp(gradient, (z,), (vector,))[1]
+
+
+@jax.jit
+def hessian_matrix(space: Space, objective: Objective, z: jax.Array) -> jax.Array:
+    """Return the Hessian (n, n) in coordinates z (n,), some columns at a time."""
+    blocks = -(-z.size // COLUMNS)
+    unit = jnp.eye(blocks * COLUMNS, z.size, dtype=z.dtype).reshape(blocks, COLUMNS, z.size)
+    product = jax.vmap(partial(hessian_product, space, objective, z))
+    columns = jax.lax.map(product, unit).reshape(-1, z.size)[: z.size]
+    return 0.5 * (columns + columns.T)
 
 
 @partial(jax.jit, static_argnums=(5, 6))

@@ -5,11 +5,26 @@ import numpy as np
 import pytest
 
 from shardfit.core.precision import arithmetic
-from shardfit.domains.vlbi import EHT2017, UAS, Gains, Night, blank, chi2, known_image, posterior, simulate
+from shardfit.domains.vlbi import (
+    EHT2017,
+    UAS,
+    Gains,
+    Night,
+    add_fractional_noise,
+    blank,
+    chi2,
+    cross_correlation,
+    known_image,
+    posterior,
+    regrid,
+    simulate,
+)
 from shardfit.domains.vlbi.latent_image import Scene, picture
 from shardfit.domains.vlbi.whitened import compress, polar_arrays, polar_residual, visibility_residual
+from tests.domains.vlbi.arrays import observed
 
 NIGHT = {"cadence_s": 2400.0}
+PIXELS = {"npix": 16, "fov_uas": 128.0}
 
 
 def data(gains: bool = False, seed: int = 0, offset: float = 0.035):
@@ -25,7 +40,7 @@ def data(gains: bool = False, seed: int = 0, offset: float = 0.035):
 @pytest.fixture(scope="module")
 def drawn():
     obs, truth = data()
-    return posterior(obs, npix=16, flux=0.5, products="vis", draws=40, seed=1), obs, truth
+    return posterior(obs, **PIXELS, flux=0.5, products="vis", draws=40, seed=1), obs, truth
 
 
 def test_draws_fit_the_data(drawn):
@@ -91,8 +106,8 @@ def test_residuals_of_the_truth_have_unit_variance(gains):
 @pytest.mark.slow
 def test_unknown_gains_and_phases():
     obs, truth = data(gains=True)
-    found = posterior(obs, npix=16, flux=0.5, gain_error=0.05, draws=30, seed=1)
-    again = posterior(obs, npix=16, flux=0.5, gain_error=0.05, draws=30, seed=1)
+    found = posterior(obs, **PIXELS, flux=0.5, gain_error=0.05, draws=30, seed=1)
+    again = posterior(obs, **PIXELS, flux=0.5, gain_error=0.05, draws=30, seed=1)
     np.testing.assert_array_equal(found.images, again.images)
     assert 0.85 < found.chi2.mean() < 1.15
     at = truth.values["I"].reshape(16, 4, 16, 4).sum((1, 3))
@@ -120,4 +135,19 @@ def test_unknown_gains_and_phases():
 )
 def test_bad_input(options, expected):
     with pytest.raises(ValueError, match=expected):
-        posterior(data()[0], **options)
+        posterior(data()[0], **{"fov_uas": 128.0, **options})
+
+
+@pytest.mark.slow
+def test_the_field_follows_the_array():
+    """A core and jet seven resolutions long, of an array whose resolution is wider than the EHT's whole field."""
+    seen, truth = observed("vlba43")
+    seen = add_fractional_noise(seen, 0.02)  # of the errors alone: what pixels leave out
+    found = posterior(seen, npix=24, flux=1.0, products="vis", draws=10, seed=1)
+    assert 24 * found.about.pixel_rad == pytest.approx(8 * seen.nominal_resolution)
+    assert found.chi2.mean() < 1.2  # the errors are larger than the noise
+    flux = found.of(lambda image: image.flux)
+    assert flux.mean() == pytest.approx(truth.flux, abs=max(3 * flux.std(ddof=1), 0.02 * truth.flux))
+    beam = seen.nominal_resolution
+    mean = found.mean().blur(beam)
+    assert cross_correlation(mean, regrid(truth.blur(beam), 24, 8 * beam)) > 0.98

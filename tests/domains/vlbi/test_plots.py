@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from shardfit.domains.vlbi.closures import triangles
 from shardfit.domains.vlbi.selfcal import GainTable
+from tests.domains.vlbi.arrays import observed
 
 plots = pytest.importorskip("shardfit.domains.vlbi.plots")
 pytest.importorskip("matplotlib")
@@ -52,3 +54,9 @@ def test_residuals_that_are_drawn_are_those_of_chi2():
         assert len(draw(obs).axes) == 1
     with pytest.raises(ValueError, match="no four stations"):
         plots.closure_amplitudes(obs.select(obs.ant1 == 0))
+
+
+def test_all_triangles_of_another_array_are_drawn():
+    seen, _ = observed("vlba15")
+    (axes,) = plots.closure_phases(seen).axes
+    assert len(axes.lines[0].get_xdata()) == len(triangles(seen))

@@ -42,6 +42,22 @@ def test_chi2_far_from_one(chi2, words):
     assert bool(chi2_doubts(chi2, tolerance=0.1)) == (words in ("does not explain", "nan"))
 
 
+@pytest.mark.parametrize(
+    ("product", "what", "words"),
+    [
+        ("amp", "image", "Calibrate"),
+        ("cphase", "image", "vlbi weights"),
+        ("logcamp", "image", "calibration will not help"),
+        ("cphase", "shape", "another shape"),
+    ],
+)
+def test_the_remedy_is_one_for_this_product(product, what, words):
+    (told,) = chi2_doubts({product: 9.0}, what=what)
+    assert words in told
+    assert f"the {what} does not explain" in told
+    assert "maxiter" not in told  # steps that ran out are told by themselves
+
+
 def test_few_measurements_scatter(obs):
     few = imaging.measurements(obs.select(obs.time < obs.time.min() + 0.4), imaging.ImagingOptions())
     n = few.products["logcamp"].n

@@ -19,6 +19,7 @@ from shardfit.domains.vlbi.recipes.top_set import (
     thin_diameter,
 )
 from shardfit.domains.vlbi.rings import extract_ring
+from tests.domains.vlbi.arrays import observed
 
 
 @pytest.mark.parametrize(
@@ -114,3 +115,13 @@ def test_bands_of_a_day_share_their_gains(obs):
     ratio = as_seen(quiet, truth).vis["I"] / visibilities(truth, both.u, both.v)["I"]
     order = np.lexsort((both.time, both.ant2, both.ant1, both.time.round(4)))
     np.testing.assert_allclose(ratio[order][::2], ratio[order][1::2], rtol=1e-5)
+
+
+def test_truths_are_of_a_size_that_the_array_resolves():
+    seen, _ = observed("vlba43")
+    for name, (data, truth) in training_data(seen, ("ring", "double"), npix=48).items():
+        assert truth.flux == pytest.approx(np.abs(data.vis["I"]).max(), rel=0.3)
+        longest = data.uv_distance > 0.5 * data.uv_distance.max()
+        assert np.median(np.abs(data.vis["I"][longest])) < 0.4 * truth.flux, name  # a point would have all of it
+    ring = extract_ring(training_data(seen, ("ring",), npix=48)["ring"][1])
+    assert ring.diameter / seen.nominal_resolution == pytest.approx(42 / 25, rel=0.1)

@@ -1,6 +1,7 @@
 """`shardfit survey top`: the best points, those below limits, or those whose choices bring known truths back."""
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "--below", nargs="+", default=[], metavar="COLUMN=LIMIT", help="only points that do not exceed these limits"
     )
     parser.add_argument(
+        "--where", nargs="+", default=[], metavar="AXIS=VALUE", help="only points with these values of axes"
+    )
+    parser.add_argument(
         "--trained",
         metavar="RUN",
         help="only choices that bring back every truth of this survey (its axis `data`)",
@@ -40,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"-n {args.n}: ask for at least 1 point.")
     with Survey(args.run_dir) as survey:
         by = survey.ranked_by(args.by)
-        rows = chosen(survey, by, args.below, args.trained)
+        rows = chosen(survey, by, args.below, args.trained, args.where)
         columns = ["id", *(f"axis.{n}" for n in survey.heading.axes), *by]
         columns += [c for c in (f"part.{n}" for n in survey.heading.parts if n.startswith("data")) if c not in columns]
         if args.wall:
@@ -52,11 +56,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def chosen(survey: Any, by: Sequence[str], limits: Sequence[str], training: str | None) -> list[dict[str, Any]]:
+def chosen(
+    survey: Any, by: Sequence[str], limits: Sequence[str], training: str | None, where: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Return the rows to keep, the best first."""
     from shardfit.surveys.ranking import below
 
     rows = survey.best(by=by)
+    for text in where:
+        rows = _at(survey, rows, text)
     if limits:
         kept = set(below(survey, limits_of(limits)))
         rows = [row for row in rows if row["id"] in kept]
@@ -64,6 +72,26 @@ def chosen(survey: Any, by: Sequence[str], limits: Sequence[str], training: str 
         kept = set(_trained(survey, training))
         rows = [row for row in rows if row["id"] in kept]
     return rows
+
+
+def _at(survey: Any, rows: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """Return the rows with a value of an axis, given as AXIS=VALUE."""
+    name, sign, wanted = text.partition("=")
+    if not sign or name not in survey.heading.axes:
+        raise ValueError(f"--where {text}: write AXIS=VALUE. Axes are {', '.join(survey.heading.axes)}.")
+    values = {row[f"axis.{name}"] for row in rows}
+    same = {value for value in values if _same(value, wanted)}
+    if rows and not same:
+        shown = ", ".join(_text(value) for value in sorted(values, key=lambda v: (isinstance(v, str), v))[:20])
+        raise ValueError(f"--where {text}: no point has this value. There are {shown}.")
+    return [row for row in rows if row[f"axis.{name}"] in same]
+
+
+def _same(value: Any, text: str) -> bool:
+    try:
+        return math.isclose(float(value), float(text), rel_tol=1e-9, abs_tol=1e-300)
+    except ValueError:
+        return str(value) == text
 
 
 def _trained(survey: Any, training: str) -> list[int]:

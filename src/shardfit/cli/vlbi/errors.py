@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("run_dir", metavar="RUN", help="run directory of a survey of images")
     parser.add_argument("--out", metavar="DIR", help="directory to write (RUN/errors)")
     parser.add_argument("--below", nargs="+", default=[], metavar="COLUMN=LIMIT", help="only points within limits")
+    parser.add_argument("--where", nargs="+", default=[], metavar="AXIS=VALUE", help="only these values of axes")
     parser.add_argument("--trained", metavar="RUN", help="only choices that bring back every truth of this survey")
     parser.add_argument("--align", action="store_true", help="shift pictures onto each other before the mean")
     parser.add_argument("--blur", metavar="UAS", type=float, default=0.0, help="FWHM to blur to, µas (0)")
@@ -34,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--blur {args.blur}: give zero or a positive number of µas.")
     made = prepared(config.settings, config.axes)
     with Survey(args.run_dir) as survey:
-        rows = chosen(survey, survey.ranked_by(None), args.below, args.trained)
+        rows = chosen(survey, survey.ranked_by(None), args.below, args.trained, args.where)
         if len(rows) < 2:
             raise ValueError(f"{len(rows)} points are chosen, which have no spread. Loosen --below or --trained.")
         # pictures are aligned to the first of them, whose error bars then lie where they are
@@ -54,13 +55,15 @@ def _far_from_one(survey: Any, row: dict[str, Any]) -> float:
 
 
 def _under(made: Any, survey: Any, row: dict[str, Any]) -> Any:
-    """Return the error bars of one point, None where its fit does not explain the data."""
+    """Return the error bars of one point, None where its fit does not explain the data or is at no minimum."""
     from shardfit.domains.vlbi.recipes.quality import Unexplained
+    from shardfit.stats.laplace import NoMinimum
 
     point = {name: row[f"axis.{name}"] for name in survey.heading.axes}
+    print(f"error bars of point {row['id']} under its regularisers: fitting on to the minimum", flush=True)
     try:
         return made.errors(point, survey.params(row["id"]))
-    except Unexplained as reason:
+    except (Unexplained, NoMinimum) as reason:
         print(f"doubtful: {reason}")
         return None
 

@@ -184,13 +184,15 @@ def _errors(imaging: Any, how: Any) -> tuple[Any, tuple[str, ...]]:
     """Return error bars, or None and why there are none."""
     from shardfit.domains.vlbi.recipes import errors_under_regularisers
     from shardfit.domains.vlbi.recipes.quality import Unexplained
+    from shardfit.stats.laplace import NoMinimum
 
     print("  error bars under the regularisers as prior: fitting on to the minimum, then its curvature", flush=True)
     try:
         errors = errors_under_regularisers(imaging, seed=how.seed, mesh=how.mesh)
-    except Unexplained as reason:
+    except (Unexplained, NoMinimum) as reason:
         return None, (str(reason),)
-    print(f"  standard deviations known to {100 * errors.uncertainty:.1f} %, if the regularisers describe the sky")
+    known = f" known to {100 * errors.uncertainty:.1f} %," if errors.uncertainty else ""
+    print(f"  standard deviations{known} hold if the regularisers describe the sky")
     return errors, ()
 
 

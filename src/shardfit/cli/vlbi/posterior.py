@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     )
     parser.add_argument("--start", metavar="IMAGE", help="FITS image to begin with, same pixels: see `vlbi image`")
     parser.add_argument("--npix", metavar="N", type=int, default=32, help="pixels a side (32)")
-    parser.add_argument("--fov", metavar="UAS", type=float, default=128.0, help="field of view in µas (128)")
+    parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions)")
     parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated)")
     parser.add_argument(
         "--systematic", metavar="F", type=float, default=0.01, help="fraction of |V| added to all errors (0.01)"

@@ -9,11 +9,18 @@ from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, gaussian, ring
 
 
-def model_image(name: str, grid: Image, flux_jy: float) -> Image:
-    """Return 'ring', 'crescent', 'disk' or 'double' of this flux on the pixels of `grid`."""
+def model_image(name: str, grid: Image, flux_jy: float, scale: float = 1.0) -> Image:
+    """Return 'ring', 'crescent', 'disk' or 'double' of this flux on the pixels of `grid`.
+
+    scale: of all sizes, which are those of M87's shadow (25 µas resolve them about twice).
+    """
+    if not (np.isfinite(scale) and scale > 0):
+        raise ValueError(f"model_image: scale={scale!r} must be positive.")
     if name not in MODELS:
         raise ValueError(f"unknown model {name!r}.{suggestion(str(name), MODELS)}")
-    return MODELS[name](grid).normalise(flux_jy)
+    # the sky seen through smaller pixels is a larger one
+    drawn = MODELS[name](grid.replace(pixel_rad=grid.pixel_rad / scale))
+    return drawn.replace(pixel_rad=grid.pixel_rad).normalise(flux_jy)
 
 
 def _ring(grid: Image) -> Image:

@@ -138,9 +138,7 @@ def total_flux(obs: Observation, station1: str, station2: str) -> float:
     return float(np.median(np.abs(obs.vis["I"][rows])))
 
 
-def rescale_zero_baselines(
-    obs: Observation, flux: float, total: float | None = None, uv_max: float = 0.1e9
-) -> Observation:
+def rescale_zero_baselines(obs: Observation, flux: float, total: float | None = None, *, uv_max: float) -> Observation:
     """Scale rows shorter than uv_max (wavelengths) by flux/total, Jy, so that they see the compact source only.
 
     total: the flux they see now; None takes the median |I| of these rows.

@@ -178,7 +178,7 @@ def amplitudes(obs: Observation, image: Image | None = None) -> Any:
     return figure
 
 
-def closure_phases(obs: Observation, image: Image | None = None, *, uv_min: float = 0.1e9, count: str = "min") -> Any:
+def closure_phases(obs: Observation, image: Image | None = None, *, uv_min: float = 0.0, count: str = "min") -> Any:
     """Draw closure phases against the longest leg of their triangle, with those of an image if one is given."""
     table = triangles(obs, count=count, uv_min=uv_min)
     if not len(table):

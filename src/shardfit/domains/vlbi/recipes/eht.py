@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.domains.vlbi.constants import UAS
+
 ZERO_BASELINE = 0.1e9  # wavelengths: shorter baselines see flux that is resolved out on all others
+RESOLUTION = 25 * UAS  # of the 2017 array
 _ERRORS = {"AA": 0.10, "AP": 0.11, "AZ": 0.07, "LM": 0.22, "PV": 0.10, "SM": 0.15, "JC": 0.14, "SP": 0.07}
 # fractional amplitude tolerance of the 2017 stations; the LMT lost amplitude beyond its error budget
 EHT2017_TOLERANCE: Mapping[str, float] = MappingProxyType(

@@ -66,7 +66,7 @@ def errors_around(
     measured: DataSet,
     weights: Mapping[str, float],
     *,
-    rank: int = 300,
+    rank: int | None = None,
     probes: int = 100,
     seed: int = 0,
     maxiter: int = 5000,

@@ -123,7 +123,7 @@ def fit_shape(
     best = int(np.argmin([r.value if np.isfinite(r.value) else np.inf for r in results]))
     result, problem = results[best], problems[best]
     chi2 = _chi2(model, result.params, rows, counts)
-    doubts = [*chi2_doubts(chi2, measured)]
+    doubts = [*chi2_doubts(chi2, measured, what="shape")]
     if not result.success:
         doubts.append(f"the fit did not converge: {result.status.message}.")
     values = {name: float(np.asarray(result.params[name])) for name in names}

@@ -21,6 +21,7 @@ from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.images import Image, blank
 from shardfit.domains.vlbi.latent_image import HYPER, Scene, picture
 from shardfit.domains.vlbi.observation import Observation
+from shardfit.domains.vlbi.recipes.options import FIELD
 from shardfit.domains.vlbi.recipes.preparation import compact_flux
 from shardfit.domains.vlbi.whitened import (
     centroid_rows,
@@ -104,7 +105,7 @@ def posterior(
     obs: Observation,
     *,
     npix: int = 32,
-    fov_uas: float = 128.0,
+    fov_uas: float | None = None,
     flux: float | None = None,
     products: str = "gains",
     gain_error: float | Mapping[str, float] = 0.1,
@@ -120,7 +121,8 @@ def posterior(
     obs
         the observation; its errors must hold all that is not in the model (`add_fractional_noise`).
     npix, fov_uas
-        pixels a side and field of view in µas. Pixels must follow the longest baseline; finer ones cost time only.
+        pixels a side and field of view in µas, None: 8 nominal resolutions. Pixels must follow the longest baseline;
+        finer ones cost time only.
     flux
         of the compact source in Jy, known to a factor of about 1.6; None to estimate it.
     products
@@ -146,11 +148,12 @@ def posterior(
     _require(products, npix, draws)
     gain_errors = _by_station(gain_error, obs.stations.names)
     told = on_progress or (lambda text: None)
+    fov = FIELD * obs.nominal_resolution if fov_uas is None else fov_uas * UAS
     flux = compact_flux(obs) if flux is None else float(flux)
-    about = blank(npix, fov_uas * UAS, ra_hours=obs.ra_hours, dec_deg=obs.dec_deg, freq_hz=obs.freq_hz, mjd=obs.mjd)
+    about = blank(npix, fov, ra_hours=obs.ra_hours, dec_deg=obs.dec_deg, freq_hz=obs.freq_hz, mjd=obs.mjd)
     # pixels as points: values are then samples of the sky, which blurring to the resolution does not shift
     about = about.replace(source=obs.source, pulse="delta")
-    scene = Scene(about.grid, flux, 0.5 * obs.nominal_resolution, 0.2 * fov_uas * UAS)
+    scene = Scene(about.grid, flux, 0.5 * obs.nominal_resolution, 0.2 * fov)
     with one_thread():
         data = _data(obs, about.grid, flux, products, gain_errors)
         arrays = {**scene.arrays(), **data.arrays}

@@ -13,6 +13,13 @@ from shardfit.domains.vlbi.tables import DataSet
 HIGH, LOW = 1.5, 0.4  # χ² per measurement outside of which a fit, or the errors it was given, are doubtful
 SCATTER = 5.0  # standard deviations by which χ² of few measurements may be off
 TOLERATED = ("vis", "amp", "logamp")  # products whose errors a tolerance is added to
+GAIN_FREE = ("cphase", "camp", "logcamp", "cphase_cov", "logcamp_cov", "m", "v")  # station gains drop out of these
+CALIBRATE = "Calibrate, or allow for calibration errors (tolerance, systematic)."
+LOOSEN = (
+    "Gains play no part in them, so calibration will not help: let regularisers weigh less (`shardfit vlbi weights`, "
+    "`cross_validate`), widen field and prior, or raise the errors (systematic)."
+)
+RESHAPE = "Gains play no part in them: the source has another shape, or larger errors (systematic)."
 FLUX = 0.1  # relative difference of an image's flux from the given one
 
 
@@ -32,25 +39,30 @@ def _scatter(name: str, data: DataSet | None) -> float:
 
 
 def chi2_doubts(
-    chi2: Mapping[str, float], data: DataSet | None = None, where: str = "", *, tolerance: Any = 0.0
+    chi2: Mapping[str, float],
+    data: DataSet | None = None,
+    where: str = "",
+    *,
+    tolerance: Any = 0.0,
+    what: str = "image",
 ) -> list[str]:
     """Return what is odd about χ² per measurement, by product; data: tells how many measurements there are.
 
     tolerance: that of amplitudes, as in `ImagingOptions`. It allows for errors that may be smaller, so a low χ² of
-    amplitudes is then not odd.
+    amplitudes is then not odd. what: 'image', or 'shape' where there are no regularisers.
     """
     found, high = [], unexplained(chi2, data)
     for name, value in chi2.items():
-        what = f"χ² of {name}{where} is {value:.3g}"
+        told = f"χ² of {name}{where} is {value:.3g}"
         if not np.isfinite(value):
-            found.append(f"{what}.")
+            found.append(f"{told}.")
         elif name in high:
+            remedy = CALIBRATE if name not in GAIN_FREE else LOOSEN if what == "image" else RESHAPE
             found.append(
-                f"{what} per measurement: the image does not explain these data within their errors. Raise maxiter, "
-                "calibrate, or allow for calibration errors (tolerance, systematic)."
+                f"{told} per measurement: the {what} does not explain these data within their errors. {remedy}"
             )
         elif value < min(LOW, 1 - _scatter(name, data)) and not (tolerance and name in TOLERATED):
-            found.append(f"{what} per measurement: the errors are too large, or noise is fitted.")
+            found.append(f"{told} per measurement: the errors are too large, or noise is fitted.")
     return found
 
 
@@ -58,7 +70,7 @@ def flux_doubts(flux: float, given: float) -> list[str]:
     """Return a doubt if an image's flux is far from the given one, both in Jy."""
     if abs(flux - given) <= FLUX * given:
         return []
-    return [f"the image has {flux:.3g} Jy where {given:.3g} Jy were given: data and flux disagree."]
+    return [f"the image has {flux:.3g} Jy where {given:.3g} Jy were assumed: data and flux disagree."]
 
 
 def step_doubts(result: Result) -> list[str]:

@@ -13,9 +13,15 @@ from shardfit.domains.vlbi.simulation import EHT2017, Gains, Night, simulate
 M87_LIKE = {"ra_hours": 12.513729, "dec_deg": 12.391123, "freq_hz": 227.1e9, "mjd": 57854}
 
 
-def known_image(name: str = "ring", npix: int = 64, *, flux: float = 0.6) -> Image:
-    """Return 'ring', 'crescent', 'disk' or 'double' at the position of M87, field 128 µas, of this flux in Jy."""
-    return model_image(name, blank(npix, 128 * UAS, **M87_LIKE, source=name.upper()), flux)
+def known_image(
+    name: str = "ring", npix: int = 64, *, flux: float = 0.6, scale: float = 1.0, freq_hz: float = 227.1e9
+) -> Image:
+    """Return 'ring', 'crescent', 'disk' or 'double' at the position of M87, of this flux in Jy.
+
+    The field is 128 µas; scale: makes it and all sizes larger, for arrays of lower resolution.
+    """
+    grid = blank(npix, 128 * scale * UAS, **{**M87_LIKE, "freq_hz": freq_hz}, source=name.upper())
+    return model_image(name, grid, flux, scale)
 
 
 def observe(

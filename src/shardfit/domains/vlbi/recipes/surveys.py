@@ -29,7 +29,7 @@ from shardfit.domains.vlbi.operations import add_fractional_noise, rescale_zero_
 from shardfit.domains.vlbi.options import Polarisation
 from shardfit.domains.vlbi.packing import pack
 from shardfit.domains.vlbi.problem import REGULARISERS, imaging_problem, with_data_weights
-from shardfit.domains.vlbi.recipes.eht import EHT2017_GAINS
+from shardfit.domains.vlbi.recipes.eht import EHT2017_GAINS, RESOLUTION
 from shardfit.domains.vlbi.recipes.errors import ErrorsUnderRegularisers, errors_around
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_image
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
@@ -178,7 +178,8 @@ def training_data(
 
     Thermal noise of the data, gain errors, random phases. gains: size of the errors, of all stations or by name; None:
     the budget of the 2017 stations with preset 'eht', else 5 %. The observations are prepared as imaging_survey's own,
-    and are given to it as others={name: observation}.
+    and are given to it as others={name: observation}. Preset 'eht' has truths of the size of M87's shadow; without a
+    preset they are to the array's resolution what those are to that of the EHT.
     """
     parts = parts_of(obs)
     chosen = options_from(_single(preset), PRESETS, options).sized(*parts)
@@ -187,9 +188,10 @@ def training_data(
     flux = usual_flux(parts, chosen.flux)
     ready = prepare_all(parts, flux, **{**chosen.preparation, "systematic": 0.0})
     grid = prior_image(ready, flux, chosen)
+    scale = ready.nominal_resolution / RESOLUTION if preset == "default" else 1.0
     found = {}
     for name in names:
-        truth = model_image(name, grid, flux)
+        truth = model_image(name, grid, flux, scale)
         number = list(MODELS).index(name)  # not its place here: what is seen of one does not depend on the others
         found[name] = (as_seen(ready, truth, seed=[seed, number], gains=gains), truth)
     return found
