@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 SAVED = re.compile(r"\.savefig\(\"(\w+)\.png\"")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-WIDEST, MOST_BYTES, FEWEST = 1400, 250_000, 32  # pixels; bytes; colours
+WIDTHS, MOST_BYTES = (1400, 1200, 1000, 800), 250_000  # pixels; bytes
 
 
 def saved_by_pages() -> dict[str, Path]:
@@ -31,20 +31,19 @@ def saved_by_pages() -> dict[str, Path]:
 
 
 def store(name: str, picture: bytes) -> Path:
-    """Write a picture: at most 1400 pixels wide, with fewer colours where it would be more than 250 kB."""
+    """Write a picture, at most 1400 pixels wide; where that is more than 250 kB, with 256 colours, or smaller."""
     from PIL import Image
 
     image = Image.open(io.BytesIO(picture)).convert("RGB")
-    if image.width > WIDEST:
-        image = image.resize((WIDEST, round(image.height * WIDEST / image.width)), Image.Resampling.LANCZOS)
-    small, colours = _png(image), 256
-    while len(small) > MOST_BYTES and colours >= FEWEST:
-        small, colours = _png(image.quantize(colours, dither=Image.Dither.NONE)), colours // 2
-    if len(small) > MOST_BYTES:
-        raise ValueError(f"{name}: {len(small):,} bytes, more than {MOST_BYTES:,}. Draw it smaller.")
-    path = HERE / f"{name}.png"
-    path.write_bytes(small)
-    return path
+    for width in WIDTHS:
+        size = (width, round(image.height * width / image.width))
+        shown = image if image.width <= width else image.resize(size, Image.Resampling.LANCZOS)
+        for small in (_png(shown), _png(shown.quantize(256, dither=Image.Dither.NONE))):
+            if len(small) <= MOST_BYTES:
+                path = HERE / f"{name}.png"
+                path.write_bytes(small)
+                return path
+    raise ValueError(f"{name}: more than {MOST_BYTES:,} bytes, even {WIDTHS[-1]} pixels wide. Draw less in it.")
 
 
 def _png(image: Any) -> bytes:
