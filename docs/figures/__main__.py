@@ -38,12 +38,20 @@ def store(name: str, picture: bytes) -> Path:
     for width in WIDTHS:
         size = (width, round(image.height * width / image.width))
         shown = image if image.width <= width else image.resize(size, Image.Resampling.LANCZOS)
-        for small in (_png(shown), _png(shown.quantize(256, dither=Image.Dither.NONE))):
+        for small in (_png(shown), _png(_few_colours(shown))):
             if len(small) <= MOST_BYTES:
                 path = HERE / f"{name}.png"
                 path.write_bytes(small)
                 return path
     raise ValueError(f"{name}: more than {MOST_BYTES:,} bytes, even {WIDTHS[-1]} pixels wide. Draw less in it.")
+
+
+def _few_colours(image: Any) -> Any:
+    """Return an image in 256 colours that reach to the ends of its scales, mixed where one is missing."""
+    from PIL import Image
+
+    palette = image.quantize(256, method=Image.Quantize.MAXCOVERAGE)
+    return image.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
 
 
 def _png(image: Any) -> bytes:
