@@ -68,7 +68,9 @@ def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in with_blocks("python") if "<!-- slow -->" in p.values[0].read_text("utf-8")])
+@pytest.mark.parametrize(
+    "page", [p for p in with_blocks("python") if "<!-- slow -->" in p.values[0].read_text("utf-8")]
+)
 def test_whole_pages_run_as_printed(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_blocks(page, slow=True)

@@ -31,7 +31,7 @@ QUICK = {
     "population_colours": _population("colours", "colours"),
     "population_ackley": _population("ackley", "landscape", "swarm"),
     "seismic_rtm": Recipe(
-        ("shardfit seismic init fwi.toml", "shardfit seismic rtm fwi.toml --out rtm"), "rtm/figures/image.png"
+        ("shardfit seismic init fwi.toml", "shardfit seismic rtm fwi.toml --out rtm"), "rtm/image.png"
     ),
 }
 
