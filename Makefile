@@ -12,11 +12,11 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reord
 DEV  := .venv/.installed-dev
 DOCS := .venv/.installed-docs
 
-.PHONY: help demo test test-all bench docs notebooks wheel lint clean
+.PHONY: help demo test test-all bench docs figures notebooks wheel lint clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo | test | test-all | bench | docs | notebooks | wheel | lint | clean     (PYTHON=$(PYTHON))"
+	@echo "make demo | test | test-all | bench | docs | figures | notebooks | wheel | lint | clean     (PYTHON=$(PYTHON))"
 
 demo: $(DEV)
 	$(BIN)/shardfit demo --out demo-out
@@ -34,6 +34,10 @@ bench: $(DEV)
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "site/index.html is ready"
+
+# the pictures of the pages, but for those that take hours
+figures: $(DEV)
+	$(BIN)/python -m docs.figures
 
 # runs them anew and keeps what they show
 notebooks: $(DEV)

@@ -39,6 +39,12 @@ def test_rows_are_oriented_and_sorted_by_name():
     assert obs.nominal_resolution == pytest.approx(1 / np.hypot(3e9, 1e9))
 
 
+def test_it_is_shown_in_one_line():
+    shown = repr(make_observation(**fields(source="M87")))
+    assert shown.startswith("Observation of M87: 3 visibilities, Stokes IQ, 230 GHz, MJD 57854, stations ")
+    assert "\n" not in shown and "array" not in shown
+
+
 def test_order_of_the_input_does_not_matter():
     obs, order = make_observation(**fields()), [2, 0, 1]
     given = fields()

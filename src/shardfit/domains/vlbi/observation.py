@@ -102,6 +102,14 @@ class Observation:
             object.__setattr__(self, "scans", frozen(self.scans, float, (None, 2), "Observation.scans"))
         self._check()
 
+    def __repr__(self) -> str:
+        """Say in one line what it holds; the arrays are a name away."""
+        stokes = "".join(self.vis)
+        return (
+            f"Observation of {self.source or 'an unnamed source'}: {len(self.time):,} visibilities, Stokes {stokes}, "
+            f"{self.freq_hz / 1e9:.4g} GHz, MJD {self.mjd}, stations {', '.join(self.stations.names)}"
+        )
+
     def _check(self) -> None:
         if self.polrep not in ("stokes", "circ"):
             raise ValueError(f'polrep={self.polrep!r} must be "stokes" or "circ".')
