@@ -1,0 +1,181 @@
+"""Acoustic waves in layered rock, faster along the layers than across them (VTI, Thomsen's epsilon and delta).
+
+    σ_tt = C (Dσ + e s)    σ = (σh, σv)    D = diag(∂xx (+ ∂yy), ∂zz)    C = vp² | 1 + 2ε    √(1 + 2δ) |
+                                                                                | √(1 + 2δ)      1     |
+
+These are the equations of Duveneck and Bakker (2011) without shear stiffness and with constant density; docs/decisions
+says why. C is symmetric, and positive where ε >= δ: energy is then conserved in any medium, and the largest eigenvalue
+of a step is at most that of acoustic waves of the faster of vp and vp √(1 + 2ε). A source injects volume, a receiver
+reads the pressure, both e = (1/2, 1/2), in three dimensions (2/3, 1/3), so that they may be exchanged. With ε = δ = 0
+both stresses are the acoustic wave; absorbing layers and the free surface are its own.
+
+sim = VTISimulation((100, 300), dh=10.0, dt=1e-3, nt=1000, v_max=3500.0, f_peak=10.0)
+traces = propagate(sim, {"vp": vp, "epsilon": epsilon, "delta": delta}, wavelet, acquisition(sim, sources, receivers))
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from shardfit.domains.seismic import wave
+from shardfit.domains.seismic.geometry import Shots
+from shardfit.domains.seismic.medium import Medium, MediumSimulation, Parameter, Range, refuse_cells
+from shardfit.domains.seismic.plain_loops import over_shots, segments_of, walk
+
+STEP = 5e-4  # change of epsilon and delta where vp changes by 1 m/s: as much of the speed, at 2000 m/s
+LEAST_DELTA, MOST_EPSILON = -0.45, 1.0  # of bounds that nobody gave
+ARTEFACT = 0.01  # epsilon - delta at a source, above which slow waves of the equations are worth a warning
+
+
+@dataclass(frozen=True)
+class VTISimulation(MediumSimulation):
+    """A simulation of acoustic waves in a medium with a vertical axis of symmetry; fields as in `Simulation`.
+
+    v_max bounds the faster of vp, the vertical velocity, and vp √(1 + 2 epsilon), the horizontal one. epsilon and delta
+    are Thomsen's parameters; near the vertical, moveout is that of vp √(1 + 2 delta). epsilon may not be below delta.
+    """
+
+    waves: ClassVar[str] = "vti"
+    parameters: ClassVar[dict[str, Parameter]] = {
+        "vp": Parameter(),
+        "epsilon": Parameter("", STEP, 1.0),
+        "delta": Parameter("", STEP, 1.0),
+    }
+    usual: ClassVar[tuple[str, ...]] = ("vp", "epsilon")
+    kept: ClassVar[int] = 2
+
+    def refuse(self, medium: Medium) -> None:
+        """Raise unless epsilon >= delta > -1/2."""
+        epsilon, delta = medium["epsilon"], medium["delta"]
+        for name in ("epsilon", "delta"):
+            refuse_cells(~np.isfinite(medium[name]), name, medium[name], "not finite")
+        refuse_cells(delta <= -0.5, "delta", delta, "not above -1/2, so that waves have no speed")
+        what = "below delta, where waves would grow without end. Raise it to delta, or lower delta"
+        refuse_cells(epsilon < delta, "epsilon", epsilon, what)
+
+    def speeds(self, medium: Mapping[str, Any]) -> tuple[Any, Any, str]:
+        """Waves along the layers are the fastest, unless epsilon is negative."""
+        vp, epsilon, delta = (medium[name] for name in self.parameters)
+        slow = vp * np.sqrt(1 + 2 * np.minimum(delta, 0))
+        return slow, vp * np.sqrt(1 + 2 * np.maximum(epsilon, 0)), "vp √(1 + 2 epsilon)"
+
+    def check_shots(self, medium: Mapping[str, Any], shots: Shots) -> None:
+        """Warn of slow waves from sources where epsilon is not delta."""
+        given = (medium["epsilon"], medium["delta"], *shots.sources)
+        if any(isinstance(x, Tracer) for x in given):
+            return
+        epsilon, delta, cells, weights = map(np.asarray, given)
+        there = np.pad(epsilon - delta, self.pairs, mode="edge").ravel()[cells]
+        largest = float(np.max(there, where=np.abs(weights) > 0.5, initial=0.0))
+        if largest > ARTEFACT:
+            warnings.warn(
+                f"epsilon - delta is {largest:.2g} at a source, which there excites slow waves that no rock has. Let "
+                "epsilon be delta in the cells around sources.",
+                stacklevel=4,
+            )
+
+    def refuse_ranges(self, low: Mapping[str, Any], high: Mapping[str, Any]) -> None:
+        """Raise where epsilon may fall below delta, or waves become too fast."""
+        if "epsilon" in low and "delta" in high and np.any(np.less(low["epsilon"], high["delta"])):
+            raise ValueError(
+                "bounds: epsilon may become less than delta, where waves would grow without end. Keep the lower bound "
+                "of epsilon at or above delta, or above its upper bound where both are fitted."
+            )
+        if {"vp", "epsilon"} <= set(high):
+            fastest = float(np.max(self.speeds({"delta": 0.0, **high})[1]))
+            if fastest > self.v_max * (1 + 1e-6):
+                raise ValueError(
+                    f"bounds: vp √(1 + 2 epsilon) may reach {fastest:g} m/s, above v_max={self.v_max:g} of the "
+                    "simulation, for which the time step was checked. Lower them, or raise v_max."
+                )
+
+    def ranges(self, medium: Medium, fitted: tuple[str, ...], vp: Range | None) -> dict[str, Range]:
+        """vp and epsilon share what v_max leaves; epsilon and delta meet at what is known, or in their middle."""
+        start, epsilon, delta = (np.asarray(medium[name], float) for name in self.parameters)
+        top = start
+        if "vp" in fitted:
+            room = np.maximum(1.0, self.v_max / self.speeds(medium)[1])
+            top = start * room ** (0.5 if "epsilon" in fitted else 1.0)
+            vp = (0.5 * float(np.min(start)), top) if vp is None else vp
+            top = np.asarray(vp[1], float)
+        most = np.clip(((self.v_max / top) ** 2 - 1) / 2, epsilon, np.maximum(MOST_EPSILON, epsilon))
+        between = (epsilon + delta) / 2
+        if len({"epsilon", "delta"} & set(fitted)) == 1:
+            between = delta if "epsilon" in fitted else epsilon
+        found = {"vp": vp, "epsilon": (between, most), "delta": (np.minimum(LEAST_DELTA, delta), between)}
+        return {name: found[name] for name in fitted}
+
+    def traces(
+        self, medium: dict[str, jax.Array], signature: jax.Array, shots: Shots, engine: Any, memory: Any
+    ) -> jax.Array:
+        """Return traces (shots, receivers, nt), see `propagate`."""
+        stiffness, item = _stiffness(self, medium), signature.dtype.itemsize
+        segments = segments_of(self, memory, len(signature), item)
+        return over_shots(self, lambda row: _record(self, stiffness, segments, *row), (shots, signature), item)
+
+
+class Stiffness(NamedTuple):
+    """dt² C on the padded grid."""
+
+    across: jax.Array
+    mixed: jax.Array
+    down: jax.Array
+
+
+class Waves(NamedTuple):
+    """What one step hands to the next: both stresses with their halo, as they were before, and the layers."""
+
+    across: jax.Array
+    down: jax.Array
+    before: tuple[jax.Array, jax.Array]
+    layers: tuple[tuple[jax.Array, jax.Array], ...]
+
+
+def _stiffness(sim: VTISimulation, medium: dict[str, jax.Array]) -> Stiffness:
+    kappa, along, mixed = (medium["vp"] * sim.dt) ** 2, 1 + 2 * medium["epsilon"], jnp.sqrt(1 + 2 * medium["delta"])
+    return Stiffness(*(jnp.pad(factor, sim.pairs, mode="edge") for factor in (kappa * along, kappa * mixed, kappa)))
+
+
+def _record(
+    sim: VTISimulation, stiffness: Stiffness, segments: tuple[int, ...], shot: Shots, signature: jax.Array
+) -> jax.Array:
+    """Return the traces of one shot (receivers, nt). signature: (sources, nt)."""
+    shot = jax.tree.map(lambda x: x[None], shot)  # as wave.py has it, arrays lead with the shots
+    scheme, n = wave.forward(sim, signature.dtype), len(sim.shape)
+    sources, receivers = (wave.cells_of(sim, points) for points in shot)
+    share = (n - 1) / n  # of the volume, and of the pressure, that is horizontal
+    factors = _injected(sim, stiffness, share, shot)
+
+    def step(waves, w):
+        pressure = share * wave.read(waves.across, receivers) + (1 - share) * wave.read(waves.down, receivers)
+        sample = jnp.sum(pressure * shot.receivers.weights, -1)[0]
+        fields = [waves.down, *(waves.across,) * (n - 1)]
+        (down, *across), layers = wave.along_axes(scheme, fields, waves.layers)
+        across = sum(across)
+        forces = (
+            stiffness.across * across + stiffness.mixed * down,
+            stiffness.mixed * across + stiffness.down * down,
+        )
+        now, new = (waves.across, waves.down), []
+        for u, before, force, factor in zip(now, waves.before, forces, factors, strict=True):
+            moved = 2 * wave.inside(sim, u) - wave.inside(sim, before) + force
+            new.append(wave.complete(sim, moved, sources, factor * w[None, :, None]))
+        return Waves(*new, now, layers), sample
+
+    u, _, layers = wave.rest(sim, 1, signature.dtype)
+    return walk(step, Waves(u, u, (u, u), layers), signature.T, segments).T
+
+
+def _injected(sim: VTISimulation, stiffness: Stiffness, share: float, shot: Shots) -> tuple[jax.Array, jax.Array]:
+    """Return what a signature is multiplied by at the cells of the sources, for both stresses."""
+    cells, weights = shot.sources
+    if sim.scaling == "raw":
+        return weights, weights
+    across, mixed, down = (factor.reshape(-1)[cells] for factor in stiffness)
+    return weights * (share * across + (1 - share) * mixed), weights * (share * mixed + (1 - share) * down)
