@@ -88,17 +88,17 @@ def delay(near, far, dt):
 def test_speeds_at_all_angles(epsilon, delta):
     """Between two receivers on a line from the source: vertical vp, horizontal vp √(1 + 2 epsilon), and in between."""
     vp, dh, f = 2000.0, 8.0, 25.0
-    sim = VTISimulation((110, 110), dh, 1e-3, 400, 2500.0, f, 8, 12)
+    sim = VTISimulation((95, 95), dh, 1e-3, 430, 2500.0, f, 8, 12)
     angles = np.deg2rad([0, 20, 40, 60, 75, 90])
     lines = np.array([np.cos(angles), np.sin(angles)]).T
     source = np.array((8, 8))
-    receivers = np.concatenate([source + 45 * lines, source + 90 * lines])
+    receivers = np.concatenate([source + 40 * lines, source + 80 * lines])
     found = run(sim, uniform(sim, vp, epsilon, delta), [source], receivers)[0]
     assert phase_velocity(0.0, vp, epsilon, delta) == pytest.approx(vp)
     assert phase_velocity(np.pi / 2, vp, epsilon, delta) == pytest.approx(vp * np.sqrt(1 + 2 * epsilon))
     for k, angle in enumerate(angles):
         expected = group_velocity(angle, vp, epsilon, delta)
-        assert 45 * dh / delay(found[k], found[k + len(angles)], sim.dt) == pytest.approx(expected, rel=0.004)
+        assert 40 * dh / delay(found[k], found[k + len(angles)], sim.dt) == pytest.approx(expected, rel=0.004)
 
 
 def test_moveout():
@@ -124,22 +124,26 @@ def test_edges_absorb():
     assert relative(found, expected) < 0.005
 
 
-@pytest.mark.parametrize("free_surface", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_reciprocity(free_surface):
-    widths = (0 if free_surface else 4, 5, 3, 6)
-    sim = VTISimulation((14, 16), (10.0, 9.0), 1.2e-3, 200, 2700.0, 20.0, 4, widths, free_surface)
+@pytest.mark.parametrize(("widths", "limit"), [(0, 1e-12), pytest.param((0, 5, 3, 6), 1e-4, marks=pytest.mark.slow)])
+def test_reciprocity(widths, limit):
+    """To rounding without absorbing layers, which are not symmetric, in acoustic waves neither."""
+    sim = VTISimulation((14, 16), (10.0, 9.0), 1.2e-3, 200, 2700.0, 20.0, 4, widths, free_surface=True)
     there, back = run(sim, rough(sim), [(5, 4)], [(9, 12)]), run(sim, rough(sim), [(9, 12)], [(5, 4)])
-    assert relative(there, back) < 1e-12
+    assert relative(there, back) < limit
 
 
-def test_waves_do_not_grow():
-    """Of order 8 with nearly the largest time step, in a rough medium that is isotropic in some cells, 4000 steps."""
-    sim = VTISimulation((20, 24), (10.0, 9.0), 1e-4, 4000, 2700.0, 12.0, 8, (0, 6, 5, 4), True)
+@pytest.mark.parametrize(("widths", "left"), [((0, 6, 5, 4), 0.05), (0, 1.0)])
+def test_waves_do_not_grow(widths, left):
+    """Of order 8 with nearly the largest time step, in a rough medium that is elliptical in some cells, 4000 steps.
+
+    Slow waves are late to leave such a medium. In a closed box they stay.
+    """
+    sim = VTISimulation((20, 24), (10.0, 9.0), 1e-4, 4000, 2700.0, 12.0, 8, widths, True)
     sim = replace(sim, dt=0.99 * largest_dt(sim))
     medium = rough(sim)
     medium["epsilon"][5:9, 8:] = medium["delta"][5:9, 8:]
     traces = np.abs(run(sim, medium, [(3, 4)], [(1, 8), (10, 10)]))
-    assert traces[..., -400:].max() < 1e-3 * traces.max()
+    assert traces[..., -1000:].max() < left * traces[..., :1000].max()
 
 
 @pytest.mark.slow

@@ -39,6 +39,7 @@ class VTISimulation(MediumSimulation):
 
     v_max bounds the faster of vp, the vertical velocity, and vp √(1 + 2 epsilon), the horizontal one. epsilon and delta
     are Thomsen's parameters; near the vertical, moveout is that of vp √(1 + 2 delta). epsilon may not be below delta.
+    scaling: 'raw' leaves (vp dt)² out of what a source adds.
     """
 
     waves: ClassVar[str] = "vti"
@@ -175,7 +176,7 @@ def _record(
 def _injected(sim: VTISimulation, stiffness: Stiffness, share: float, shot: Shots) -> tuple[jax.Array, jax.Array]:
     """Return what a signature is multiplied by at the cells of the sources, for both stresses."""
     cells, weights = shot.sources
-    if sim.scaling == "raw":
-        return weights, weights
     across, mixed, down = (factor.reshape(-1)[cells] for factor in stiffness)
+    if sim.scaling == "raw":
+        weights = weights / down
     return weights * (share * across + (1 - share) * mixed), weights * (share * mixed + (1 - share) * down)
