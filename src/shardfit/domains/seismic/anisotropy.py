@@ -23,10 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from shardfit.domains.seismic import wave
-from shardfit.domains.seismic.geometry import Shots
+from shardfit.domains.seismic import plain_loops
+from shardfit.domains.seismic.geometry import Points, Shots
 from shardfit.domains.seismic.medium import Medium, MediumSimulation, Parameter, Range, refuse_cells
-from shardfit.domains.seismic.plain_loops import over_shots, segments_of, walk
 
 STEP = 5e-4  # change of epsilon and delta where vp changes by 1 m/s: as much of the speed, at 2000 m/s
 LEAST_DELTA, MOST_EPSILON = -0.45, 1.0  # of bounds that nobody gave
@@ -102,7 +101,7 @@ class VTISimulation(MediumSimulation):
         top = start
         if "vp" in fitted:
             room = np.maximum(1.0, self.v_max / self.speeds(medium)[1])
-            top = start * room ** (0.5 if "epsilon" in fitted else 1.0)
+            top = np.minimum(start * room ** (0.5 if "epsilon" in fitted else 1.0), self.v_max)
             vp = (0.5 * float(np.min(start)), top) if vp is None else vp
             top = np.asarray(vp[1], float)
         most = np.clip(((self.v_max / top) ** 2 - 1) / 2, epsilon, np.maximum(MOST_EPSILON, epsilon))
@@ -117,8 +116,9 @@ class VTISimulation(MediumSimulation):
     ) -> jax.Array:
         """Return traces (shots, receivers, nt), see `propagate`."""
         stiffness, item = _stiffness(self, medium), signature.dtype.itemsize
-        segments = segments_of(self, memory, len(signature), item)
-        return over_shots(self, lambda row: _record(self, stiffness, segments, *row), (shots, signature), item)
+        segments = plain_loops.segments_of(self, memory, len(signature), item)
+        rows = (shots, signature)
+        return plain_loops.over_shots(self, lambda row: _record(self, stiffness, segments, *row), rows, item)
 
 
 class Stiffness(NamedTuple):
@@ -130,10 +130,9 @@ class Stiffness(NamedTuple):
 
 
 class Waves(NamedTuple):
-    """What one step hands to the next: both stresses with their halo, as they were before, and the layers."""
+    """What one step hands to the next: both stresses, as they were before, and the layers."""
 
-    across: jax.Array
-    down: jax.Array
+    now: tuple[jax.Array, jax.Array]
     before: tuple[jax.Array, jax.Array]
     layers: tuple[tuple[jax.Array, jax.Array], ...]
 
@@ -147,36 +146,32 @@ def _record(
     sim: VTISimulation, stiffness: Stiffness, segments: tuple[int, ...], shot: Shots, signature: jax.Array
 ) -> jax.Array:
     """Return the traces of one shot (receivers, nt). signature: (sources, nt)."""
-    shot = jax.tree.map(lambda x: x[None], shot)  # as wave.py has it, arrays lead with the shots
-    scheme, n = wave.forward(sim, signature.dtype), len(sim.shape)
-    sources, receivers = (wave.cells_of(sim, points) for points in shot)
-    share = (n - 1) / n  # of the volume, and of the pressure, that is horizontal
-    factors = _injected(sim, stiffness, share, shot)
+    differences, flat = plain_loops.second_differences(sim, signature.dtype), len(sim.shape) - 1
+    share = flat / (flat + 1)  # of the volume, and of the pressure, that is horizontal
+    factors = _injected(sim, stiffness, share, shot.sources)
 
     def step(waves, w):
-        pressure = share * wave.read(waves.across, receivers) + (1 - share) * wave.read(waves.down, receivers)
-        sample = jnp.sum(pressure * shot.receivers.weights, -1)[0]
-        fields = [waves.down, *(waves.across,) * (n - 1)]
-        (down, *across), layers = wave.along_axes(scheme, fields, waves.layers)
+        across, down = waves.now
+        sample = plain_loops.read(share * across + (1 - share) * down, shot.receivers)
+        (down, *across), layers = differences((down, *(across,) * flat), waves.layers)
         across = sum(across)
         forces = (
             stiffness.across * across + stiffness.mixed * down,
             stiffness.mixed * across + stiffness.down * down,
         )
-        now, new = (waves.across, waves.down), []
-        for u, before, force, factor in zip(now, waves.before, forces, factors, strict=True):
-            moved = 2 * wave.inside(sim, u) - wave.inside(sim, before) + force
-            new.append(wave.complete(sim, moved, sources, factor * w[None, :, None]))
-        return Waves(*new, now, layers), sample
+        new = []
+        for u, before, force, factor in zip(waves.now, waves.before, forces, factors, strict=True):
+            moved = plain_loops.add(2 * u - before + force, shot.sources, factor * w[:, None])
+            new.append(plain_loops.surface(sim, moved))
+        return Waves(tuple(new), waves.now, layers), sample
 
-    u, _, layers = wave.rest(sim, 1, signature.dtype)
-    return walk(step, Waves(u, u, (u, u), layers), signature.T, segments).T
+    rest = (jnp.zeros(sim.padded, signature.dtype),) * 2
+    start = Waves(rest, rest, plain_loops.layers_at_rest(sim, signature.dtype))
+    return plain_loops.walk(step, start, signature.T, segments).T
 
 
-def _injected(sim: VTISimulation, stiffness: Stiffness, share: float, shot: Shots) -> tuple[jax.Array, jax.Array]:
+def _injected(sim: VTISimulation, stiffness: Stiffness, share: float, sources: Points) -> tuple[jax.Array, jax.Array]:
     """Return what a signature is multiplied by at the cells of the sources, for both stresses."""
-    cells, weights = shot.sources
-    across, mixed, down = (factor.reshape(-1)[cells] for factor in stiffness)
-    if sim.scaling == "raw":
-        weights = weights / down
-    return weights * (share * across + (1 - share) * mixed), weights * (share * mixed + (1 - share) * down)
+    across, mixed, down = (factor.reshape(-1)[sources.cells] for factor in stiffness)
+    unit = down if sim.scaling == "raw" else 1.0
+    return (share * across + (1 - share) * mixed) / unit, (share * mixed + (1 - share) * down) / unit

@@ -26,10 +26,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.domains.seismic import wave
+from shardfit.domains.seismic import plain_loops
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.medium import Medium, MediumSimulation, Parameter, Range, refuse_cells
-from shardfit.domains.seismic.plain_loops import over_shots, segments_of, walk
 
 BAND = 4.0  # times the peak frequency, and its inverse: the band that nobody gave
 STEP = 0.1  # change of q where vp changes by 1 m/s
@@ -176,8 +175,9 @@ class ViscoacousticSimulation(MediumSimulation):
     ) -> jax.Array:
         """Return traces (shots, receivers, nt), see `propagate`."""
         rock, item = _rock(self, medium), signature.dtype.itemsize
-        segments = segments_of(self, memory, len(signature), item)
-        return over_shots(self, lambda row: _record(self, rock, segments, *row), (shots, signature), item)
+        segments = plain_loops.segments_of(self, memory, len(signature), item)
+        rows = (shots, signature)
+        return plain_loops.over_shots(self, lambda row: _record(self, rock, segments, *row), rows, item)
 
 
 class Rock(NamedTuple):
@@ -188,7 +188,7 @@ class Rock(NamedTuple):
 
 
 class Waves(NamedTuple):
-    """What one step hands to the next: the wave with its halo, as it was before, its memories, and the layers.
+    """What one step hands to the next: the wave, as it was before, its memories, and the layers.
 
     memory: what the trapezoidal rule carries from one time to the next, of every mechanism.
     """
@@ -209,27 +209,22 @@ def _record(
     sim: ViscoacousticSimulation, rock: Rock, segments: tuple[int, ...], shot: Shots, signature: jax.Array
 ) -> jax.Array:
     """Return the traces of one shot (receivers, nt). signature: (sources, nt)."""
-    shot = jax.tree.map(lambda x: x[None], shot)  # as wave.py has it, arrays lead with the shots
-    scheme, relaxed = wave.forward(sim, signature.dtype), sim.relaxation
-    sources, receivers = (wave.cells_of(sim, points) for points in shot)
-    inner = (sources[0], *(place - sim.half for place in sources[1:]))
+    differences, relaxed = plain_loops.second_differences(sim, signature.dtype), sim.relaxation
     physical = sim.scaling == "physical"
 
     def step(waves, w):
-        sample = jnp.sum(wave.read(waves.u, receivers) * shot.receivers.weights, -1)[0]
-        shares, layers = wave.along_axes(scheme, [waves.u] * len(sim.shape), waves.layers)
-        values = shot.sources.weights * w[None, :, None]
-        curve = wave.add(sum(shares), inner, values) if physical else sum(shares)
+        sample, values = plain_loops.read(waves.u, shot.receivers), w[:, None]
+        shares, layers = differences((waves.u,) * len(sim.shape), waves.layers)
+        curve = plain_loops.add(sum(shares), shot.sources, values) if physical else sum(shares)
         lost, memory = 0.0, []
         for carried, time, weight in zip(waves.memory, *relaxed, strict=True):
             half = sim.dt / (2 * time)
             now = carried + half / (1 + half) * curve
             lost = lost + weight * (curve - now)
             memory.append(((1 - half) * now + half * curve) / (1 + half))
-        moved = 2 * wave.inside(sim, waves.u) - wave.inside(sim, waves.before) + rock.slow * curve + rock.more * lost
-        new = wave.complete(sim, moved, sources, 0 * values if physical else values)
-        return Waves(new, waves.u, tuple(memory), layers), sample
+        new = 2 * waves.u - waves.before + rock.slow * curve + rock.more * lost
+        new = new if physical else plain_loops.add(new, shot.sources, values)
+        return Waves(plain_loops.surface(sim, new), waves.u, tuple(memory), layers), sample
 
-    u, _, layers = wave.rest(sim, 1, signature.dtype)
-    memory = (jnp.zeros((1, *sim.padded), u.dtype),) * sim.mechanisms
-    return walk(step, Waves(u, u, memory, layers), signature.T, segments).T
+    u, layers = jnp.zeros(sim.padded, signature.dtype), plain_loops.layers_at_rest(sim, signature.dtype)
+    return plain_loops.walk(step, Waves(u, u, (u,) * sim.mechanisms, layers), signature.T, segments).T

@@ -146,11 +146,12 @@ def advance(scheme: Scheme, kappa: jax.Array, fields: Turn, cells: tuple, values
 
 
 def along_axes(scheme: Scheme, fields: list[jax.Array], layers: tuple) -> tuple[list[jax.Array], tuple]:
-    """Return the part of L along every axis, each of a field (with halo) of its own, and the layers one step on."""
+    """Return the part of L along every axis, each of a field (without halo) of its own, and the layers one step on."""
     sim, whole = scheme.sim, [(slice(0, n), None) for n in scheme.sim.padded]
-    found = [scheme.rule(sim, e, fields[e.axis], kept) for e, kept in zip(scheme.edges, layers, strict=True)]
+    waves = [_with_halo(sim, u) for u in fields]
+    found = [scheme.rule(sim, e, waves[e.axis], kept) for e, kept in zip(scheme.edges, layers, strict=True)]
     shares = []
-    for axis, u in enumerate(fields):
+    for axis, u in enumerate(waves):
         parts = sorted(_parts(scheme, axis), key=lambda part: part[0].start)
         blocks = [(*whole[:axis], part, *whole[axis + 1 :]) for part in parts]
         shares.append(jnp.concatenate([_share(sim, u, found, block, axis) for block in blocks], axis + 1))
@@ -158,9 +159,8 @@ def along_axes(scheme: Scheme, fields: list[jax.Array], layers: tuple) -> tuple[
     return shares, tuple(tuple(jnp.pad(x, rim) for x in new) for (_, *new), rim in zip(found, rims, strict=True))
 
 
-def complete(sim: Simulation, inner: jax.Array, cells: tuple, values: jax.Array) -> jax.Array:
-    """Return a field with its halo from one without, with values added at cells and the free surface seen to."""
-    u = add(jnp.pad(inner, ((0, 0), *((sim.half, sim.half),) * len(sim.shape))), cells, values)
+def _with_halo(sim: Simulation, inner: jax.Array) -> jax.Array:
+    u = jnp.pad(inner, ((0, 0), *((sim.half, sim.half),) * len(sim.shape)))
     return _reflect(sim, u, (jnp.zeros_like(u[:, : sim.half + 2]),))[0]
 
 

@@ -184,7 +184,8 @@ class Watch:
         for name, truth in (self.truth or {}).items():
             if fitted is not None and name in fitted:
                 suffix = "" if name == "velocity" else f"_{name}"
-                facts |= {f"{key}{suffix}": measure(fitted[name], truth) for key, measure in DISTANCES.items()}
+                known = DISTANCES if name in ("velocity", "vp") or np.ptp(truth) else {"model_error": model_error}
+                facts |= {f"{key}{suffix}": measure(fitted[name], truth) for key, measure in known.items()}
         self.notes[step] = facts
 
     def __call__(self, shot: Snapshot) -> Any:
