@@ -115,7 +115,12 @@ def test_model_invert_its_files_and_migrate(capsys, tmp_path, waves):
         ("viscoacoustic", "q = 30.0", "q = -3.0", "q = -3 at cell (0, 0) is not positive"),
         ("viscoacoustic", "q = 30.0", 'q = "none.npz"', "none.npz"),
         ("viscoacoustic", "f_ref = 10.0", "f_ref = 100.0", "100 Hz is outside the band 2 to 32 Hz"),
-        ("viscoacoustic", "widths = 6", "widths = 6\nv_max = 2410.0", "the velocity of the highest frequencies reaches"),
+        (
+            "viscoacoustic",
+            "widths = 6",
+            "widths = 6\nv_max = 2410.0",
+            "velocity of the highest frequencies reaches",
+        ),
         ("viscoacoustic", "dt = 0.003", "dt = 0.005", "dt=0.005 s is unstable at v_max="),
     ],
 )

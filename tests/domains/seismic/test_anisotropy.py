@@ -21,9 +21,7 @@ def like(kind, sim, **changes):
 
 
 def uniform(sim, vp, epsilon, delta):
-    return {
-        name: np.full(sim.shape, x) for name, x in (("vp", vp), ("epsilon", epsilon), ("delta", delta))
-    }
+    return {name: np.full(sim.shape, x) for name, x in (("vp", vp), ("epsilon", epsilon), ("delta", delta))}
 
 
 def rough(sim):
@@ -101,6 +99,7 @@ def test_speeds_at_all_angles(epsilon, delta):
         assert 40 * dh / delay(found[k], found[k + len(angles)], sim.dt) == pytest.approx(expected, rel=0.004)
 
 
+@pytest.mark.slow
 def test_moveout():
     """Near the vertical t² grows with x² as vp √(1 + 2 delta) says, whatever epsilon is."""
     vp, delta, dh = 2000.0, 0.12, 8.0
@@ -113,6 +112,7 @@ def test_moveout():
     assert slope**-0.5 == pytest.approx(vp * np.sqrt(1 + 2 * delta), rel=0.01)
 
 
+@pytest.mark.slow
 def test_edges_absorb():
     """Against a domain too large for echoes."""
     near = VTISimulation((30, 30), 10.0, 1.2e-3, 180, 2500.0, 18.0)
@@ -132,7 +132,7 @@ def test_reciprocity(widths, limit):
     assert relative(there, back) < limit
 
 
-@pytest.mark.parametrize(("widths", "left"), [((0, 6, 5, 4), 0.05), (0, 1.0)])
+@pytest.mark.parametrize(("widths", "left"), [((0, 6, 5, 4), 0.05), pytest.param(0, 1.0, marks=pytest.mark.slow)])
 def test_waves_do_not_grow(widths, left):
     """Of order 8 with nearly the largest time step, in a rough medium that is elliptical in some cells, 4000 steps.
 

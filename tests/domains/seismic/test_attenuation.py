@@ -66,7 +66,7 @@ def test_q_is_even_over_the_band():
 
 
 def pulse(sim, vp, q, distances):
-    """The wave of a line source by its spectrum, at distances in metres: the Hankel function of a complex wave number."""
+    """The wave of a line source at distances in metres, by its spectrum: a Hankel function of a complex wave number."""
     n = 8 * sim.nt
     frequency = np.fft.rfftfreq(n, sim.dt)[1:]
     wave_number = 2 * np.pi * frequency / np.sqrt(modulus(sim, frequency, vp, q))
@@ -97,6 +97,7 @@ def test_decay_and_dispersion(q, matters):
     assert speed[-1] / speed[0] - 1 == pytest.approx(np.log(4) / np.pi / q, rel=0.2)
 
 
+@pytest.mark.slow
 def test_edges_absorb():
     """Against a domain too large for echoes."""
     near = ViscoacousticSimulation((30, 30), 10.0, 1.2e-3, 180, 2400.0, 18.0)

@@ -1,4 +1,4 @@
-"""What all media of several parameters share: derivatives, memory strategies, shots apart, devices, inversion, images."""
+"""What VTI and viscoacoustic waves share: derivatives, memory, shots apart, devices, inversion, images."""
 
 from dataclasses import replace
 
@@ -11,7 +11,12 @@ import shardfit as sf
 from shardfit.domains.seismic import (
     Binomial,
     Checkpointed,
+    Conditioning,
     Recording,
+    SourceOptions,
+    ViscoacousticSimulation,
+    VTISimulation,
+    WaveOptions,
     acquisition,
     choose_engine,
     estimate_source,
@@ -28,8 +33,7 @@ from shardfit.domains.seismic.recipes import InversionOptions, MigrationOptions,
 from tests.domains.seismic import test_anisotropy, test_attenuation
 from tests.domains.seismic.cases import quick_jit, relative
 from tests.domains.seismic.lens import problem_of
-from tests.domains.seismic.test_anisotropy import VTISimulation, run
-from tests.domains.seismic.test_attenuation import ViscoacousticSimulation
+from tests.domains.seismic.test_anisotropy import run
 
 SOURCES, RECEIVERS = [(3, 4), (6.5, 9)], [(2, 12), (10, 3.4)]
 
@@ -53,10 +57,14 @@ both = pytest.mark.parametrize("waves", MEDIA)
 @pytest.mark.parametrize(
     ("waves", "changes", "memory"),
     [
-        ("vti", {}, Checkpointed((5,))),
-        ("viscoacoustic", {}, Checkpointed((5,))),
+        ("vti", {"widths": (0, 4, 5, 0)}, Checkpointed((5,))),
+        ("viscoacoustic", {"widths": (4, 0, 0, 5)}, "full"),
         pytest.param("vti", {"widths": (0, 5, 3, 6), "free_surface": True}, "full", marks=pytest.mark.slow),
-        pytest.param("viscoacoustic", {"widths": 0, "free_surface": True}, "full", marks=pytest.mark.slow),
+        pytest.param("vti", {"scaling": "raw"}, Checkpointed((3, 4)), marks=pytest.mark.slow),
+        pytest.param(
+            "viscoacoustic", {"widths": (0, 5, 3, 6), "free_surface": True}, Checkpointed((5,)), marks=pytest.mark.slow
+        ),
+        pytest.param("viscoacoustic", {"scaling": "raw"}, Checkpointed((3, 4)), marks=pytest.mark.slow),
     ],
 )
 def test_derivatives(waves, changes, memory):
@@ -108,7 +116,7 @@ def test_memory_strategies_agree(waves):
         gradient(Binomial(3))
 
 
-@both
+@pytest.mark.parametrize("waves", ["vti", pytest.param("viscoacoustic", marks=pytest.mark.slow)])
 def test_shots_stand_alone(monkeypatch, waves):
     """In any order, alone or together, and with receivers that only pad a shot."""
     sim, medium = MEDIA[waves]()
@@ -144,6 +152,7 @@ def inversion(waves, data=None, fitted=None, **options):
     return problem_of(sim, options.pop("start"), wavelet, shots, data, precision="float64", **options), data
 
 
+@pytest.mark.slow
 @both
 def test_inversion_and_devices(waves):
     """The value is the misfit, and neither it nor the gradient depends on devices, one of which has padding only."""
@@ -207,3 +216,86 @@ def test_bounds_that_nobody_gave(waves, names):
         start = {n: medium[n] if n == "vp" else np.full(sim.shape, np.inf) for n in fitted}
         with pytest.raises(ValueError, match="q is infinite somewhere. What is fitted must be finite"):
             inversion(waves, np.ones((2, 2, 50)), fitted, start=start)
+
+
+def around_a_lens(waves):
+    """Return a survey around a lens in two parameters: simulation, truth, start and recording."""
+    numbers = (30, 40), 10.0, 1e-3, 230, 2700.0, 25.0, 4, 10
+    sim = (VTISimulation if waves == "vti" else ViscoacousticSimulation)(*numbers)
+
+    def blob(background, change):
+        return lens(sim.shape, 10.0, background, change, 40.0)
+
+    truth = {"vp": blob(2000.0, 120.0)}
+    if waves == "vti":
+        truth |= {"epsilon": blob(0.05, 0.12), "delta": np.full(sim.shape, 0.05)}
+    else:
+        truth["q"] = 1 / blob(1 / 60, 1 / 20 - 1 / 60)
+    start = {name: np.full(sim.shape, x[0, 0].round(3)) for name, x in truth.items()}
+    sources = [(row, x) for x in (3, 20, 36) for row in (2, 27)] + [(z, x) for z in (9, 21) for x in (2, 37)]
+    receivers = [(row, x) for row in (2, 27) for x in range(2, 38, 3)]
+    receivers += [(z, x) for z in range(4, 27, 3) for x in (2, 37)]
+    shots, wavelet = acquisition(sim, sources, receivers), ricker(25.0, sim.dt, sim.nt)
+    data = propagate(sim, jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), truth), wavelet, shots)
+    return sim, truth, start, Recording(shots, wavelet, np.asarray(data))
+
+
+@pytest.mark.slow
+@both
+def test_a_lens_is_recovered(waves):
+    """Both parameters at once, in two bands; the second starts from what bounds and float32 made of the first."""
+    sim, truth, start, recording = around_a_lens(waves)
+    options = {"epochs": (8, 12), "bands": (25.0, None), "conditioning": Conditioning(near=3.0, smoothing=1.5)}
+    found = invert(sim, start, recording, InversionOptions(solver="plbfgs", batchsize=None, **options), truth=truth)
+    assert found.engine.startswith(f"jax: {waves} waves") and set(found.results[-1].params) == set(sim.usual)
+    assert all(np.array_equal(found.medium[name], start[name]) for name in start if name not in sim.usual)
+    for name in sim.usual:
+        assert found.metrics[f"model_error_{name}"][-1] < 0.35 * model_error(start[name], truth[name])
+        assert found.metrics[f"model_error_{name}"][-1] == pytest.approx(model_error(found.medium[name], truth[name]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("waves", "solver"), [("vti", "adam"), ("viscoacoustic", "lbfgsb")])
+def test_other_solvers(waves, solver):
+    sim, truth, start, recording = around_a_lens(waves)
+    batch = 5 if solver == "adam" else None
+    options = InversionOptions(solver=solver, epochs=15, batchsize=batch, learning_rate=10.0, certify=False)
+    found = invert(sim, start, recording, options, truth=truth)
+    assert found.metrics["loss"][-1] < 0.1 * found.metrics["loss"][0]
+    check = {name: found.medium[name] for name in sim.parameters}
+    sim.refuse({name: np.asarray(x, float) for name, x in check.items()})
+
+
+@pytest.mark.slow
+@both
+def test_images_energy_and_sources(waves):
+    """The image shows the lens as a faster place; energy falls away from a source; a wavelet is found in the medium."""
+    sim, truth, start, recording = around_a_lens(waves)
+    only_vp = {**start, "vp": truth["vp"]}
+    data = propagate(
+        sim, jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), only_vp), recording.wavelet, recording.shots
+    )
+    recording = replace(recording, observed=np.asarray(data))
+    image = rtm(sim, start, recording, MigrationOptions(high_pass=False))
+    assert image.shape == sim.shape and image[12:18, 16:24].mean() > 3 * np.abs(image[5:25, 8:32]).mean()
+    energy = illumination(sim, start, recording.wavelet, select(recording.shots, [0]))
+    assert energy[2, 3] > 10 * energy[20, 30] > 0
+    twice = replace(recording, observed=2 * recording.observed)
+    estimate = estimate_source(sim, only_vp, twice, SourceOptions("scalar"), waves=WaveOptions())
+    assert relative(estimate, 2 * recording.wavelet) < 1e-4
+
+
+@both
+def test_migration_is_acoustic(waves):
+    sim, medium = MEDIA[waves]()
+    recording = Recording(acquisition(sim, SOURCES, RECEIVERS), np.ones(50), np.ones((2, 2, 50)))
+    with pytest.raises(ValueError, match=f"not one of {waves} waves"):
+        migration_problem(sim, medium, recording)
+    with pytest.raises(ValueError, match=f"Use iterations=0 with {waves} waves"):
+        rtm(sim, medium, recording, MigrationOptions(iterations=2))
+    with pytest.raises(ValueError, match=f"unknown fitted parameter of {waves} waves: 'vs'"):
+        invert(sim, medium, recording, InversionOptions(fitted=("vp", "vs")))
+    with pytest.raises(ValueError, match=r"bounds of \['q', 'vs'\], but what is fitted is \['vp'\]"):
+        invert(
+            sim, medium, recording, InversionOptions(fitted=("vp",), batchsize=None, bounds={"q": (1, 2), "vs": (1, 2)})
+        )

@@ -29,6 +29,7 @@ from shardfit.domains.seismic.medium import Medium, MediumSimulation, Parameter,
 
 STEP = 5e-4  # change of epsilon and delta where vp changes by 1 m/s: as much of the speed, at 2000 m/s
 LEAST_DELTA, MOST_EPSILON = -0.45, 1.0  # of bounds that nobody gave
+ROUNDING = 1e-6  # by which epsilon may be below delta: float32 at a bound, of which waves know nothing in their time
 ARTEFACT = 0.01  # epsilon - delta at a source, above which slow waves of the equations are worth a warning
 
 
@@ -57,7 +58,7 @@ class VTISimulation(MediumSimulation):
             refuse_cells(~np.isfinite(medium[name]), name, medium[name], "not finite")
         refuse_cells(delta <= -0.5, "delta", delta, "not above -1/2, so that waves have no speed")
         what = "below delta, where waves would grow without end. Raise it to delta, or lower delta"
-        refuse_cells(epsilon < delta, "epsilon", epsilon, what)
+        refuse_cells(epsilon < delta - ROUNDING, "epsilon", epsilon, what)
 
     def speeds(self, medium: Mapping[str, Any]) -> tuple[Any, Any, str]:
         """Waves along the layers are the fastest, unless epsilon is negative."""
@@ -82,7 +83,7 @@ class VTISimulation(MediumSimulation):
 
     def refuse_ranges(self, low: Mapping[str, Any], high: Mapping[str, Any]) -> None:
         """Raise where epsilon may fall below delta, or waves become too fast."""
-        if "epsilon" in low and "delta" in high and np.any(np.less(low["epsilon"], high["delta"])):
+        if "epsilon" in low and "delta" in high and np.any(low["epsilon"] < high["delta"] - ROUNDING):
             raise ValueError(
                 "bounds: epsilon may become less than delta, where waves would grow without end. Keep the lower bound "
                 "of epsilon at or above delta, or above its upper bound where both are fitted."
@@ -96,19 +97,20 @@ class VTISimulation(MediumSimulation):
                 )
 
     def ranges(self, medium: Medium, fitted: tuple[str, ...], vp: Range | None) -> dict[str, Range]:
-        """vp and epsilon share what v_max leaves; epsilon and delta meet at what is known, or in their middle."""
+        """Vp and epsilon share what v_max leaves; epsilon and delta meet at what is known, or in their middle."""
         start, epsilon, delta = (np.asarray(medium[name], float) for name in self.parameters)
         top = start
         if "vp" in fitted:
             room = np.maximum(1.0, self.v_max / self.speeds(medium)[1])
             top = np.minimum(start * room ** (0.5 if "epsilon" in fitted else 1.0), self.v_max)
-            vp = (0.5 * float(np.min(start)), top) if vp is None else vp
+            vp = (0.5 * float(np.min(start)), np.maximum(top, start)) if vp is None else vp
             top = np.asarray(vp[1], float)
         most = np.clip(((self.v_max / top) ** 2 - 1) / 2, epsilon, np.maximum(MOST_EPSILON, epsilon))
         between = (epsilon + delta) / 2
         if len({"epsilon", "delta"} & set(fitted)) == 1:
             between = delta if "epsilon" in fitted else epsilon
-        found = {"vp": vp, "epsilon": (between, most), "delta": (np.minimum(LEAST_DELTA, delta), between)}
+        ends = np.minimum(between, epsilon), np.maximum(between, delta)  # the start is inside, to rounding too
+        found = {"vp": vp, "epsilon": (ends[0], most), "delta": (np.minimum(LEAST_DELTA, delta), ends[1])}
         return {name: found[name] for name in fitted}
 
     def traces(
@@ -132,8 +134,8 @@ class Stiffness(NamedTuple):
 class Waves(NamedTuple):
     """What one step hands to the next: both stresses, as they were before, and the layers."""
 
-    now: tuple[jax.Array, jax.Array]
-    before: tuple[jax.Array, jax.Array]
+    now: tuple[jax.Array, ...]
+    before: tuple[jax.Array, ...]
     layers: tuple[tuple[jax.Array, jax.Array], ...]
 
 

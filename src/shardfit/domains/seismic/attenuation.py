@@ -19,7 +19,7 @@ traces = propagate(sim, {"vp": vp, "q": q}, wavelet, acquisition(sim, sources, r
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -156,7 +156,7 @@ class ViscoacousticSimulation(MediumSimulation):
                 )
 
     def ranges(self, medium: Medium, fitted: tuple[str, ...], vp: Range | None) -> dict[str, Range]:
-        """vp and q share what v_max leaves."""
+        """Vp and q share what v_max leaves."""
         start, q = (np.asarray(medium[name], float) for name in self.parameters)
         low = q
         if "q" in fitted:
@@ -166,7 +166,8 @@ class ViscoacousticSimulation(MediumSimulation):
             least = np.minimum(q, 2 * h.real / h.imag)
             lows = (np.maximum(share * q, least) for share in SHARES)
             low = next(some for some in lows if np.all(self.stiffening(some) <= allowed * (1 + 1e-9)))
-        vp = (0.5 * float(np.min(start)), self.v_max / self.stiffening(low)) if vp is None else vp
+        if vp is None:
+            vp = 0.5 * float(np.min(start)), np.maximum(self.v_max / self.stiffening(low), start)
         found = {"vp": vp, "q": (low, np.maximum(MOST, 2 * q))}
         return {name: found[name] for name in fitted}
 
@@ -215,7 +216,8 @@ def _record(
     def step(waves, w):
         sample, values = plain_loops.read(waves.u, shot.receivers), w[:, None]
         shares, layers = differences((waves.u,) * len(sim.shape), waves.layers)
-        curve = plain_loops.add(sum(shares), shot.sources, values) if physical else sum(shares)
+        curve = reduce(jnp.add, shares)
+        curve = plain_loops.add(curve, shot.sources, values) if physical else curve
         lost, memory = 0.0, []
         for carried, time, weight in zip(waves.memory, *relaxed, strict=True):
             half = sim.dt / (2 * time)

@@ -84,7 +84,9 @@ def model(velocity: Any, dh: Any, *, sources: Any = None, receivers: Any = None,
 def panels(sections: Mapping[str, Any], dh: Any, gradient: Any = None, label: str = "velocity  (m/s)") -> Any:
     """Draw models (nz, nx) by name below each other, and the gradient of the misfit if there is one.
 
-    All models have the colour limits of the first. label: what the colours mean. Example: `panels({"true": truth, "inverted": found}, 25.0)`.
+    All models have the colour limits of the first. label: what the colours mean.
+
+    Example: `panels({"true": truth, "inverted": found}, 25.0)`.
     """
     first, count = next(iter(sections.values())), len(sections) + (gradient is not None)
     figure = style.new_figure(7.6, 0.4 + count * (_height(first, dh, 7.6) - 0.3))

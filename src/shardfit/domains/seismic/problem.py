@@ -196,7 +196,8 @@ def _check_ranges(sim: MediumSimulation, start: Mapping, known: Mapping, bounds:
             _check_bounds(sim, start[name], given)
         else:
             _check_start(name, start[name], *(np.asarray(end, float) for end in given))
-    sim.refuse_ranges(*({**known, **{name: given[end] for name, given in bounds.items()}} for end in (0, 1)))
+    low, high = ({name: np.asarray(given[end], float) for name, given in bounds.items()} for end in (0, 1))
+    sim.refuse_ranges({**known, **low}, {**known, **high})
 
 
 def _check_mapped(observed: np.ndarray, response: Any, waves: WaveOptions) -> None:

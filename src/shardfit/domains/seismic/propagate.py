@@ -39,10 +39,11 @@ def propagate(
     """Return traces (shots, receivers, nt); sample n is the pressure at time n dt.
 
     velocity: (nz, nx) or (nz, ny, nx) m/s, for other waves a mapping of what their medium has, such as {"vp", "vs",
-    "rho"}, {"vp", "epsilon", "delta"}, {"vp", "q"}; its type (float32, float64) is the type of everything. wavelet: (nt,) for all, (shots, nt) or (shots, sources, nt). shots: from `acquisition`. engine:
-    'auto', 'native', 'jax' or Native(...). memory: strategy of the JAX engine, see strategies.py; the native one keeps
-    states by its own rule, and second derivatives need engine='jax'. Propagators that inject into u[n+1] and
-    record it give this with raw scaling, one sample earlier.
+    "rho"}, {"vp", "epsilon", "delta"}, {"vp", "q"}; its type (float32, float64) is the type of everything. wavelet:
+    (nt,) for all, (shots, nt) or (shots, sources, nt). shots: from `acquisition`. engine: 'auto', 'native', 'jax' or
+    Native(...). memory: strategy of the JAX engine, see strategies.py; the native one keeps states by its own rule, and
+    second derivatives need engine='jax'. Propagators that inject into u[n+1] and record it give this with raw scaling,
+    one sample earlier.
 
     Example: `propagate(sim, jnp.full(sim.shape, 2000.0), ricker(10.0, sim.dt, sim.nt), shots)`.
     """

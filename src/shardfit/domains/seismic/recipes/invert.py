@@ -35,11 +35,11 @@ Show = Callable[[int, np.ndarray, np.ndarray | None, np.ndarray], Any]
 class Inversion:
     """A velocity model, or a medium, and how it was reached.
 
-    medium: by name, (nz, nx) each: 'velocity', or such as 'vp', 'vs' and 'rho'. results: of every band. metrics: columns with
-    one entry for the start of every band and one for each of its steps: 'epoch' (counted on over all bands), 'band',
-    'loss' (of the shots drawn for it), and with a known truth 'model_error' (rms, m/s) and 'similarity', both of the
-    model that the loss was measured on (of several processes the first knows them); of a medium
-    'model_error_vp' and so on.
+    medium: by name, (nz, nx) each: 'velocity', or such as 'vp', 'vs' and 'rho'. results: of every band. metrics:
+    columns with one entry for the start of every band and one for each of its steps: 'epoch' (counted on over all
+    bands), 'band', 'loss' (of the shots drawn for it), and with a known truth 'model_error' (rms, m/s) and
+    'similarity', both of the model that the loss was measured on (of several processes the first knows them); of a
+    medium 'model_error_vp' and so on.
     wavelet: as used last, estimated or given. engine: which propagator ran, and how it kept states.
     """
 

@@ -40,8 +40,8 @@ class InversionOptions:
         'adam', 'adamw', 'sgd', 'rmsprop' or 'plbfgs' (preconditioned L-BFGS) on mini-batches or all shots; 'lbfgsb',
         'lbfgs', 'lbfgs-bt' on all shots.
     learning_rate
-        m/s per step; of vs 0.58 of it, of epsilon and delta 0.0005, of q 0.1 (near its median). With 'plbfgs' on mini-batches the most that a cell may
-        change in a step.
+        m/s per step; of vs 0.58 of it, of epsilon and delta 0.0005, of q 0.1 (near its median). With 'plbfgs' on
+        mini-batches the most that a cell may change in a step.
     decay
         factor of the learning rate from band to band.
     epochs
