@@ -1,12 +1,17 @@
 """`shardfit seismic` with VTI and viscoacoustic waves: gathers, inversion, migration, and errors before any work."""
 
 import csv
+import re
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
 from shardfit.cli import main
+from shardfit.cli.seismic.config import read_config
+from shardfit.cli.seismic.invert import inversion_options
+from shardfit.cli.seismic.setup import build
 from shardfit.io.results import load_result
 
 pytest.importorskip("matplotlib")
@@ -136,3 +141,18 @@ def test_least_squares_migration_is_refused(capsys, tmp_path):
     config = write(tmp_path, configuration("vti") + "[rtm]\niterations = 2\n")
     code, _, err = run(capsys, "seismic", "rtm", config, "--out", tmp_path / "out", "--max-shots", 1)
     assert code == 2 and "least-squares migration is acoustic. Use iterations=0 with vti waves" in err
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "seismic.md"
+
+
+@pytest.mark.parametrize("waves", KINDS)
+def test_configurations_of_the_page(tmp_path, waves):
+    """They are complete, and what they describe can be simulated."""
+    (text,) = (b for b in re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL) if f'waves = "{waves}"' in b)
+    config = read_config(write(tmp_path, text))
+    setup = build(config, None, 2, need_start=True)
+    options = inversion_options(config).of(setup.sim)
+    assert setup.sim.waves == waves and options.fitted == setup.sim.usual
+    name = FIELDS[waves][0]
+    assert setup.start[name].max() == getattr(config.start, name) != getattr(config.model, name)

@@ -121,6 +121,8 @@ def build(config: Config, folder: str | None, most: int | None, need_start: bool
     observed = None if gathers is None else gathers.traces if most is None else gathers.traces[used]
     weights = None if gathers is None or gathers.weights is None else gathers.weights[used]
     shots = acquisition(sim, sources, receivers)
+    for medium in (model for model in known if isinstance(model, dict)):
+        sim.check_shots(medium, shots)
     return Setup(sim, truth, start, wavelet, sources, receivers, shots, observed, weights)
 
 
