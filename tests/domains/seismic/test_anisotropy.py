@@ -146,6 +146,18 @@ def test_waves_do_not_grow(widths, left):
     assert traces[..., -1000:].max() < left * traces[..., :1000].max()
 
 
+@pytest.mark.parametrize("delta", [0.2, pytest.param(0.05, marks=pytest.mark.slow)])
+def test_float32_keeps_its_digits(delta):
+    """Where epsilon = delta nothing brings the two stresses back to each other: they may not drift apart."""
+    sim = VTISimulation((30, 30), 10.0, 1.2e-3, 2000, 2700.0, 20.0, 4, 10)
+    medium = uniform(sim, 2000.0, 0.2, delta)
+    short = {name: x.astype(np.float32) for name, x in medium.items()}
+    found, expected = (run(sim, given, [(8, 8)], [(20, 22)]) for given in (short, medium))
+    assert found.dtype == np.float32
+    assert relative(found, expected) < 2e-5
+    assert np.abs(found - expected)[..., -500:].max() < 1e-6 * np.abs(expected).max()
+
+
 @pytest.mark.slow
 def test_three_dimensions():
     """A plane of symmetry that no wave leaves: sections of a volume along x and y are alike; the vertical is slower."""

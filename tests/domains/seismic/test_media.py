@@ -277,7 +277,8 @@ def test_images_energy_and_sources(waves):
     )
     recording = replace(recording, observed=np.asarray(data))
     image = rtm(sim, start, recording, MigrationOptions(high_pass=False))
-    assert image.shape == sim.shape and image[12:18, 16:24].mean() > 3 * np.abs(image[5:25, 8:32]).mean()
+    inside = (slice(5, 25), slice(8, 32))
+    assert np.corrcoef(image[inside].ravel(), (truth["vp"] - start["vp"])[inside].ravel())[0, 1] > 0.8
     energy = illumination(sim, start, recording.wavelet, select(recording.shots, [0]))
     assert energy[2, 3] > 10 * energy[20, 30] > 0
     twice = replace(recording, observed=2 * recording.observed)

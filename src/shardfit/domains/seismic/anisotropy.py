@@ -9,6 +9,11 @@ of a step is at most that of acoustic waves of the faster of vp and vp √(1 + 2
 reads the pressure, both e = (1/2, 1/2), in three dimensions (2/3, 1/3), so that they may be exchanged. With ε = δ = 0
 both stresses are the acoustic wave; absorbing layers and the free surface are its own.
 
+What a step carries are σv and the rest γ = σh - √(1 + 2δ) σv, which only ε - δ moves: where ε = δ no force brings the
+stresses back to that proportion, and the rounding of two steps of their own would add up to a drift in float32.
+
+    σv_tt = vp² (√(1 + 2δ) ∂xx σh + ∂zz σv)    γ_tt = 2 vp² (ε - δ) ∂xx σh    σh = √(1 + 2δ) σv + γ
+
 sim = VTISimulation((100, 300), dh=10.0, dt=1e-3, nt=1000, v_max=3500.0, f_peak=10.0)
 traces = propagate(sim, {"vp": vp, "epsilon": epsilon, "delta": delta}, wavelet, acquisition(sim, sources, receivers))
 """
@@ -16,6 +21,7 @@ traces = propagate(sim, {"vp": vp, "epsilon": epsilon, "delta": delta}, wavelet,
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -49,7 +55,7 @@ class VTISimulation(MediumSimulation):
         "delta": Parameter("", STEP, 1.0),
     }
     usual: ClassVar[tuple[str, ...]] = ("vp", "epsilon")
-    kept: ClassVar[int] = 2
+    kept: ClassVar[int] = 3
 
     def refuse(self, medium: Medium) -> None:
         """Raise unless epsilon >= delta > -1/2."""
@@ -124,15 +130,16 @@ class VTISimulation(MediumSimulation):
 
 
 class Stiffness(NamedTuple):
-    """dt² C on the padded grid."""
+    """Factors on the padded grid: √(1 + 2δ); dt² times vp², that times the root, and 2 vp² (ε - δ)."""
 
-    across: jax.Array
-    mixed: jax.Array
+    root: jax.Array
     down: jax.Array
+    mixed: jax.Array
+    excess: jax.Array
 
 
 class Waves(NamedTuple):
-    """What one step hands to the next: both stresses, as they were before, and the layers."""
+    """What one step hands to the next: σv and γ, both as they were before, and the layers."""
 
     now: tuple[jax.Array, ...]
     before: tuple[jax.Array, ...]
@@ -140,8 +147,9 @@ class Waves(NamedTuple):
 
 
 def _stiffness(sim: VTISimulation, medium: dict[str, jax.Array]) -> Stiffness:
-    kappa, along, mixed = (medium["vp"] * sim.dt) ** 2, 1 + 2 * medium["epsilon"], jnp.sqrt(1 + 2 * medium["delta"])
-    return Stiffness(*(jnp.pad(factor, sim.pairs, mode="edge") for factor in (kappa * along, kappa * mixed, kappa)))
+    kappa, root = (medium["vp"] * sim.dt) ** 2, jnp.sqrt(1 + 2 * medium["delta"])
+    factors = root, kappa, kappa * root, 2 * kappa * (medium["epsilon"] - medium["delta"])
+    return Stiffness(*(jnp.pad(factor, sim.pairs, mode="edge") for factor in factors))
 
 
 def _record(
@@ -153,14 +161,12 @@ def _record(
     factors = _injected(sim, stiffness, share, shot.sources)
 
     def step(waves, w):
-        across, down = waves.now
+        down, rest = waves.now
+        across = stiffness.root * down + rest
         sample = plain_loops.read(share * across + (1 - share) * down, shot.receivers)
-        (down, *across), layers = differences((down, *(across,) * flat), waves.layers)
-        across = sum(across)
-        forces = (
-            stiffness.across * across + stiffness.mixed * down,
-            stiffness.mixed * across + stiffness.down * down,
-        )
+        (curve, *curves), layers = differences((down, *(across,) * flat), waves.layers)
+        flat_curve = reduce(jnp.add, curves)
+        forces = stiffness.mixed * flat_curve + stiffness.down * curve, stiffness.excess * flat_curve
         new = []
         for u, before, force, factor in zip(waves.now, waves.before, forces, factors, strict=True):
             moved = plain_loops.add(2 * u - before + force, shot.sources, factor * w[:, None])
@@ -173,7 +179,7 @@ def _record(
 
 
 def _injected(sim: VTISimulation, stiffness: Stiffness, share: float, sources: Points) -> tuple[jax.Array, jax.Array]:
-    """Return what a signature is multiplied by at the cells of the sources, for both stresses."""
-    across, mixed, down = (factor.reshape(-1)[sources.cells] for factor in stiffness)
+    """Return what a signature is multiplied by at the cells of the sources, for σv and γ."""
+    _, down, mixed, excess = (factor.reshape(-1)[sources.cells] for factor in stiffness)
     unit = down if sim.scaling == "raw" else 1.0
-    return (share * across + (1 - share) * mixed) / unit, (share * mixed + (1 - share) * down) / unit
+    return (share * mixed + (1 - share) * down) / unit, share * excess / unit
