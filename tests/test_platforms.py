@@ -11,7 +11,15 @@ from jax import export
 import shardfit as sf
 from shardfit.core.precision import PRECISIONS, arithmetic, cast
 from shardfit.core.terms import ResidualPenalty, ResidualTerm
-from shardfit.domains.seismic import ElasticSimulation, Simulation, acquisition, propagate, ricker
+from shardfit.domains.seismic import (
+    ElasticSimulation,
+    Simulation,
+    ViscoacousticSimulation,
+    VTISimulation,
+    acquisition,
+    propagate,
+    ricker,
+)
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.vlbi import nufft
@@ -111,6 +119,8 @@ WAVES = {
     ),
     "three dimensions": lambda: Simulation((8, 9, 10), 10.0, 1e-3, 8, 2500.0, 30.0, 2, widths=3),
     "elastic": lambda: ElasticSimulation((12, 14), 10.0, 1e-3, 12, 2500.0, 30.0, 4, widths=4),
+    "vti": lambda: VTISimulation((12, 14), 10.0, 1e-3, 12, 2500.0, 30.0, 4, widths=(4, 0, 0, 4)),
+    "viscoacoustic": lambda: ViscoacousticSimulation((12, 14), 10.0, 1e-3, 12, 2500.0, 30.0, 4, widths=(4, 0, 0, 4)),
 }
 
 
@@ -119,13 +129,17 @@ def wave_case(name):
     middle = tuple(n // 2 for n in sim.shape)
     shots = acquisition(sim, [middle], [tuple(n // 2 - 1 for n in sim.shape)])
     speed = np.full(sim.shape, 2000.0)
-    medium = {"vp": speed, "vs": speed / 2, "rho": speed} if name == "elastic" else speed
+    medium = {
+        "elastic": {"vp": speed, "vs": speed / 2, "rho": speed},
+        "vti": {"vp": speed, "epsilon": 5e-5 * speed, "delta": 5e-5 * speed},
+        "viscoacoustic": {"vp": speed, "q": 0.02 * speed},
+    }.get(name, speed)
     return sim, *cast((medium, ricker(30.0, sim.dt, sim.nt), shots), "float32")
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.slow] if n in ("free surface", "three dimensions") else []) for n in WAVES],
+    [pytest.param(n, marks=[pytest.mark.slow] if n not in ("acoustic", "elastic") else []) for n in WAVES],
 )
 def test_wave_engines(name):
     sim, medium, wavelet, shots = wave_case(name)

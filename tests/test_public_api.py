@@ -120,11 +120,69 @@ PUBLIC = {
     "within",
 }
 
+SEISMIC = {
+    "Binomial",
+    "Checkpointed",
+    "Conditioning",
+    "Correlation",
+    "ElasticSimulation",
+    "Envelope",
+    "Frame",
+    "Full",
+    "Huber",
+    "L1",
+    "L2",
+    "MisfitOptions",
+    "ModelOptions",
+    "NIM",
+    "Native",
+    "Points",
+    "Recording",
+    "Shots",
+    "Simulation",
+    "SourceOptions",
+    "Stored",
+    "StudentT",
+    "VTISimulation",
+    "ViscoacousticSimulation",
+    "W2",
+    "WaveOptions",
+    "acquisition",
+    "as_loss",
+    "born",
+    "check_medium",
+    "check_velocity",
+    "choose_engine",
+    "deviation",
+    "estimate_source",
+    "filtered",
+    "hessian_diagonal",
+    "illumination",
+    "inversion_problem",
+    "largest_dt",
+    "low_pass",
+    "migration_problem",
+    "model_error",
+    "propagate",
+    "ricker",
+    "select",
+    "structural_similarity",
+    "tikhonov",
+    "total_variation",
+}
+
 
 def test_names():
     assert set(sf.__all__) == PUBLIC
     for name in PUBLIC:
         assert getattr(sf, name).__doc__, f"{name} has no docstring"
+
+
+def test_names_of_seismic():
+    seismic = importlib.import_module("shardfit.domains.seismic")
+    assert set(seismic.__all__) == SEISMIC
+    for name in SEISMIC:
+        assert getattr(seismic, name).__doc__, f"{name} has no docstring"
 
 
 def test_the_page_lists_every_name_once_with_a_line():

@@ -109,8 +109,8 @@ def test_what_is_not_fitted_stays(capsys, tmp_path, config):
         ("dh = 20.0", "dh = 20.0\nvp_over_vs = 0.9", "vp_over_vs = 0.9 must be above 1"),
         ("dh = 20.0", 'dh = 20.0\nvs = "none.npz"', "none.npz"),
         ('source = "force_z"', 'source = "force_y"', "unknown source 'force_y'"),
-        ("epochs = 3", 'epochs = 3\nfitted = ["v_s"]', "unknown fitted parameter 'v_s'"),
-        ("epochs = 3", "epochs = 3\nfitted = []", "unknown fitted parameter ''"),
+        ("epochs = 3", 'epochs = 3\nfitted = ["v_s"]', "unknown fitted parameter of elastic waves: 'v_s'"),
+        ("epochs = 3", "epochs = 3\nfitted = []", "fitted=[] must be a list of parameters, at least one"),
         ("epochs = 3", "epochs = 3\ntv = 1.0", "tikhonov and tv are for the one velocity of acoustic waves"),
     ],
 )

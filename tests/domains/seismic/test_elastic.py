@@ -15,7 +15,7 @@ from shardfit.domains.seismic import (
     Checkpointed,
     Simulation,
     acquisition,
-    elastic,
+    plain_loops,
     propagate,
     ricker,
     select,
@@ -210,7 +210,7 @@ def test_memory_strategies_agree():
 
 @pytest.mark.parametrize("memory_of_a_core", [1, pytest.param(1 << 30, marks=pytest.mark.slow)])
 def test_shots_stand_alone(monkeypatch, memory_of_a_core):
-    monkeypatch.setattr(elastic, "CACHE", memory_of_a_core)
+    monkeypatch.setattr(plain_loops, "CACHE", memory_of_a_core)
     shots = acquisition(SIM, SOURCES, RECEIVERS)
     wavelet = ricker(20.0, 1e-3, 50, 0.06) * np.array([[1.0], [-2.0]])
     apart = quick_jit(lambda m, w, s: propagate(SIM, m, w, s, engine="jax"))
@@ -292,7 +292,7 @@ def test_inversion_on_devices_lowers_the_misfit():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"known": {}}, "a mapping of vp, vs and rho; got"),
+        ({"known": {}}, "mapping of vp, vs and rho; got"),
         ({"start": np.ones(SIM.shape)}, "give a mapping of what is fitted"),
         ({"bounds": (1000.0, 2000.0)}, "bounds=.*give a mapping by what is fitted"),
         ({"bounds": {"vp": (1000.0, 3000.0)}}, "above v_max=2600"),

@@ -17,7 +17,8 @@ Triple = tuple[float, float, float]
 class ModelSection:
     """[model]: the true model. name: a built-in one, or file: read from there.
 
-    Of elastic waves also vs, a file, or else vp / vp_over_vs and zero in water; rho, one number or a file.
+    Of elastic waves also vs, a file, or else vp / vp_over_vs and zero in water; rho, one number or a file. Of VTI waves
+    epsilon and delta, zero in water, of viscoacoustic ones q, which water has not: numbers or files.
     """
 
     name: str | None = None
@@ -30,11 +31,14 @@ class ModelSection:
     vp_over_vs: float = 1.8
     vs: str | None = None
     rho: float | str = 2000.0
+    epsilon: float | str = 0.1
+    delta: float | str = 0.05
+    q: float | str = 50.0
 
 
 @dataclass(frozen=True)
 class StartSection:
-    """[start]: where the inversion begins."""
+    """[start]: where the inversion begins. vs, epsilon, delta, q: in place of what follows from [model]."""
 
     kind: str = "smoothed"
     metres: float = 300.0
@@ -42,6 +46,9 @@ class StartSection:
     bottom: float = 4000.0
     file: str | None = None
     vs: str | None = None
+    epsilon: float | str | None = None
+    delta: float | str | None = None
+    q: float | str | None = None
     dtype: str = "<f4"
     water: float | None = 1500.0
 
@@ -84,6 +91,9 @@ class SimulationSection:
     waves: str = "acoustic"
     source: str = "explosive"
     receiver: str = "pressure"
+    f_ref: float | None = None
+    band: Pair | None = None
+    mechanisms: int = 3
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ dh = 25.0            # spacing, or [dz, dx]
 seed = 0             # of the faulted section
 # vp_over_vs = 1.8   # of elastic waves: vs, zero in water; or vs = "vs.npz"
 # rho = 2000.0       # of elastic waves: density in kg/m³, or a file
+# epsilon = 0.1      # of VTI waves: Thomsen's parameters, numbers or files; zero in water
+# delta = 0.05
+# q = 50.0           # of viscoacoustic waves: quality factor, a number or a file
 
 [start]
 kind = "smoothed"    # the true model smoothed; "linear" in depth (top, bottom); "file"
@@ -47,7 +50,7 @@ widths = 20          # absorbing cells, or [top, bottom, left, right]
 free_surface = false
 # v_max = 4600.0     # fastest speed ever tried; the time step must be stable for it
 engine = "auto"      # "native" (compiled, CPU) where possible, else "jax"
-# waves = "elastic"  # "acoustic"
+# waves = "elastic"  # "acoustic", "vti" (layered rock), "viscoacoustic" (attenuation)
 # source = "explosive"   # of elastic waves: force_x, force_z
 # receiver = "pressure"  # of elastic waves: velocity_x, velocity_z
 
@@ -57,7 +60,7 @@ batchsize = 8        # shots per step, or "all"; or one for each band
 learning_rate = 25.0 # m/s per step
 bands = [4.0, "all"] # from low frequencies to high: corners in Hz
 # solver = "adam"    # sgd, rmsprop, plbfgs (preconditioned L-BFGS), gauss-newton; on all shots also lbfgsb, lbfgs
-# fitted = ["vp", "vs"]  # of elastic waves
+# fitted = ["vp", "vs"]  # of elastic waves; ["vp", "epsilon"] of VTI, ["vp", "q"] of viscoacoustic ones
 # loss = "l2"        # l1, huber, student-t, correlation, envelope, nim, w2
 
 [inversion.conditioning]

@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
     out = directory(args.out)
     options = inversion_options(config)
     setup = build(config, args.data, args.max_shots, need_start=True)
+    options = options.of(setup.sim)
     options.check(setup.sim, setup.n_shots, devices)
     record.begin(args, out, config.seed)
     print(_headline(setup, options, devices), flush=True)
@@ -92,11 +93,10 @@ def inversion_options(config: Config) -> Any:
         if not all(corner is None or isinstance(corner, int | float) for corner in given["bands"]):
             raise ValueError(f'[inversion]: bands = {config.inversion["bands"]} must be corners in Hz, or "all".')
     bounds = given.get("bounds")
-    if bounds is not None:
-        known = isinstance(bounds, list) and len(bounds) == 2 and all(isinstance(v, int | float | str) for v in bounds)
-        if not known:
-            raise ValueError(f"[inversion]: bounds = {bounds!r} must be [lowest, highest] in m/s, numbers or files.")
-        given["bounds"] = tuple(_bound(config, end) for end in bounds)
+    if isinstance(bounds, dict):
+        given["bounds"] = {name: _bounds(config, ends, name) for name, ends in bounds.items()}
+    elif bounds is not None:
+        given["bounds"] = _bounds(config, bounds)
     if "batchsize" in given:
         sizes = given["batchsize"]
         given["batchsize"] = [_size(size) for size in sizes] if isinstance(sizes, list) else _size(sizes)
@@ -107,11 +107,13 @@ def _size(size: Any) -> Any:
     return None if size == "all" else size
 
 
-def _bound(config: Config, end: Any) -> Any:
-    """Return a bound: a number, or a model of bounds (nz, nx) from a file."""
+def _bounds(config: Config, ends: Any, of: str = "vp") -> tuple[Any, ...]:
+    """Return both bounds: numbers, or models of bounds (nz, nx) from files."""
     from shardfit.domains.seismic.files import load_model
 
-    return load_model(config.path(end)).velocity if isinstance(end, str) else end
+    if not (isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, int | float | str) for end in ends)):
+        raise ValueError(f"[inversion]: bounds = {ends!r} must be [lowest, highest] in m/s, numbers or files.")
+    return tuple(load_model(config.path(end), of=of).velocity if isinstance(end, str) else end for end in ends)
 
 
 def _with_options(config: Config, args: argparse.Namespace) -> Config:
@@ -145,17 +147,27 @@ def _pictures(out: Path, setup: Setup, options: Any) -> Callable[..., None]:
     # at sources and receivers the gradient is many times what it is elsewhere, and nothing else would be seen
     away = mask(setup.sim, setup.shots, Conditioning(near=FADED))
     model, name = (setup.start, "start") if setup.truth is None else (setup.truth, "true")
-    shown = "vp" if "vp" in options.fitted else sorted(options.fitted)[0]
+    fitted = options.fitted or ("velocity",)
+    shown = "vp" if "vp" in fitted else sorted(fitted)[0]
     reference = model[shown] if isinstance(model, dict) else model
+    label = label_of(setup, shown)
 
     def show(epoch: int, velocity: np.ndarray, gradient: np.ndarray | None, losses: np.ndarray) -> None:
         save_survey(out, setup, setup.observed)
         sections = {name: setup.section(reference), f"inverted, epoch {epoch}": setup.section(velocity)}
         faded = None if gradient is None else setup.section(gradient * away)
-        save(out, f"epoch_{epoch:04d}", plots.panels(sections, setup.spacing, faded))
+        save(out, f"epoch_{epoch:04d}", plots.panels(sections, setup.spacing, faded, label))
         save(out, "loss", plots.loss(losses, bands=band_marks(options)))
 
     return show
+
+
+def label_of(setup: Setup, name: str) -> str:
+    """Return what a colour bar says of a field."""
+    kinds = getattr(setup.sim, "parameters", {})
+    if name not in kinds or kinds[name].unit == "m/s":
+        return "velocity  (m/s)"
+    return f"{name}  ({kinds[name].unit})" if kinds[name].unit else name
 
 
 def band_marks(options: Any) -> list[tuple[int, str]]:

@@ -49,8 +49,9 @@ def run(args: argparse.Namespace) -> int:
     metres = (setup.sources * sim.dh, setup.receivers * sim.dh)
     file = save_gathers(out / f"gathers.{args.format}", Gathers(traces, sim.dt, *metres))
     save_model(out / "model.npz", speed(setup.truth), sim.dh)
-    for name in ("vs", "rho") if isinstance(setup.truth, dict) else ():
-        save_model(out / f"{name}.npz", setup.truth[name], sim.dh, shear=True)
+    for name in setup.truth if isinstance(setup.truth, dict) else ():
+        if name != "vp":
+            save_model(out / f"{name}.npz", setup.truth[name], sim.dh, of=name)
     save(out, "model", plots.model(setup.section(speed(setup.truth)), setup.spacing, **setup.places()))
     save_survey(out, setup, traces)
     if config.film and len(sim.shape) == 2:

@@ -40,7 +40,7 @@ def write_run(out: Path, inversion: Any, setup: Setup, config: Config) -> tuple[
         save_film(out, setup, bare(inversion.medium), config.simulation.engine)
         pictures["wavefield"] = _copied(out, "wavefield", "The wave of the middle shot in the inverted model.")
     subtitle = SUBTITLE.format(config.simulation.waves, "two" if len(setup.sim.shape) == 2 else "three")
-    models = [pictures[name] for name in ("models", "shear") if name in pictures]
+    models = [pictures[name] for name in ("models", *inversion.medium) if name in pictures]
     shown = [name for name in ("data", "wavefield") if name in pictures]  # wide: each in a section of its own
     blocks = [
         {"title": "Model", "blocks": [*models, {"header": ["what was reached", ""], "rows": table}]},
@@ -75,27 +75,30 @@ def reached(inversion: Any, setup: Setup) -> Rows:
         corner = "all" if corners[band] is None else f"{corners[band]:g} Hz"
         name = f", band {corner}" if len(corners) > 1 else ""
         rows.append((f"loss{name}, first and last epoch", f"{losses[0]:.4g} → {losses[-1]:.4g}"))
-    for of, start, found, truth in _compared(inversion, setup):
+    for of, unit, start, found, truth in _compared(inversion, setup):
         error = [model_error(model, truth) for model in (start, found)]
         size = model_error(np.zeros_like(truth), truth)
-        rows.append((f"model error (rms){of}", f"{error[0]:.1f} → {error[1]:.1f} m/s"))
-        rows.append((f"relative model error{of}", f"{100 * error[0] / size:.2f} → {100 * error[1] / size:.2f} %"))
-        alike = [structural_similarity(model, truth) for model in (start, found)]
-        rows.append((f"structural similarity (SSIM){of}", f"{alike[0]:.3f} → {alike[1]:.3f}"))
+        digits = ".1f" if unit == "m/s" else ".3g"
+        rows.append((f"model error (rms){of}", f"{error[0]:{digits}} → {error[1]:{digits}} {unit}".rstrip()))
+        if size:
+            rows.append((f"relative model error{of}", f"{100 * error[0] / size:.2f} → {100 * error[1] / size:.2f} %"))
+        if np.ptp(truth):  # a field that is the same everywhere has no structure
+            alike = [structural_similarity(model, truth) for model in (start, found)]
+            rows.append((f"structural similarity (SSIM){of}", f"{alike[0]:.3f} → {alike[1]:.3f}"))
     rows.append(
         ("time of the inversion", seconds(sum(result.timings.get("total", 0.0) for result in inversion.results)))
     )
     return rows
 
 
-def _compared(inversion: Any, setup: Setup) -> list[tuple[str, Any, Any, Any]]:
-    """Return (name, start, found, truth) of every field that was fitted; none where the truth is not known."""
+def _compared(inversion: Any, setup: Setup) -> list[tuple[str, str, Any, Any, Any]]:
+    """Return (name, unit, start, found, truth) of every field that was fitted; none where the truth is not known."""
     if setup.truth is None:
         return []
     if not isinstance(setup.truth, dict):
-        return [("", setup.start, inversion.velocity, setup.truth)]
-    names = inversion.options.fitted
-    return [(f" of {name}", *(m[name] for m in (setup.start, inversion.medium, setup.truth))) for name in names]
+        return [("", "m/s", setup.start, inversion.velocity, setup.truth)]
+    models, kinds = (setup.start, inversion.medium, setup.truth), setup.sim.parameters
+    return [(f" of {n}", kinds[n].unit, *(model[n] for model in models)) for n in inversion.options.fitted]
 
 
 def _summary(inversion: Any, setup: Setup) -> Any:
@@ -107,9 +110,10 @@ def _summary(inversion: Any, setup: Setup) -> Any:
     names = dict.fromkeys(name for result in inversion.results for name in result.timings)
     timings = {name: sum(result.timings.get(name, 0.0) for result in inversion.results) for name in names}
     derived = {}
-    for of, _, found, truth in _compared(inversion, setup):
-        derived[f"model error, rms (m/s){of}"] = model_error(found, truth)
-        derived[f"structural similarity{of}"] = structural_similarity(found, truth)
+    for of, unit, _, found, truth in _compared(inversion, setup):
+        derived[f"model error, rms{f' ({unit})' if unit else ''}{of}"] = model_error(found, truth)
+        if np.ptp(truth):
+            derived[f"structural similarity{of}"] = structural_similarity(found, truth)
     # the number of steps is the plan of an inversion, not a limit that it failed to stay below
     status = Status.COMPLETED if last.status is Status.MAX_STEPS else last.status
     steps, evaluations = (sum(getattr(r, n) for r in inversion.results) for n in ("steps", "evaluations"))
@@ -141,7 +145,7 @@ def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, dict[str, str
     save(out, "loss", loss)
     made = {
         "models": ("The models, all with the colours of the first.", plots.panels(sections, dh)),
-        **_shear(inversion, setup, plots),
+        **_others(inversion, setup, plots),
         "profiles": ("Velocity along three vertical lines.", plots.profiles(sections, dh)),
         "convergence": ("Loss of every epoch, on the shots drawn for it; dashed: rms error of the model.", loss),
         "data": (
@@ -156,13 +160,21 @@ def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, dict[str, str
     return blocks | {"ricker": _copied(out, "ricker", "The source signature and its spectrum.")}
 
 
-def _shear(inversion: Any, setup: Setup, plots: Any) -> dict[str, tuple[str, Any]]:
-    """Return the picture of the shear velocities, if they were fitted."""
-    if "vs" not in inversion.medium or "vs" not in inversion.options.fitted:
-        return {}
-    models = {"true": setup.truth, "start": setup.start, "inverted": inversion.medium}
-    sections = {name: model["vs"] for name, model in models.items() if model is not None}
-    return {"shear": ("Velocities of shear waves, likewise.", plots.panels(sections, setup.sim.dh))}
+CAPTIONS = {"vs": "Velocities of shear waves, likewise.", "q": "Quality factors, likewise."}
+
+
+def _others(inversion: Any, setup: Setup, plots: Any) -> dict[str, tuple[str, Any]]:
+    """Return pictures of the fields that were fitted besides vp."""
+    from shardfit.cli.seismic.invert import label_of
+
+    found = {}
+    for name in inversion.options.fitted or ():
+        if name != "vp":
+            models = {"true": setup.truth, "start": setup.start, "inverted": inversion.medium}
+            sections = {n: setup.section(model[name]) for n, model in models.items() if model is not None}
+            drawn = plots.panels(sections, setup.spacing, label=label_of(setup, name))
+            found[name] = (CAPTIONS.get(name, f"{name.capitalize()}, likewise."), drawn)
+    return found
 
 
 def _copied(out: Path, name: str, caption: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 from shardfit.cli import options
 from shardfit.cli.options import positive
 from shardfit.cli.seismic.config import Config
-from shardfit.cli.seismic.velocities import media, speed
+from shardfit.cli.seismic.velocities import OWN, media, speed
 
 MARGIN = 1.1  # v_max over the fastest model, where it is not given
 BATCH = 8  # shots modelled at once
@@ -21,7 +21,7 @@ BATCH = 8  # shots modelled at once
 class Setup:
     """What a command works on. Positions are (z, x) or (z, y, x) in cells.
 
-    truth, start: of the grid's shape, or {"vp", "vs", "rho"} of elastic waves, None where there is none; observed:
+    truth, start: of the grid's shape, or a medium such as {"vp", "vs", "rho"}, None where there is none; observed:
     (shots, receivers, nt), None until modelled.
     """
 
@@ -123,25 +123,35 @@ def build(config: Config, folder: str | None, most: int | None, need_start: bool
     observed = None if gathers is None else gathers.traces if most is None else gathers.traces[used]
     weights = None if gathers is None or gathers.weights is None else gathers.weights[used]
     shots = acquisition(sim, sources, receivers)
+    for medium in (model for model in known if isinstance(model, dict)):
+        sim.check_shots(medium, shots)
     return Setup(sim, truth, start, wavelet, sources, receivers, shots, observed, weights)
 
 
 def _simulation(config: Config, known: list, dh: tuple[float, ...], dt: float, nt: int) -> Any:
     """Return the simulation, which all models that are known fit."""
-    from shardfit.domains.seismic import ElasticSimulation, Simulation, check_medium, check_velocity
+    from shardfit.domains import seismic
 
-    scheme = config.simulation
-    fastest = max(float(speed(model).max()) for model in known)
-    v_max = math.ceil(MARGIN * fastest) if scheme.v_max is None else scheme.v_max
-    numbers = speed(known[0]).shape, dh, dt, nt, v_max, config.survey.f_peak, scheme.order, scheme.widths
-    if scheme.waves == "acoustic":
-        sim: Any = Simulation(*numbers, scheme.free_surface)
-        for model in known:
-            check_velocity(sim, model)
-        return sim
-    sim = ElasticSimulation(*numbers, scheme.free_surface, source=scheme.source, receiver=scheme.receiver)
+    scheme, name = config.simulation, config.simulation.waves
+    kinds = {
+        "acoustic": seismic.Simulation,
+        "elastic": seismic.ElasticSimulation,
+        "vti": seismic.VTISimulation,
+        "viscoacoustic": seismic.ViscoacousticSimulation,
+    }
+    own = {key: getattr(scheme, key) for key in OWN.get(name, {}).get("simulation", ())}
+
+    def with_limit(v_max: float) -> Any:
+        numbers = speed(known[0]).shape, dh, dt, nt, v_max, config.survey.f_peak, scheme.order, scheme.widths
+        return kinds[name](*numbers, scheme.free_surface, **own)
+
+    v_max = scheme.v_max
+    if v_max is None:
+        # how fast waves are in a medium only their simulation knows; without the limit that is looked for any will do
+        v_max = math.ceil(MARGIN * max(_fastest(with_limit(1.0), model) for model in known))
+    sim = with_limit(v_max)
     for model in known:
-        check_medium(sim, model)
+        (seismic.check_velocity if name == "acoustic" else seismic.check_medium)(sim, model)
     return sim
 
 
@@ -158,6 +168,14 @@ def _require_inside(config: Config, sim: Any, origin: np.ndarray, sources: np.nd
             f"{config.data.file}: positions reach from {low:.1f} to {high:.1f} m along {name}, the model from "
             f"{first:.1f} to {last:.1f}. Set `origin` in [data], the position of the model's first cell, or enlarge it."
         )
+
+
+def _fastest(sim: Any, model: Any) -> float:
+    """Return the highest speed of waves in a model, m/s."""
+    if not isinstance(model, dict):
+        return float(model.max())
+    sim.refuse(model)
+    return float(np.max(sim.speeds(model)[1]))
 
 
 def spread(count: int, most: int | None) -> np.ndarray:

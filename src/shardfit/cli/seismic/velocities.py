@@ -9,30 +9,36 @@ from shardfit.core.errors import suggestion
 
 MADE = ("layers", "lens", "faulted")
 STARTS = ("smoothed", "linear", "file")
-
-
-WAVES = ("acoustic", "elastic")
+# keys that belong to one kind of wave, by section; the first of these are the parameters of its medium besides vp
+OWN = {
+    "elastic": {"model": ("vs", "rho", "vp_over_vs"), "start": ("vs",), "simulation": ("source", "receiver")},
+    "vti": {"model": ("epsilon", "delta"), "start": ("epsilon", "delta"), "simulation": ()},
+    "viscoacoustic": {"model": ("q",), "start": ("q",), "simulation": ("f_ref", "band", "mechanisms")},
+}
+WAVES = ("acoustic", *OWN)
+LOSSLESS = 1e4  # of q, in water
 
 
 def media(config: Config, folder: str | None, need_start: bool) -> tuple[Any, Any, tuple[float, ...]]:
     """Return what waves travel in: the true model and the start, None where there is none, and the spacing.
 
-    Velocities (nz, nx), or {"vp", "vs", "rho"} of elastic waves.
+    Velocities (nz, nx), or a medium such as {"vp", "vs", "rho"} of other waves.
     """
-    if config.simulation.waves not in WAVES:
-        given = config.simulation.waves
-        raise ValueError(f"[simulation]: unknown waves {given!r}.{suggestion(given, WAVES)}")
+    waves = config.simulation.waves
+    if waves not in WAVES:
+        raise ValueError(f"[simulation]: unknown waves {waves!r}.{suggestion(waves, WAVES)}")
+    _refuse_foreign_keys(config)
     truth, dh = true_model(config, folder)
     start = start_model(config, truth, dh) if need_start else None
-    if config.simulation.waves == "acoustic":
-        _refuse_elastic_keys(config)
+    if waves == "acoustic":
         return truth, start, dh
-    solid = None if truth is None else _solid(config, truth, config.model.vs)
+    make = _solid if waves == "elastic" else _rock
+    whole = None if truth is None else make(config, truth, "model")
     if start is None:
-        return solid, None, dh
-    if config.start.kind == "smoothed" and solid is not None:
-        return solid, _smoothed(config, start, solid, dh), dh
-    return solid, _solid(config, start, config.start.vs), dh
+        return whole, None, dh
+    if config.start.kind == "smoothed" and whole is not None:
+        return whole, _smoothed(config, start, whole, dh), dh
+    return whole, make(config, start, "start"), dh
 
 
 def speed(model: Any) -> Any:
@@ -40,46 +46,64 @@ def speed(model: Any) -> Any:
     return model["vp"] if isinstance(model, dict) else model
 
 
-def _refuse_elastic_keys(config: Config) -> None:
-    own = {"model": ("vp_over_vs", "vs", "rho"), "start": ("vs",), "simulation": ("source", "receiver")}
-    for section, keys in own.items():
-        found = getattr(config, section)
-        for key in keys:
-            if getattr(found, key) != getattr(type(found)(), key):
-                raise ValueError(f"[{section}]: {key} is for elastic waves. Set waves = 'elastic' in [simulation].")
+def _refuse_foreign_keys(config: Config) -> None:
+    for waves, sections in OWN.items():
+        for section, keys in () if waves == config.simulation.waves else sections.items():
+            found = getattr(config, section)
+            for key in keys:
+                if getattr(found, key) != getattr(type(found)(), key):
+                    raise ValueError(f"[{section}]: {key} is for {waves} waves. Set waves = '{waves}' in [simulation].")
 
 
-def _solid(config: Config, vp: np.ndarray, vs: str | None) -> dict[str, np.ndarray]:
-    """Return the medium of a velocity of P waves. vs: the name of a file, None to derive it."""
+def _water(config: Config, vp: np.ndarray) -> np.ndarray:
     from shardfit.domains.seismic import models
 
-    section, water = config.model, models.water_cells(vp, config.start.water or models.WATER)
-    if not section.vp_over_vs > 1:
-        raise ValueError(f"[model]: vp_over_vs = {section.vp_over_vs} must be above 1; it is 1.4 to 4 in rock.")
-    found = {"vp": vp, "vs": np.where(water, 0.0, vp / section.vp_over_vs)}
-    if vs is not None:
-        found["vs"] = _field(config, "vs", vs, vp.shape)
-    one = not isinstance(section.rho, str)
-    rho = np.full(vp.shape, float(section.rho)) if one else _field(config, "rho", str(section.rho), vp.shape)
-    return {**found, "rho": rho}
+    return models.water_cells(vp, config.start.water or models.WATER)
 
 
-def _field(config: Config, key: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    from shardfit.domains.seismic.files import load_model
+def _solid(config: Config, vp: np.ndarray, section: str) -> dict[str, np.ndarray]:
+    """Return the elastic medium of a velocity of P waves. section: that says where vs is from."""
+    model, vs = config.model, getattr(config, section).vs
+    if not model.vp_over_vs > 1:
+        raise ValueError(f"[model]: vp_over_vs = {model.vp_over_vs} must be above 1; it is 1.4 to 4 in rock.")
+    derived = np.where(_water(config, vp), 0.0, vp / model.vp_over_vs)
+    found = {"vp": vp, "vs": derived if vs is None else _field(config, "vs", vs, vp.shape)}
+    return {**found, "rho": _field(config, "rho", model.rho, vp.shape)}
 
-    found = load_model(config.path(name), shape=shape, dtype=config.model.dtype, shear=key == "vs").velocity
-    if found.shape != shape:
-        raise ValueError(f"{key} = {name!r} has shape {found.shape}, vp {shape}.")
+
+def _rock(config: Config, vp: np.ndarray, section: str) -> dict[str, np.ndarray]:
+    """Return the VTI or viscoacoustic medium of a velocity of P waves. A number is for rock, a file for all cells."""
+    found, water = {"vp": vp}, _water(config, vp)
+    for name in OWN[config.simulation.waves]["model"]:
+        own = getattr(getattr(config, section), name)
+        given = getattr(config.model, name) if own is None else own
+        values = _field(config, name, given, vp.shape)
+        found[name] = values if isinstance(given, str) else np.where(water, LOSSLESS if name == "q" else 0.0, values)
     return found
 
 
-def _smoothed(config: Config, vp: np.ndarray, solid: dict, dh: tuple[float, ...]) -> dict[str, np.ndarray]:
-    """Return the medium whose fields are as smooth as the velocity of P waves; water stays."""
+def _field(config: Config, key: str, given: Any, shape: tuple[int, ...]) -> np.ndarray:
+    from shardfit.domains.seismic.files import load_model
+
+    if not isinstance(given, str):
+        return np.full(shape, float(given))
+    found = load_model(config.path(given), shape=shape, dtype=config.model.dtype, of=key).velocity
+    if found.shape != shape:
+        raise ValueError(f"{key} = {given!r} has shape {found.shape}, vp {shape}.")
+    return found
+
+
+def _smoothed(config: Config, vp: np.ndarray, whole: dict, dh: tuple[float, ...]) -> dict[str, np.ndarray]:
+    """Return the medium whose fields are as smooth as the velocity of P waves, or as [start] has them; water stays."""
     from shardfit.domains.seismic import models
 
-    water = solid["vs"] == 0
-    smooth = {name: models.smoothed(solid[name], config.start.metres, dh, water) for name in ("vs", "rho")}
-    return {"vp": vp, **smooth}
+    elastic = config.simulation.waves == "elastic"
+    water = whole["vs"] == 0 if elastic else _water(config, whole["vp"])
+    own = {} if elastic else {n: getattr(config.start, n) for n in whole if n != "vp"}
+    named = {name for name, value in own.items() if value is not None}
+    given = _rock(config, whole["vp"], "start") if named else {}
+    smooth = {n: models.smoothed(x, config.start.metres, dh, water) for n, x in whole.items() if n != "vp"}
+    return {"vp": vp, **smooth, **{name: given[name] for name in named}}
 
 
 def true_model(config: Config, folder: str | None) -> tuple[np.ndarray | None, tuple[float, ...]]:

@@ -1,14 +1,17 @@
-"""Seismic waves: acoustic propagation in two dimensions with exact gradients, compiled on the CPU or in JAX."""
+"""Seismic waves: acoustic, elastic, anisotropic, attenuating, with exact gradients, compiled on the CPU or in JAX."""
 
+from shardfit.domains.seismic.anisotropy import VTISimulation
+from shardfit.domains.seismic.attenuation import ViscoacousticSimulation
 from shardfit.domains.seismic.bands import filtered, low_pass
 from shardfit.domains.seismic.born import born, migration_problem
 from shardfit.domains.seismic.conditioning import Conditioning
 from shardfit.domains.seismic.curvature import hessian_diagonal
-from shardfit.domains.seismic.elastic import ElasticSimulation, check_medium
+from shardfit.domains.seismic.elastic import ElasticSimulation
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Points, Shots, acquisition, select
 from shardfit.domains.seismic.illumination import illumination
 from shardfit.domains.seismic.losses import L1, L2, NIM, W2, Correlation, Envelope, Huber, StudentT, as_loss
+from shardfit.domains.seismic.medium import check_medium
 from shardfit.domains.seismic.metrics import model_error, structural_similarity
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.options import MisfitOptions, ModelOptions, SourceOptions, WaveOptions
@@ -44,6 +47,8 @@ __all__ = [
     "SourceOptions",
     "Stored",
     "StudentT",
+    "VTISimulation",
+    "ViscoacousticSimulation",
     "W2",
     "WaveOptions",
     "acquisition",

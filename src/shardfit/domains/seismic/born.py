@@ -16,10 +16,10 @@ from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.terms import statistic_term
 from shardfit.domains.seismic.arrays import Series, Traces, Velocity
-from shardfit.domains.seismic.elastic import ElasticSimulation
 from shardfit.domains.seismic.geometry import Shots, select
 from shardfit.domains.seismic.illumination import blocks
 from shardfit.domains.seismic.losses import L2
+from shardfit.domains.seismic.medium import MediumSimulation
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.options import WaveOptions
 from shardfit.domains.seismic.problem import ShotModel, mean_loss
@@ -79,8 +79,8 @@ def migration_problem(
 
     Example: `fit(migration_problem(sim, smooth, recording), "lbfgsb", maxiter=10)`.
     """
-    if isinstance(sim, ElasticSimulation):
-        raise ValueError("migration is for acoustic waves: give a Simulation, not an ElasticSimulation.")
+    if isinstance(sim, MediumSimulation):
+        raise ValueError(f"migration is for acoustic waves: give a Simulation, not one of {sim.waves} waves.")
     waves = waves or WaveOptions()
     velocity = np.asarray(velocity, waves.dtype)
     check_velocity(sim, velocity)

@@ -135,7 +135,7 @@ def _optimiser(name, rate, how, shape, mask, weights, options) -> Any:
     mask, weights = np.frombuffer(mask).reshape(shape), np.frombuffer(weights).reshape(-1, *shape)
 
     def update(updates: Any, state, params=None):
-        fields = updates.reshape(-1, *shape)  # an elastic medium has several
+        fields = updates.reshape(-1, *shape)  # a medium may have several
         own = partial(jnp.asarray, dtype=fields.dtype)
         each = np.broadcast_to(weights, fields.shape)
         found = [condition(field, own(mask), own(w), how) for field, w in zip(fields, each, strict=True)]

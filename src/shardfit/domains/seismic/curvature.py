@@ -66,7 +66,7 @@ def hessian_diagonal(
     sim
         the simulation.
     fitted, known
-        {"velocity": (nz, nx)}, or the fields of an elastic medium that are fitted, and the others.
+        {"velocity": (nz, nx)}, or the fields of a medium that are fitted, and the others.
     recording
         shots, wavelet and weights of the traces; of the data only the size is used.
     response

@@ -4,37 +4,33 @@ sim = ElasticSimulation((100, 300), dh=5.0, dt=5e-4, nt=2000, v_max=3500.0, f_pe
 traces = propagate(sim, {"vp": vp, "vs": vs, "rho": rho}, wavelet, acquisition(sim, sources, receivers))
 """
 
-import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.core import Tracer
 
 from shardfit.core.errors import suggestion
 from shardfit.domains.seismic import elastic_wave as wave
 from shardfit.domains.seismic.boundary import damping
 from shardfit.domains.seismic.geometry import HALF_WIDTH, Points, Shots
+from shardfit.domains.seismic.medium import Medium, MediumSimulation, Parameter, Range, refuse_cells
 from shardfit.domains.seismic.native import Kernel, Native, run
-from shardfit.domains.seismic.simulation import CELLS_PER_WAVELENGTH, Simulation, require_floats
-from shardfit.domains.seismic.strategies import Checkpointed, Full, Strategy, as_strategy
+from shardfit.domains.seismic.plain_loops import over_shots, segments_of, walk
 
-PARAMETERS = ("vp", "vs", "rho")
 # fields that a source acts on, and that a receiver takes the mean of; stresses with a minus sign, as pressure has
 SOURCES = {"explosive": ("sxx", "szz"), "force_x": ("vx",), "force_z": ("vz",)}
 RECEIVERS = {"pressure": ("sxx", "szz"), "velocity_x": ("vx",), "velocity_z": ("vz",)}
 FIELDS = {"vx": 0, "vz": 1, "sxx": 2}  # numbers by which the compiled kernel knows them
-KEPT = 5  # fields that a differentiated step keeps: what the five factors of a material multiply
-CACHE = 1 << 21  # bytes of fields of the shots that share a loop, as for acoustic waves
+SHEAR = 0.58  # change of vs, m/s, where vp changes by one: about the ratio of both
+MOST_SHEAR = 0.9  # of vp at the start, for vs
 
 
 @dataclass(frozen=True)
-class ElasticSimulation(Simulation):
+class ElasticSimulation(MediumSimulation):
     """A simulation of elastic waves; fields as in `Simulation`, v_max bounds the velocity of P waves.
 
     source: 'explosive', a rate of pressure w in Pa/s, or 'force_x', 'force_z' (down), a force w in N/m³, in the cells
@@ -46,6 +42,15 @@ class ElasticSimulation(Simulation):
 
     source: str = "explosive"
     receiver: str = "pressure"
+    waves: ClassVar[str] = "elastic"
+    parameters: ClassVar[dict[str, Parameter]] = {
+        "vp": Parameter(),
+        "vs": Parameter(step=SHEAR),
+        "rho": Parameter("kg/m³"),
+    }
+    usual: ClassVar[tuple[str, ...]] = ("vp", "vs")
+    kept: ClassVar[int] = 5
+    compiled: ClassVar[bool] = True
 
     def _check(self):
         super()._check()
@@ -60,77 +65,53 @@ class ElasticSimulation(Simulation):
         """As of the acoustic scheme: the square of the first difference on the staggered grid."""
         return (2 * sum(map(abs, wave.staggered(self.order)))) ** 2
 
+    def refuse(self, medium: Medium) -> None:
+        """Raise unless 0 <= vs < vp and the density is positive."""
+        vp, vs, rho = medium["vp"], medium["vs"], medium["rho"]
+        for name, values in (("vs", vs), ("rho", rho)):
+            refuse_cells(~np.isfinite(values), name, values, "not finite")
+        refuse_cells(rho <= 0, "rho", rho, "not positive")
+        refuse_cells(vs < 0, "vs", vs, "negative. Use 0 for water")
+        refuse_cells(vs >= vp, "vs", vs, "not below vp, so that λ + μ is not positive")
 
-def check_medium(sim: ElasticSimulation, medium: Mapping[str, Any]) -> None:
-    """Raise if a medium cannot be simulated, warn if waves would disperse; traced values pass unseen."""
-    if not isinstance(medium, Mapping) or set(medium) != set(PARAMETERS):
-        found = sorted(medium) if isinstance(medium, Mapping) else type(medium).__name__
-        raise ValueError(f"an elastic medium is a mapping of vp, vs and rho; got {found}.")
-    for name in PARAMETERS:
-        if tuple(np.shape(medium[name])) != sim.shape:
-            raise ValueError(f"{name} has shape {np.shape(medium[name])}, but the simulation is {sim.shape}: (nz, nx).")
-    if any(isinstance(medium[name], Tracer) for name in PARAMETERS):
-        return
-    vp, vs, rho = (np.asarray(medium[name]) for name in PARAMETERS)
-    for name, values in (("vp", vp), ("vs", vs), ("rho", rho)):
-        _refuse(~np.isfinite(values), name, values, "not finite")
-    _refuse(vp <= 0, "vp", vp, "not positive")
-    _refuse(rho <= 0, "rho", rho, "not positive")
-    _refuse(vs < 0, "vs", vs, "negative. Use 0 for water")
-    _refuse(vs >= vp, "vs", vs, "not below vp, so that λ + μ is not positive")
-    if vp.max() > sim.v_max:
-        raise ValueError(
-            f"vp reaches {vp.max():g} m/s, above v_max={sim.v_max:g} for which the time step was checked. "
-            "Raise v_max, which may need a smaller dt."
-        )
-    slowest = np.where(vs > 0, vs, vp).min()
-    cells = slowest / sim.f_peak / max(sim.dh)
-    if cells < CELLS_PER_WAVELENGTH:
-        warnings.warn(
-            f"only {cells:.2g} cells per wavelength at {sim.f_peak:g} Hz and {slowest:g} m/s, so waves disperse. "
-            f"Use dh below {slowest / sim.f_peak / CELLS_PER_WAVELENGTH:.3g} m, or a lower frequency.",
-            stacklevel=3,
-        )
+    def speeds(self, medium: Mapping[str, Any]) -> tuple[Any, Any, str]:
+        """Shear waves are the slowest, but for water."""
+        return np.where(medium["vs"] > 0, medium["vs"], medium["vp"]), medium["vp"], "vp"
+
+    def check_shots(self, medium: Mapping[str, Any], shots: Shots) -> None:
+        """Points near a free surface must be on whole rows."""
+        _check_rows(self, shots)
+
+    def ranges(self, medium: Medium, fitted: tuple[str, ...], vp: Range | None) -> dict[str, Range]:
+        """Vs stays below 0.9 of vp at the start."""
+        vp = (0.5 * float(np.min(medium["vp"])), self.v_max) if vp is None else vp
+        found = {"vp": vp, "vs": (0.0, MOST_SHEAR * medium["vp"]), "rho": (1.0, np.inf)}
+        return {name: found[name] for name in fitted}
+
+    def traces(
+        self, medium: dict[str, jax.Array], signature: jax.Array, shots: Shots, engine: Any, memory: Any
+    ) -> jax.Array:
+        """Return traces (shots, receivers, nt), see `propagate`."""
+        return _traces(self, medium, signature, shots, engine, memory)
 
 
-def _refuse(bad: np.ndarray, name: str, values: np.ndarray, what: str) -> None:
-    if bad.any():
-        cell = tuple(map(int, np.argwhere(bad)[0]))
-        raise ValueError(f"{name} = {values[cell]:g} at cell {cell} is {what}.")
-
-
-def traces(
-    sim: ElasticSimulation,
-    medium: Mapping[str, Any],
-    signature: jax.Array,
-    shots: Shots,
-    engine: Native | str,
-    memory: str | Strategy,
+def _traces(
+    sim: ElasticSimulation, medium: dict[str, jax.Array], signature: jax.Array, shots: Shots, engine: Any, memory: Any
 ) -> jax.Array:
-    """Return traces (shots, receivers, nt), see `propagate`. signature: (shots, sources, nt); engine: as chosen."""
-    check_medium(sim, medium)
-    medium = {name: jnp.asarray(medium[name]) for name in PARAMETERS}
-    for name in PARAMETERS:
-        require_floats(name, medium[name])
-    _check_rows(sim, shots)
-    dtype = jnp.result_type(*medium.values())
+    dtype = signature.dtype
     # a source of pressure acts between two samples
     inputs = signature if sim.source != "explosive" else (signature + jnp.roll(signature, -1, -1)) / 2
-    shots = jax.tree.map(lambda x: jnp.asarray(x, np.int32 if x.dtype.kind == "i" else dtype), shots)
     acting, read = SOURCES[sim.source], RECEIVERS[sim.receiver]
     nodes = Shots(_nodes(sim, shots.sources, acting), _nodes(sim, shots.receivers, read))
     material = wave.material(sim, medium)
     if isinstance(engine, Native):
-        return _compiled(sim, engine, material, inputs.astype(dtype), nodes)
-    segments = _segments(sim, memory, len(signature), dtype.itemsize)
+        return _compiled(sim, engine, material, inputs, nodes)
+    segments = segments_of(sim, memory, len(signature), dtype.itemsize)
 
     def one(row):
         return _record(sim, material, segments, *row)
 
-    together = len(signature)
-    if jax.default_backend() == "cpu":
-        together = max(1, CACHE // (2 * KEPT * math.prod(sim.padded) * dtype.itemsize))
-    return lax.map(one, (nodes, inputs.astype(dtype)), batch_size=min(together, len(signature)))
+    return over_shots(sim, one, (nodes, inputs), dtype.itemsize)
 
 
 def _compiled(
@@ -166,7 +147,7 @@ def _attributes(sim: ElasticSimulation) -> dict[str, Any]:
     return {"physical": np.bool_(sim.scaling == "physical"), "kinds": np.array(kinds, np.int64)}
 
 
-KERNEL = Kernel("elastic", _constants, _state, KEPT, _attributes)
+KERNEL = Kernel("elastic", _constants, _state, ElasticSimulation.kept, _attributes)
 
 
 def _check_rows(sim: ElasticSimulation, shots: Shots) -> None:
@@ -186,19 +167,6 @@ def _check_rows(sim: ElasticSimulation, shots: Shots) -> None:
             )
 
 
-def _segments(sim: ElasticSimulation, memory: str | Strategy, shots: int, item: int) -> tuple[int, ...]:
-    """Return how many segments at each level a backward pass computes anew; a step counts as KEPT acoustic ones."""
-    strategy, _ = as_strategy(memory, sim, KEPT * shots, item)
-    if memory == "auto" and not isinstance(strategy, Full | Checkpointed):
-        strategy, _ = as_strategy("two-level", sim, KEPT * shots, item)
-    match strategy:
-        case Full():
-            return ()
-        case Checkpointed(segments):
-            return segments
-    raise ValueError(f"{strategy} is not for elastic waves. Use memory='full', 'segmented', 'two-level' or 'auto'.")
-
-
 def _record(
     sim: ElasticSimulation, material: wave.Material, segments: tuple[int, ...], shot: Shots, signature: jax.Array
 ) -> jax.Array:
@@ -216,7 +184,7 @@ def _record(
         after = inject(after, w) if sim.source == "explosive" else after
         return after, (read(waves) + read(moved)) / 2  # a velocity is known half a step before and after n dt
 
-    return _walk(step, wave.rest(scheme, signature.dtype), signature.T, segments).T
+    return walk(step, wave.rest(scheme, signature.dtype), signature.T, segments).T
 
 
 def _nodes(sim: ElasticSimulation, points: Points, names: tuple[str, ...]) -> Points:
@@ -249,18 +217,3 @@ def _injector(sim: ElasticSimulation, material: wave.Material, sources: Points) 
         return waves._replace(**added)
 
     return inject
-
-
-def _walk(step: Callable, start: Any, inputs: jax.Array, segments: tuple[int, ...]) -> jax.Array:
-    """Scan in segments of segments, each computed anew when differentiated; steps beyond the last have no source."""
-    length = math.ceil(len(inputs) / math.prod(segments))
-    missing = math.prod(segments) * length - len(inputs)
-    blocks = jnp.pad(inputs, ((0, missing), (0, 0))).reshape(*segments, length, -1)
-
-    def walk(state, x):
-        if x.ndim == inputs.ndim:
-            return lax.scan(step, state, x)
-        return lax.scan(jax.checkpoint(walk, prevent_cse=False), state, x)
-
-    samples = walk(start, blocks)[1]
-    return samples.reshape(-1, samples.shape[-1])[: len(inputs)]

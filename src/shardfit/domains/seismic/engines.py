@@ -4,7 +4,7 @@ import logging
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from shardfit.domains.seismic import elastic, native, wave
 from shardfit.domains.seismic.build import BuildError, library_path
 from shardfit.domains.seismic.geometry import Shots, acquisition
 from shardfit.domains.seismic.loops import record
+from shardfit.domains.seismic.medium import MediumSimulation
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.strategies import Full
@@ -32,6 +33,8 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
     if engine == "jax":
         return "jax", "jax: as asked"
     if isinstance(engine, Native) or engine == "native":
+        if _only_jax(sim):
+            raise ValueError(f"the native engine has no {sim.waves} waves. Use engine='jax', or 'auto', for them.")
         if len(sim.shape) > 2:
             raise ValueError("the native engine is for two dimensions. Use engine='jax', or 'auto', in three.")
         if jax.default_backend() != "cpu":
@@ -40,6 +43,8 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
         return engine if isinstance(engine, Native) else Native(), "native: as asked"
     if engine != "auto":
         raise ValueError(f"unknown engine {engine!r}.{suggestion(str(engine), ENGINES)}")
+    if _only_jax(sim):
+        return "jax", f"jax: {sim.waves} waves, for which there is no compiled kernel"
     if jax.default_backend() != "cpu":
         return "jax", f"jax: the compiled kernel is for CPUs, and this is {jax.default_backend()}"
     if len(sim.shape) > 2:
@@ -55,6 +60,10 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
 @lru_cache
 def _say_once(reason: str) -> None:
     log.warning("waves are computed by the JAX engine, which is slower than the compiled one: %s", reason)
+
+
+def _only_jax(sim: Simulation) -> TypeGuard[MediumSimulation]:
+    return isinstance(sim, MediumSimulation) and not sim.compiled
 
 
 def _kind(sim: Simulation) -> str:
@@ -129,4 +138,4 @@ def _acoustic_traces(sim: Simulation, velocity: jax.Array, signature: jax.Array,
 def _elastic_traces(sim: Any, velocity: jax.Array, signature: jax.Array, shots: Shots, engine: str | Native):
     """Return traces of a medium whose three parameters all depend on one."""
     medium = {"vp": velocity, "vs": velocity - 1000, "rho": 2 * velocity}
-    return elastic.traces(sim, medium, signature, shots, engine, Full())
+    return sim.traces(medium, signature, shots, engine, Full())

@@ -72,8 +72,8 @@ def save_gathers(path: str | Path, gathers: Gathers) -> Path:
     return Path(path)
 
 
-def load_model(path: str | Path, *, shape: Any = None, dtype: Any = "<f4", shear: bool = False) -> Model:
-    """Read a velocity model. shape, dtype: of raw binary; shear: zero may be, it is water.
+def load_model(path: str | Path, *, shape: Any = None, dtype: Any = "<f4", of: str = "vp") -> Model:
+    """Read a velocity model. shape, dtype: of raw binary; of: the parameter of a medium that it is, see `propagate`.
 
     Example: `load_model("vp.npz").velocity`.
     """
@@ -90,14 +90,14 @@ def load_model(path: str | Path, *, shape: Any = None, dtype: Any = "<f4", shear
             dh = tuple(map(float, np.broadcast_to(arrays["dh"], velocity.ndim)))
     else:
         velocity = _mapped(path, kind, shape, dtype)
-    _check_model(path, velocity, shear)
+    _check_model(path, velocity, of)
     return Model(np.array(velocity), dh)
 
 
-def save_model(path: str | Path, velocity: Any, dh: Any, shear: bool = False) -> Path:
+def save_model(path: str | Path, velocity: Any, dh: Any, of: str = "vp") -> Path:
     """Write a velocity model (nz, nx) with its spacing in metres; .npy and raw binary keep the speeds only."""
     kind, velocity = _kind(path, exists=False), np.asarray(velocity)
-    _check_model(path, velocity, shear)
+    _check_model(path, velocity, of)
     if kind in SEGY and velocity.ndim > 2:
         raise ValueError(f"{path}: SEG-Y holds sections (nz, nx). Use .npz for three dimensions.")
     with _replacing(path) as partial:
@@ -125,16 +125,22 @@ def _known_dt(path: str | Path, dt: float | None) -> float:
     return dt
 
 
-def _check_model(path: str | Path, velocity: np.ndarray, shear: bool) -> None:
-    if velocity.ndim not in (2, 3):
-        raise ValueError(f"{path}: a model is (nz, nx) or (nz, ny, nx); this array has shape {velocity.shape}.")
-    low = velocity < 0 if shear else velocity <= 0
-    for bad, what in ((~np.isfinite(velocity), "not finite"), (low, "negative" if shear else "not positive")):
+def _check_model(path: str | Path, values: np.ndarray, of: str) -> None:
+    """Raise for what cannot be this parameter: vs may be zero, it is water; epsilon and delta may be negative."""
+    if values.ndim not in (2, 3):
+        raise ValueError(f"{path}: a model is (nz, nx) or (nz, ny, nx); this array has shape {values.shape}.")
+    speed = of in ("vp", "vs")
+    name = "the velocity" if speed else of
+    low = {"vs": values < 0, "epsilon": values <= -0.5, "delta": values <= -0.5}.get(of, values <= 0)
+    what = {"vs": "negative", "epsilon": "not above -1/2", "delta": "not above -1/2"}.get(of, "not positive")
+    for bad, why in ((~np.isfinite(values), "not finite"), (low, what)):
         if bad.any():
             cell = tuple(map(int, np.argwhere(bad)[0]))
-            raise ValueError(f"{path}: the velocity is {what} at cell {cell}: {velocity[cell]}.")
-    if velocity.max() < NOT_METRES:
-        raise ValueError(f"{path}: speeds reach {velocity.max():g} only. They must be in m/s; km/s times 1000 is that.")
+            raise ValueError(f"{path}: {name} is {why} at cell {cell}: {values[cell]}.")
+    if speed and values.max() < NOT_METRES:
+        raise ValueError(f"{path}: speeds reach {values.max():g} only. They must be in m/s; km/s times 1000 is that.")
+    if of == "rho" and values.max() < NOT_METRES:
+        raise ValueError(f"{path}: rho reaches {values.max():g} only. It must be in kg/m³; g/cm³ times 1000 is that.")
 
 
 def _mapped(path: str | Path, kind: str, shape: Any, dtype: Any) -> np.ndarray:

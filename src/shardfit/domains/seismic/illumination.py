@@ -57,7 +57,7 @@ def illumination(
     Parameters
     ----------
     sim, velocity
-        the simulation, and the model (nz, nx) in m/s, or an elastic medium.
+        the simulation, and the model (nz, nx) in m/s, or a medium.
     wavelet
         (nt,), (shots, nt) or (shots, sources, nt).
     shots

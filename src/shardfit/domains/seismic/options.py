@@ -59,14 +59,14 @@ class ModelOptions:
     Attributes
     ----------
     bounds
-        (lowest, highest) velocity, numbers or (nz, nx); of an elastic medium a mapping by what is fitted.
+        (lowest, highest) velocity, numbers or (nz, nx); of a medium a mapping by what is fitted.
     parameter
         what a solver sees, see `parametrisation`.
     unit
-        of the solver's coordinates, m/s; of an elastic medium a mapping by what is fitted: {"vs": 0.58} lets vs change
+        of the solver's coordinates, m/s; of a medium a mapping by what is fitted: {"vs": 0.58} lets vs change
         by 0.58 m/s where vp changes by 1.
     known
-        parameters of an elastic medium that are not fitted, (nz, nx) each.
+        parameters of a medium that are not fitted, (nz, nx) each.
 
     """
 

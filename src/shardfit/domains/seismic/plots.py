@@ -81,10 +81,12 @@ def model(velocity: Any, dh: Any, *, sources: Any = None, receivers: Any = None,
     return figure
 
 
-def panels(sections: Mapping[str, Any], dh: Any, gradient: Any = None) -> Any:
+def panels(sections: Mapping[str, Any], dh: Any, gradient: Any = None, label: str = "velocity  (m/s)") -> Any:
     """Draw models (nz, nx) by name below each other, and the gradient of the misfit if there is one.
 
-    All models have the colour limits of the first. Example: `panels({"true": truth, "inverted": found}, 25.0)`.
+    All models have the colour limits of the first. label: what the colours mean.
+
+    Example: `panels({"true": truth, "inverted": found}, 25.0)`.
     """
     first, count = next(iter(sections.values())), len(sections) + (gradient is not None)
     figure = style.new_figure(7.6, 0.4 + count * (_height(first, dh, 7.6) - 0.3))
@@ -92,12 +94,12 @@ def panels(sections: Mapping[str, Any], dh: Any, gradient: Any = None) -> Any:
     for ax, (name, velocity) in zip(axes, sections.items(), strict=False):
         drawn = _section(ax, velocity, dh, VELOCITY, (np.min(first), np.max(first)))
         _title(ax, name)
-    _bar(figure, drawn, axes[: len(sections)], "velocity  (m/s)")
+    _bar(figure, drawn, axes[: len(sections)], label)
     if gradient is not None:
         reach = swing(gradient)
         drawn = _section(axes[-1], gradient, dh, SWINGING, (-reach, reach))
         _title(axes[-1], "gradient")
-        _bar(figure, drawn, axes[-1:], "gradient  (s/m)")
+        _bar(figure, drawn, axes[-1:], "gradient  (s/m)" if "m/s" in label else "gradient")
     for ax in axes[:-1]:
         ax.set_xlabel("")
     return figure

@@ -17,9 +17,9 @@ from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty, statistic_term
 from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.bands import filtered
-from shardfit.domains.seismic.elastic import ElasticSimulation, check_medium
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.losses import Loss, as_loss, units
+from shardfit.domains.seismic.medium import MediumSimulation, check_medium
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.options import MisfitOptions, ModelOptions, WaveOptions
 from shardfit.domains.seismic.parametrisation import transform_of
@@ -34,7 +34,7 @@ from shardfit.domains.seismic.strategies import Full, Strategy
 class ShotModel:
     """Function of the data term: (params, rows, response, scale, known) → sum and count of every shot.
 
-    response: filter of the modelled traces; the observed ones have gone through it. known: parameters of an elastic
+    response: filter of the modelled traces; the observed ones have gone through it. known: parameters of a
     medium that are not fitted. match: None, 'scalar' or 'filter', fitted to the observed data of every shot at every
     evaluation.
     """
@@ -58,7 +58,7 @@ class ShotModel:
 
     def traces(self, params: Mapping, rows: Mapping, response: Any, scale: Any, known: Mapping) -> tuple:
         """Return what the loss compares: modelled and observed traces, and weights or None."""
-        medium = {**known, **params} if isinstance(self.sim, ElasticSimulation) else params["velocity"]
+        medium = {**known, **params} if isinstance(self.sim, MediumSimulation) else params["velocity"]
         modelled = propagate(self.sim, medium, rows["wavelet"], rows["shots"], self.engine, self.memory)
         observed = jnp.asarray(rows["observed"], modelled.dtype) / scale
         modelled = filtered(modelled, response) / scale
@@ -96,10 +96,11 @@ def inversion_problem(
     Parameters
     ----------
     sim
-        the simulation; with an `ElasticSimulation` what is fitted are some of vp, vs and rho.
+        the simulation; with another than `Simulation` what is fitted are some of the parameters of its medium, such
+        as vp, vs and rho.
     start
-        (nz, nx) m/s; of an elastic medium a mapping of what is fitted, `model.known` being one of the rest. Keep the
-        bounds of vs below those of vp.
+        (nz, nx) m/s; of a medium a mapping of what is fitted, `model.known` being one of the rest. Keep the bounds of
+        vs below those of vp, and those of epsilon above those of delta.
     recording
         shots, wavelet and observed data.
     misfit
@@ -115,8 +116,9 @@ def inversion_problem(
 
     """
     misfit, model, waves = misfit or MisfitOptions(), model or ModelOptions(), waves or WaveOptions()
-    if isinstance(sim, ElasticSimulation):
-        known, fitted = _elastic(sim, start, model, waves.dtype)
+    if isinstance(sim, MediumSimulation):
+        known, fitted = _in_medium(sim, start, model, waves.dtype)
+        sim.check_shots({**known, **fitted["x0"]}, recording.shots)
     else:
         known, fitted = _acoustic(sim, start, model, waves.dtype)
     engine = choose_engine(waves.engine, sim)[1]
@@ -162,30 +164,44 @@ def _acoustic(sim: Simulation, start: Any, model: ModelOptions, dtype: Any) -> t
     }
 
 
-def _elastic(sim: ElasticSimulation, start: Any, model: ModelOptions, dtype: Any) -> tuple[dict, dict]:
-    """The same for an elastic medium."""
+def _in_medium(sim: MediumSimulation, start: Any, model: ModelOptions, dtype: Any) -> tuple[dict, dict]:
+    """The same for a medium of several parameters."""
     if model.parameter != "velocity":
         raise ValueError(
-            f"parameter={model.parameter!r} is for acoustic waves. Elastic ones are fitted in vp, vs and rho."
+            f"parameter={model.parameter!r} is for acoustic waves. Those that are {sim.waves} are fitted in "
+            f"{sim.names}."
         )
     known = dict(model.known or {})
     if not isinstance(start, Mapping) or not start or set(start) & set(known):
-        raise ValueError("start: give a mapping of what is fitted of vp, vs and rho, and the others as `known`.")
+        raise ValueError(f"start: give a mapping of what is fitted of {sim.names}, and the others as `known`.")
     start, known = ({name: np.asarray(x, dtype) for name, x in given.items()} for given in (start, known))
     check_medium(sim, {**known, **start})
+    for name, values in start.items():
+        if not np.isfinite(values).all():
+            raise ValueError(f"start: {name} is infinite somewhere. What is fitted must be finite.")
     bounds, unit = model.bounds or {}, {} if model.unit == 1.0 else model.unit
     for name, given in (("bounds", bounds), ("unit", unit)):
         if not isinstance(given, Mapping) or not set(given) <= set(start):
             raise ValueError(f"{name}={given!r}: give a mapping by what is fitted, {sorted(start)}.")
     assert isinstance(bounds, Mapping) and isinstance(unit, Mapping)
-    if "vp" in bounds:
-        _check_bounds(sim, start["vp"], bounds["vp"])
+    _check_ranges(sim, start, known, bounds)
+    kinds = {name: sim.parameters[name] for name in start}
     return known, {
         "x0": start,
         "bounds": dict(bounds) or None,
-        "transforms": {name: transform_of(model.parameter, x, unit.get(name, 1.0)) for name, x in start.items()},
-        "units": {name: "kg/m³" if name == "rho" else "m/s" for name in start},
+        "transforms": {n: transform_of(kinds[n].coordinate, x, unit.get(n, 1.0)) for n, x in start.items()},
+        "units": {name: kind.unit for name, kind in kinds.items()},
     }
+
+
+def _check_ranges(sim: MediumSimulation, start: Mapping, known: Mapping, bounds: Mapping) -> None:
+    for name, given in bounds.items():
+        if name == "vp":
+            _check_bounds(sim, start[name], given)
+        else:
+            _check_start(name, start[name], *(np.asarray(end, float) for end in given))
+    low, high = ({name: np.asarray(given[end], float) for name, given in bounds.items()} for end in (0, 1))
+    sim.refuse_ranges({**known, **low}, {**known, **high})
 
 
 def _check_mapped(observed: np.ndarray, response: Any, waves: WaveOptions) -> None:
@@ -204,7 +220,12 @@ def _check_bounds(sim: Simulation, start: np.ndarray, bounds: Any) -> None:
             f"bounds: the highest velocity {high.max():g} m/s is above v_max={sim.v_max:g} of the simulation, for "
             "which the time step was checked. Lower it, or raise v_max, which may need a smaller dt."
         )
+    _check_start("start", start, low, high)
+
+
+def _check_start(name: str, start: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     outside = (start < low.astype(start.dtype)) | (start > high.astype(start.dtype))
     if outside.any():
         cell = tuple(map(int, np.argwhere(outside)[0]))
-        raise ValueError(f"start is {start[cell]:g} m/s at cell {cell}, outside the bounds. Move one of the two.")
+        unit = " m/s" if name == "start" else ""
+        raise ValueError(f"{name} is {start[cell]:g}{unit} at cell {cell}, outside the bounds. Move one of the two.")

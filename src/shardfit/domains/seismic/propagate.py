@@ -15,11 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.domains.seismic import elastic, native, wave
+from shardfit.domains.seismic import native, wave
 from shardfit.domains.seismic.arrays import Series, Traces, Velocity
 from shardfit.domains.seismic.engines import choose_engine
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.loops import record
+from shardfit.domains.seismic.medium import MediumSimulation, check_medium
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.simulation import Simulation, check_velocity, require_finite, require_floats
 from shardfit.domains.seismic.strategies import Strategy, as_strategy
@@ -37,25 +38,24 @@ def propagate(
 ) -> Traces:
     """Return traces (shots, receivers, nt); sample n is the pressure at time n dt.
 
-    velocity: (nz, nx) or (nz, ny, nx) m/s, for elastic waves {"vp", "vs", "rho"}; its type (float32, float64) is the
-    type of everything. wavelet: (nt,) for all, (shots, nt) or (shots, sources, nt). shots: from `acquisition`. engine:
-    'auto', 'native', 'jax' or Native(...). memory: strategy of the JAX engine, see strategies.py; the native one keeps
-    states by its own rule, and second derivatives need engine='jax'. Propagators that inject into u[n+1] and
-    record it give this with raw scaling, one sample earlier.
+    velocity: (nz, nx) or (nz, ny, nx) m/s, for other waves a mapping of what their medium has, such as {"vp", "vs",
+    "rho"}, {"vp", "epsilon", "delta"}, {"vp", "q"}; its type (float32, float64) is the type of everything. wavelet:
+    (nt,) for all, (shots, nt) or (shots, sources, nt). shots: from `acquisition`. engine: 'auto', 'native', 'jax' or
+    Native(...). memory: strategy of the JAX engine, see strategies.py; the native one keeps states by its own rule, and
+    second derivatives need engine='jax'. Propagators that inject into u[n+1] and record it give this with raw scaling,
+    one sample earlier.
 
     Example: `propagate(sim, jnp.full(sim.shape, 2000.0), ricker(10.0, sim.dt, sim.nt), shots)`.
     """
-    if isinstance(sim, elastic.ElasticSimulation):
-        medium: Any = velocity
-        signature = _signatures(sim, jnp.asarray(wavelet), *shots.sources.cells.shape[:2])
-        return elastic.traces(sim, medium, signature, shots, choose_engine(engine, sim)[0], memory)
+    if isinstance(sim, MediumSimulation):
+        return _in_medium(sim, velocity, wavelet, shots, engine, memory)
     velocity = jnp.asarray(velocity)
     require_floats("velocity", velocity)
     check_velocity(sim, velocity)
     n_shots, n_sources = shots.sources.cells.shape[:2]
     signature = _signatures(sim, jnp.asarray(wavelet, velocity.dtype), n_shots, n_sources)
     kappa = wave.padded_kappa(sim, velocity)
-    shots = jax.tree.map(lambda x: jnp.asarray(x, np.int32 if x.dtype.kind == "i" else velocity.dtype), shots)
+    shots = _of_type(shots, velocity.dtype)
     chosen, _ = choose_engine(engine, sim)
     if isinstance(chosen, Native):
         return native.traces(sim, chosen, kappa, signature, shots)
@@ -74,6 +74,21 @@ def propagate(
     rows = jax.tree.map(lambda leaf: leaf.reshape(-1, together, *leaf.shape[1:]), (shots, signature))
     traces = jax.lax.map(block, rows)
     return traces.reshape(n_shots, *traces.shape[2:])
+
+
+def _in_medium(sim: MediumSimulation, medium: Any, wavelet: Any, shots: Shots, engine: Any, memory: Any) -> jax.Array:
+    check_medium(sim, medium)
+    sim.check_shots(medium, shots)
+    medium = {name: jnp.asarray(medium[name]) for name in sim.parameters}
+    for name, values in medium.items():
+        require_floats(name, values)
+    dtype = jnp.result_type(*medium.values())
+    signature = _signatures(sim, jnp.asarray(wavelet, dtype), *shots.sources.cells.shape[:2])
+    return sim.traces(medium, signature, _of_type(shots, dtype), choose_engine(engine, sim)[0], memory)
+
+
+def _of_type(shots: Shots, dtype: Any) -> Shots:
+    return jax.tree.map(lambda x: jnp.asarray(x, np.int32 if x.dtype.kind == "i" else dtype), shots)
 
 
 def _signatures(sim: Simulation, wavelet: jax.Array, n_shots: int, n_sources: int) -> jax.Array:

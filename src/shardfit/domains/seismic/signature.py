@@ -70,7 +70,7 @@ def estimate_source(
     Parameters
     ----------
     sim, velocity
-        the simulation, and the model (nz, nx) in m/s, or an elastic medium.
+        the simulation, and the model (nz, nx) in m/s, or a medium.
     recording
         shots and data; its wavelet is the guess that is scaled or filtered.
     source

@@ -145,6 +145,25 @@ def advance(scheme: Scheme, kappa: jax.Array, fields: Turn, cells: tuple, values
     return Fields(u, tuple(layers), mirror), now, before
 
 
+def along_axes(scheme: Scheme, fields: list[jax.Array], layers: tuple) -> tuple[list[jax.Array], tuple]:
+    """Return the part of L along every axis, each of a field (without halo) of its own, and the layers one step on."""
+    sim, whole = scheme.sim, [(slice(0, n), None) for n in scheme.sim.padded]
+    waves = [_with_halo(sim, u) for u in fields]
+    found = [scheme.rule(sim, e, waves[e.axis], kept) for e, kept in zip(scheme.edges, layers, strict=True)]
+    shares = []
+    for axis, u in enumerate(waves):
+        parts = sorted(_parts(scheme, axis), key=lambda part: part[0].start)
+        blocks = [(*whole[:axis], part, *whole[axis + 1 :]) for part in parts]
+        shares.append(jnp.concatenate([_share(sim, u, found, block, axis) for block in blocks], axis + 1))
+    rims = [[(sim.half * (k == e.axis + 1),) * 2 for k in range(len(whole) + 1)] for e in scheme.edges]
+    return shares, tuple(tuple(jnp.pad(x, rim) for x in new) for (_, *new), rim in zip(found, rims, strict=True))
+
+
+def _with_halo(sim: Simulation, inner: jax.Array) -> jax.Array:
+    u = jnp.pad(inner, ((0, 0), *((sim.half, sim.half),) * len(sim.shape)))
+    return _reflect(sim, u, (jnp.zeros_like(u[:, : sim.half + 2]),))[0]
+
+
 def _parts(scheme: Scheme, axis: int) -> list[tuple[slice, int | None]]:
     """Return how an axis is divided: cells, and which edge they are, if any."""
     n = scheme.sim.padded[axis]

@@ -1,5 +1,6 @@
 """One fit of an inversion: its problem and the solver for it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from shardfit.domains.seismic.bands import low_pass
 from shardfit.domains.seismic.conditioning import Conditioning
 from shardfit.domains.seismic.curvature import hessian_diagonal
 from shardfit.domains.seismic.illumination import illumination
-from shardfit.domains.seismic.medium import Medium, bare, speed
+from shardfit.domains.seismic.medium import Medium, MediumSimulation, Parameter, bare, speed
 from shardfit.domains.seismic.options import MisfitOptions, ModelOptions
 from shardfit.domains.seismic.parametrisation import transform_of
 from shardfit.domains.seismic.problem import inversion_problem
@@ -27,9 +28,7 @@ from shardfit.solve.base import Solver
 from shardfit.solve.optax_loop import OptaxLoop
 from shardfit.solve.registry import as_solver
 
-SHEAR = 0.58  # change of vs, m/s, where vp changes by one: about the ratio of both
-MOST_SHEAR = 0.9  # of vp at the start, for vs
-FIRST_STEP = 0.02  # share of the velocity by which a line search begins to change it
+FIRST_STEP = 0.02  # share of the velocity, or of another field's size, by which a line search begins to change it
 FIRST_RMS = 0.4  # of the largest change of a cell, for the root mean square of the first preconditioned step
 PROBE_SHOTS = 8
 
@@ -68,23 +67,32 @@ class Band:
             extra["tikhonov"] = penalties.tikhonov(options.tikhonov)
         if options.tv:
             extra["tv"] = penalties.total_variation(options.tv, options.tv_eps)
-        bounds = options.bounds
-        if bounds is None and options.bounded:
-            bounds = (0.5 * float(np.min(speed(medium))), self.sim.v_max)
         misfit = MisfitOptions(options.loss, options.normalise, response=self.response, match=options.match)
-        model, start = ModelOptions(bounds, options.parameter), bare(medium)
-        if "vp" in medium:
-            start = {name: medium[name] for name in options.fitted}
-            limits = {"vp": bounds, "vs": (0.0, MOST_SHEAR * medium["vp"]), "rho": (1.0, np.inf)} if bounds else {}
-            model = ModelOptions(
-                {name: limits[name] for name in start if name in limits},
-                options.parameter,
-                {name: SHEAR for name in start if name == "vs"},
-                {name: x for name, x in medium.items() if name not in start},
-            )
+        start, model = bare(medium), self._model()
+        if isinstance(self.sim, MediumSimulation):
+            start = {name: medium[name] for name in options.fitted or ()}
         problem = inversion_problem(self.sim, start, self.recording, misfit, model, options.waves, extra)
         plain = options.first_order or options.solver in PRECONDITIONED
-        return problem if plain else _well_scaled(problem, options.parameter, self.mesh)
+        return problem if plain else _well_scaled(problem, self.sim, options.parameter, self.mesh)
+
+    def _model(self) -> ModelOptions:
+        """Return bounds, coordinates and units of what is fitted, and what is known."""
+        options, medium, bounds = self.options, self.medium, self.options.bounds
+        if not isinstance(self.sim, MediumSimulation):
+            if bounds is None and options.bounded:
+                bounds = (0.5 * float(np.min(speed(medium))), self.sim.v_max)
+            return ModelOptions(bounds, options.parameter)
+        fitted, given = options.fitted or (), bounds if isinstance(bounds, Mapping) else {"vp": bounds}
+        if not set(given) <= {"vp", *fitted}:
+            raise ValueError(f"invert: bounds of {sorted(given)}, but what is fitted is {sorted(fitted)}.")
+        given = {name: ends for name, ends in given.items() if ends is not None and name in fitted}
+        limits = self.sim.ranges(medium, fitted, given.get("vp")) if options.bounded else {}
+        return ModelOptions(
+            {**limits, **given},
+            options.parameter,
+            {name: self.sim.parameters[name].step for name in fitted},
+            {name: x for name, x in medium.items() if name not in fitted},
+        )
 
     def solver(self, problem: Problem) -> Solver:
         """Return the solver of the fit, with the conditioning at its start."""
@@ -149,7 +157,7 @@ class Band:
         return np.stack(fields)
 
 
-def _well_scaled(problem: Problem, parameter: str, mesh: Any) -> Problem:
+def _well_scaled(problem: Problem, sim: Simulation, parameter: str, mesh: Any) -> Problem:
     """Return the problem in coordinates whose first step along the gradient changes the velocity by FIRST_STEP.
 
     In m/s that step would be the gradient itself, 1e-6 or less, which float32 cannot even add to a velocity.
@@ -158,9 +166,11 @@ def _well_scaled(problem: Problem, parameter: str, mesh: Any) -> Problem:
     some = np.unique(np.linspace(0, n - 1, PROBE_SHOTS).astype(int))
     objective = problem.objective.take(lambda *_: some).place(mesh)
     gradient, transforms = objective.value_and_grad(problem.x0)[1], {}
+    kinds = sim.parameters if isinstance(sim, MediumSimulation) else {"velocity": Parameter(coordinate=parameter)}
     for name, start in problem.x0.items():
-        largest = float(np.abs(gradient[name]).max())
-        unit = (FIRST_STEP * float(np.median(start)) / largest) ** 0.5 if largest > 0 else 1.0
+        largest, size = float(np.abs(gradient[name]).max()), kinds[name].size
+        size = float(np.median(start)) if size is None else size
+        unit = (FIRST_STEP * size / largest) ** 0.5 if largest > 0 else 1.0
         # rounded: the same on any number of devices, whose gradients differ by rounding
-        transforms[name] = transform_of(parameter, start, float(f"{unit:.1e}"))
+        transforms[name] = transform_of(kinds[name].coordinate, start, float(f"{unit:.1e}"))
     return problem.replace(transforms=transforms)

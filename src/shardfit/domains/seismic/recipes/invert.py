@@ -1,4 +1,4 @@
-"""invert: recorded shots and a start model become a velocity model, or an elastic medium, band by band."""
+"""invert: recorded shots and a start model become a velocity model, or a medium of several, band by band."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -11,9 +11,8 @@ from shardfit.core.mesh import n_shards
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.domains.seismic.arrays import Velocity
-from shardfit.domains.seismic.elastic import KEPT, ElasticSimulation
 from shardfit.domains.seismic.engines import choose_engine
-from shardfit.domains.seismic.medium import Medium, as_medium, bare, speed
+from shardfit.domains.seismic.medium import Medium, MediumSimulation, as_medium, bare, speed
 from shardfit.domains.seismic.metrics import model_error, structural_similarity
 from shardfit.domains.seismic.recipes.band import Band
 from shardfit.domains.seismic.recipes.options import InversionOptions
@@ -34,13 +33,13 @@ Show = Callable[[int, np.ndarray, np.ndarray | None, np.ndarray], Any]
 
 @dataclass(frozen=True, eq=False)
 class Inversion:
-    """A velocity model, or an elastic medium, and how it was reached.
+    """A velocity model, or a medium, and how it was reached.
 
-    medium: by name, (nz, nx) each: 'velocity', or 'vp', 'vs' and 'rho'. results: of every band. metrics: columns with
-    one entry for the start of every band and one for each of its steps: 'epoch' (counted on over all bands), 'band',
-    'loss' (of the shots drawn for it), and with a known truth 'model_error' (rms, m/s) and 'similarity', both of the
-    model that the loss was measured on (of several processes the first knows them); of an elastic medium
-    'model_error_vp' and so on.
+    medium: by name, (nz, nx) each: 'velocity', or such as 'vp', 'vs' and 'rho'. results: of every band. metrics:
+    columns with one entry for the start of every band and one for each of its steps: 'epoch' (counted on over all
+    bands), 'band', 'loss' (of the shots drawn for it), and with a known truth 'model_error' (rms, m/s) and
+    'similarity', both of the model that the loss was measured on (of several processes the first knows them); of a
+    medium 'model_error_vp' and so on.
     wavelet: as used last, estimated or given. engine: which propagator ran, and how it kept states.
     """
 
@@ -96,7 +95,8 @@ def invert(
     sim
         the simulation.
     start
-        (nz, nx) m/s; with an `ElasticSimulation` {"vp", "vs", "rho"}, of which `options.fitted` change.
+        (nz, nx) m/s; with another than `Simulation` its medium, such as {"vp", "vs", "rho"}, of which
+        `options.fitted` change.
     recording
         shots, wavelet and observed data.
     options
@@ -115,6 +115,7 @@ def invert(
     options, run = options or InversionOptions(), run or RunOptions()
     if run.solver is not None:
         raise ValueError(f"invert: solver {run.solver!r} in RunOptions. Name it in InversionOptions, with its rate.")
+    options = options.of(sim)
     options.check(sim, recording.n_shots, n_shards(run.mesh))
     keywords = run.series("band-")
     medium, losses = as_medium(sim, start), np.zeros(0)
@@ -151,7 +152,7 @@ def engine_used(sim: Simulation, options: InversionOptions, n_shots: int, device
     if chosen != "jax":
         return why
     each = -(-max(size or n_shots for size in options.batchsizes) // devices)
-    each *= KEPT if isinstance(sim, ElasticSimulation) else 1  # fields that a step of one shot keeps
+    each *= sim.kept if isinstance(sim, MediumSimulation) else 1  # fields that a step of one shot keeps
     item = np.dtype(options.waves.dtype).itemsize
     strategy, reason = as_strategy(options.memory, sim, each, item)
     size = "" if options.memory == "auto" else f", {n_bytes(strategy, sim, each, item) / 1e6:,.0f} MB"
@@ -183,7 +184,8 @@ class Watch:
         for name, truth in (self.truth or {}).items():
             if fitted is not None and name in fitted:
                 suffix = "" if name == "velocity" else f"_{name}"
-                facts |= {f"{key}{suffix}": measure(fitted[name], truth) for key, measure in DISTANCES.items()}
+                known = DISTANCES if name in ("velocity", "vp") or np.ptp(truth) else {"model_error": model_error}
+                facts |= {f"{key}{suffix}": measure(fitted[name], truth) for key, measure in known.items()}
         self.notes[step] = facts
 
     def __call__(self, shot: Snapshot) -> Any:

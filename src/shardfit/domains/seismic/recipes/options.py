@@ -1,6 +1,7 @@
 """What an inversion is asked to do, as plain data."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,9 @@ from shardfit.core.errors import suggestion
 from shardfit.core.precision import PRECISIONS
 from shardfit.domains.seismic.bands import check_corner
 from shardfit.domains.seismic.conditioning import FIRST_ORDER, Conditioning
-from shardfit.domains.seismic.elastic import PARAMETERS as ELASTIC
-from shardfit.domains.seismic.elastic import ElasticSimulation
 from shardfit.domains.seismic.gauss_newton import require_residuals
 from shardfit.domains.seismic.losses import Loss, as_loss
+from shardfit.domains.seismic.medium import MediumSimulation
 from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.options import NORMALISE, SOURCE_FITS, SourceOptions, WaveOptions, require_known
 from shardfit.domains.seismic.parametrisation import PARAMETERS
@@ -35,13 +35,14 @@ class InversionOptions:
     parameter
         what the solver sees, see `parametrisation`.
     fitted
-        of an elastic medium: which of 'vp', 'vs' and 'rho' change, the others stay as in the start.
+        of a medium: which of its parameters change, the others stay as in the start; None is 'vp' and 'vs' of an
+        elastic one, 'vp' and 'epsilon' of a VTI one, 'vp' and 'q' of a viscoacoustic one.
     solver
         'adam', 'adamw', 'sgd', 'rmsprop', 'plbfgs' (preconditioned L-BFGS) or 'gauss-newton' (truncated) on
         mini-batches or all shots; 'lbfgsb', 'lbfgs', 'lbfgs-bt' on all shots.
     learning_rate
-        m/s per step; of vs in an elastic medium 0.58 of it. With 'plbfgs' and 'gauss-newton' on mini-batches the most
-        that a cell may change in a step.
+        m/s per step; of vs 0.58 of it, of epsilon and delta 0.0005, of q 0.1 (near its median). With 'plbfgs' and
+        'gauss-newton' on mini-batches the most that a cell may change in a step.
     products
         products of the Gauss-Newton Hessian in a step of 'gauss-newton', at most; one costs somewhat more than a
         gradient.
@@ -57,8 +58,9 @@ class InversionOptions:
     band_order
         of the filter.
     bounds
-        velocities, m/s, numbers or (nz, nx), of an elastic medium those of vp; None is from half the slowest start to
-        the simulation's v_max where the solver knows bounds. vs stays below 0.9 of vp at the start.
+        velocities, m/s, numbers or (nz, nx), of a medium those of vp, or a mapping by what is fitted; None is from half
+        the slowest start to the simulation's v_max where the solver knows bounds. Others that are not given keep waves
+        stable: vs below 0.9 of vp at the start, epsilon above delta, velocities with epsilon or q below v_max.
     conditioning
         of gradients, for first-order solvers; for 'plbfgs' and 'gauss-newton' the inverse Hessian they begin with.
     tikhonov, tv
@@ -79,7 +81,7 @@ class InversionOptions:
     loss: str | Loss = "l2"
     normalise: str = "rms"
     parameter: str = "velocity"
-    fitted: tuple[str, ...] = ("vp", "vs")
+    fitted: tuple[str, ...] | None = None
     solver: str = "adam"
     learning_rate: float = 25.0
     products: int = 6
@@ -88,7 +90,7 @@ class InversionOptions:
     batchsize: int | tuple[int | None, ...] | None = 8
     bands: tuple[float | None, ...] = ()
     band_order: int = 4
-    bounds: tuple[Any, Any] | None = None
+    bounds: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = None
     conditioning: Conditioning = Conditioning()
     tikhonov: float = 0.0
     tv: float = 0.0
@@ -107,9 +109,10 @@ class InversionOptions:
     def __post_init__(self):
         as_loss(self.loss)
         object.__setattr__(self, "bands", tuple(self.bands))
-        object.__setattr__(self, "fitted", tuple(self.fitted))
-        for name in self.fitted or ("",):
-            require_known("fitted parameter", name, ELASTIC)
+        if self.fitted is not None:
+            if isinstance(self.fitted, str) or not self.fitted:
+                raise ValueError(f"invert: fitted={self.fitted!r} must be a list of parameters, at least one.")
+            object.__setattr__(self, "fitted", tuple(self.fitted))
         named = [("normalise", NORMALISE), ("parameter", PARAMETERS), ("solver", SOLVERS)]
         named += [(n, SOURCE_FITS) for n in ("estimate_source", "match") if getattr(self, n) is not None]
         for name, known in named:
@@ -195,9 +198,19 @@ class InversionOptions:
         """Shots per step of every fit, None for all."""
         return self.batchsize if isinstance(self.batchsize, tuple) else (self.batchsize,) * len(self.corners)
 
+    def of(self, sim: Simulation) -> "InversionOptions":
+        """Return the options with what is fitted of these waves' medium; raise for parameters that it has not."""
+        if not isinstance(sim, MediumSimulation):
+            if self.fitted is not None or isinstance(self.bounds, Mapping):
+                raise ValueError("invert: acoustic waves have one parameter. Drop fitted, and give bounds as a pair.")
+            return self
+        for name in self.fitted or ():
+            require_known(f"fitted parameter of {sim.waves} waves:", name, sim.parameters)
+        return replace(self, fitted=self.fitted or sim.usual)
+
     def check(self, sim: Simulation, n_shots: int, n_devices: int) -> None:
         """Raise for what does not go with this survey or these devices."""
-        if isinstance(sim, ElasticSimulation) and (self.tikhonov or self.tv):
+        if isinstance(sim, MediumSimulation) and (self.tikhonov or self.tv):
             raise ValueError("invert: tikhonov and tv are for the one velocity of acoustic waves. Drop them.")
         for corner in self.bands:
             if corner is not None:

@@ -14,9 +14,8 @@ from shardfit.core.problem import Problem
 from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.born import migration_problem
 from shardfit.domains.seismic.conditioning import Conditioning
-from shardfit.domains.seismic.elastic import ElasticSimulation
 from shardfit.domains.seismic.illumination import blocks, illumination
-from shardfit.domains.seismic.medium import as_medium, bare
+from shardfit.domains.seismic.medium import MediumSimulation, as_medium, bare
 from shardfit.domains.seismic.options import MisfitOptions, ModelOptions, WaveOptions
 from shardfit.domains.seismic.problem import inversion_problem
 from shardfit.domains.seismic.recipes.lbfgs import PreconditionedLBFGS
@@ -62,8 +61,8 @@ class MigrationOptions:
 
     def check(self, sim: Simulation) -> None:
         """Raise for what does not go with these waves."""
-        if self.iterations and isinstance(sim, ElasticSimulation):
-            raise ValueError("rtm: least-squares migration is acoustic. Use iterations=0 with elastic waves.")
+        if self.iterations and isinstance(sim, MediumSimulation):
+            raise ValueError(f"rtm: least-squares migration is acoustic. Use iterations=0 with {sim.waves} waves.")
 
 
 def rtm(
@@ -84,7 +83,8 @@ def rtm(
     sim
         the simulation.
     velocity
-        (nz, nx) m/s, smooth; with an `ElasticSimulation` {"vp", "vs", "rho"}, and the image is that of vp.
+        (nz, nx) m/s, smooth; with another than `Simulation` a medium, such as {"vp", "vs", "rho"}, and the image is
+        that of vp.
     recording
         shots, wavelet and data; what the velocity explains, such as the direct wave, is subtracted from the data.
     options
