@@ -129,7 +129,7 @@ HEADLINES = {
             ),
             Row("seconds", "not quoted", _seconds("m87_grid grid")),
         ),
-        "Day 101, low band, 0.6 Jy. Ours of points without systematic noise; with more of it χ² is lower, see m87_grid.",
+        "Day 101, low band, 0.6 Jy. Ours of points without systematic noise; with more of it χ² is lower.",
     ),
     "eht-survey-dense": Headline(
         "eht-imaging: the survey of 49,152 images of M87",
