@@ -1,12 +1,13 @@
 """Our side of DiffOpt's examples."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from benchmarks.duel import serve
 
-QUIET = {"certify": False, "progress": False}
+QUIET: dict[str, Any] = {"certify": False, "progress": False}
 
 
 def prepare(asked: dict) -> tuple[Callable, Callable]:

@@ -10,6 +10,7 @@ from shardfit.cli import commands, main
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+SLOW = ("ehtim", "homodyne")  # pages whose blocks fit what those of vlbi and xpcs fit already
 BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
@@ -33,7 +34,8 @@ def command_lines(page):
 
 
 def with_blocks(*languages):
-    return [pytest.param(page, id=page.stem) for page in PAGES if any(blocks(page, *languages))]
+    marks = {page: [pytest.mark.slow] if page.stem in SLOW else [] for page in PAGES}
+    return [pytest.param(page, id=page.stem, marks=marks[page]) for page in PAGES if any(blocks(page, *languages))]
 
 
 def commands_of(program):
