@@ -1,6 +1,7 @@
 """`python -m benchmarks NAME [NAME ...] [--quick]`: a table, and as the last line all cases as one JSON object.
 
-`python -m benchmarks report` writes docs/measured.md from the figures that were kept.
+`python -m benchmarks report` writes docs/measured.md from the figures that were kept, `python -m benchmarks.reproduce`
+runs what other systems published.
 """
 
 import argparse
@@ -15,13 +16,13 @@ from shardfit.core.errors import suggestion
 HERE = Path(__file__).parent
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Run the named suites and keep their figures."""
     names = known()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="+", metavar="NAME", help=", ".join([*names, "report"]))
     parser.add_argument("--quick", action="store_true", help="fewer cases; nothing is kept")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.names == ["report"]:
         report.write()
         return

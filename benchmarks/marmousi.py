@@ -22,18 +22,27 @@ SHOWN = ("loss", "model_error", "similarity")
 
 def run(quick: bool) -> dict[str, dict]:
     """Return the one case; --quick takes two steps."""
+    rows, seconds = inverted("marmousi.toml", *(["--epochs", "2"] if quick else []))
+    return {"inversion": {**seconds, "steps": len(rows) - 1, **ends(rows)}}
+
+
+def inverted(config: str, *options: str) -> tuple[list[dict], dict]:
+    """Return the rows of metrics.csv of an inversion by the command, and its wall and CPU seconds."""
     if "SHARDFIT_DATA" not in os.environ:
         raise RuntimeError("the suite marmousi needs the model: name its folder by SHARDFIT_DATA, see docs/seismic.md.")
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "shardfit", "seismic", "invert", str(ROOT / "benchmarks" / "marmousi.toml")]
-        command += ["--out", folder, *(["--epochs", "2"] if quick else [])]
+        command = [sys.executable, "-m", "shardfit", "seismic", "invert", str(ROOT / "benchmarks" / config)]
         wall, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        done = subprocess.run([*command, "--out", folder, *options], cwd=ROOT, capture_output=True, text=True)
         wall, after = time.perf_counter() - wall, resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode:
             raise RuntimeError(f"the inversion failed:\n{done.stderr[-2000:]}")
         with open(Path(folder) / "metrics.csv") as file:
             rows = list(csv.DictReader(file))
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    ends = {f"{name}_{when}": float(rows[i][name]) for name in SHOWN for when, i in (("first", 0), ("last", -1))}
-    return {"inversion": {"ours": wall, "cpu_ours": cpu, "steps": len(rows) - 1, **ends}}
+    return rows, {"ours": wall, "cpu_ours": cpu}
+
+
+def ends(rows: list[dict]) -> dict[str, float]:
+    """Return what a run shows of its first and last step."""
+    return {f"{name}_{when}": float(rows[i][name]) for name in SHOWN for when, i in (("first", 0), ("last", -1))}

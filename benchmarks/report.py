@@ -17,13 +17,16 @@ ORDER = (
     "mgh",
     "core",
     "vlbi",
+    "sharding",
     "population",
     "population_forms",
+    "diffopt_examples",
     "seismic",
     "seismic_elastic",
     "seismic_offgrid",
     "seismic_solvers",
     "xpcs",
+    "xpcs_chains",
     "survey",
     "tick",
     "converge",
@@ -46,10 +49,12 @@ ORDER = (
     "processes",
     "scale",
     "marmousi",
+    "sweep_marmousi",
     "cold",
     "certificate",
 )
 FIRST = ("ours", "peer", "ratio", "cpu_ours", "cpu_peer", "cpu_ratio", "quality_ours", "quality_peer")
+NOT_RUN = "not run yet"
 UNITS = {"ms": 1e3, "s": 1.0, "MB": 1e-6, "GB": 1e-9, "%": 100.0}
 
 
@@ -77,6 +82,24 @@ class _Case(dict):
         return _Case(value) if isinstance(value, dict) else Figure(value)
 
 
+class _NotRun:
+    """Stands for every figure of a suite without results."""
+
+    def __getitem__(self, key):
+        return self
+
+    def __format__(self, unit: str) -> str:
+        return NOT_RUN
+
+
+class _AllSuites(dict):
+    """Cases of all results under "suite case"."""
+
+    def __missing__(self, name: str):
+        suite, _, case = name.partition(" ")
+        return _Case(kept(suite)["cases"][case]) if (RESULTS / f"{suite}.json").exists() else _NotRun()
+
+
 def kept(name: str) -> dict:
     """Return what the last whole run of a suite wrote."""
     return json.loads((RESULTS / f"{name}.json").read_text())
@@ -101,7 +124,28 @@ def page() -> str:
         measured = kept(name)
         title, _, rest = _text(name, measured["cases"]).partition("\n\n")
         parts.append(f"{title}\n\n{provenance(measured['record'])}\n\n{rest}")
-    return "\n".join(parts)
+    return "\n".join([*parts, published()])
+
+
+def published() -> str:
+    """Return the section of what other systems published, ours beside it."""
+    from benchmarks.reproduce.headlines import HEADLINES
+
+    head = (PAGES / "published.md").read_text()
+    return "\n".join([head, *(headline(name) for name in HEADLINES)])
+
+
+def headline(name: str) -> str:
+    """Return the table of one published result; what was not run yet says so."""
+    from benchmarks.reproduce.headlines import HEADLINES
+
+    given = HEADLINES[name]
+    lines = [f"### {given.title}", "", f"`python -m benchmarks.reproduce {name}`. Published: {given.source}.", ""]
+    lines += [f"| | published ({given.hardware}) | here |", "|---|---|---|"]
+    for row in given.rows:
+        here = row.here.format_map(_AllSuites())
+        lines.append(f"| {row.what} | {row.published} | {NOT_RUN if NOT_RUN in here else here} |")
+    return "\n".join([*lines, "", given.note, ""])
 
 
 def _text(name: str, cases: dict[str, dict]) -> str:

@@ -44,12 +44,12 @@ def run(quick: bool) -> dict[str, dict]:
     """Return the figures of every case; --quick leaves out the long ones."""
     cases = {}
     with tempfile.TemporaryDirectory() as folder:
-        skies = {case: _simulated(sky, Path(folder) / case) for case, sky in SKIES.items()}
+        skies = {case: simulated(sky, Path(folder) / case) for case, sky in SKIES.items()}
         skies["m87"] = m87(Path(folder) / "m87")
         for case, sky in skies.items():
             for transform in TRANSFORMS:
                 cases[f"{case}-{transform}"] = _duel({"kind": "evaluate", "repeats": 20, **sky, "transform": transform})
-        even = {**_simulated(EVEN, Path(folder) / "even"), "operator": "nufft", "transform": "nfft"}
+        even = {**simulated(EVEN, Path(folder) / "even"), "operator": "nufft", "transform": "nfft"}
         cases["nufft"] = _duel({"kind": "evaluate", "repeats": 20, **even})
         if quick:
             return cases
@@ -78,7 +78,7 @@ def _duel(arguments: dict, rounds: int = 5) -> dict:
     return figures | qualities | {"details": {"ours": ours, "peer": peer}}
 
 
-def _simulated(sky: dict, folder: Path) -> dict:
+def simulated(sky: dict, folder: Path) -> dict:
     """Write a simulated observation of a ring, one file a channel, and return what both sides need to know."""
     from shardfit.domains.vlbi.constants import UAS
     from shardfit.domains.vlbi.images import blank, prior, ring

@@ -15,7 +15,8 @@ def prepare(asked: dict) -> tuple[Callable, Callable]:
     return {"evaluate": _evaluate, "optimize": _optimize, "schedule": _schedule}[asked["kind"]](asked)
 
 
-def _problem(asked: dict):
+def problem_of(asked: dict):
+    """Return the problem of what was asked, and its first observation."""
     from shardfit.domains.vlbi.grid import Grid
     from shardfit.domains.vlbi.nufft import Nufft
     from shardfit.domains.vlbi.problem import imaging_problem
@@ -49,7 +50,7 @@ def _evaluate(asked: dict) -> tuple[Callable, Callable]:
 
     from shardfit.solve.base import evaluate
 
-    problem, _ = _problem(asked)
+    problem, _ = problem_of(asked)
     jax.config.update("jax_enable_x64", True)
     placed, z = problem.objective.place(), problem.z0()
 
@@ -66,7 +67,7 @@ def _evaluate(asked: dict) -> tuple[Callable, Callable]:
 def _optimize(asked: dict) -> tuple[Callable, Callable]:
     import shardfit as sf
 
-    problem, _ = _problem(asked)
+    problem, _ = problem_of(asked)
     options = {"maxiter": 200, "ftol": 0.0, "gtol": 0.0, "memory": 50, "certify": False, "progress": False}
     last = {}
 
@@ -92,7 +93,7 @@ def _schedule(asked: dict) -> tuple[Callable, Callable]:
     last = {}
 
     def call():
-        problem, obs = _problem(asked)
+        problem, obs = problem_of(asked)
         tolerances = {"ftol": asked["stop"], "gtol": asked["stop"]}
         memory = 10 if asked.get("variables") == "power" else 50  # as `image` has it
         options = {"maxiter": 100, **tolerances, "memory": memory, "certify": False, "progress": False}

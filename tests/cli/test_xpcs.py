@@ -73,6 +73,15 @@ def test_simulate_fit_report_plot(tmp_path, monkeypatch, capsys):
     assert len(list((tmp_path / "pictures").glob("*.png"))) == 3
 
 
+def test_a_posterior_takes_the_file_of_the_configuration(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.toml").write_text('mode = "static"\n[data]\nfile = "s.npz"\n')
+    assert main(["xpcs", "sample", "--config", "a.toml"]) == 2
+    assert "s.npz: no such file" in capsys.readouterr().err
+    assert main(["xpcs", "sample"]) == 2
+    assert "no file: name one" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_delays_and_ages_are_fitted_and_drawn(tmp_path):
     from tests.domains.xpcs.cases import small

@@ -141,6 +141,20 @@ def test_bank_survives_a_file(sample, tmp_path):
         Bank.load(tmp_path / "other.npz")
 
 
+def test_a_file_of_diffopt_is_a_bank(golden, tmp_path):
+    g, bank = golden
+    kept = {name: g[name] for name in ("kernel_centers", "fourier_positions", "kernelcov", "num_eval_kernels")}
+    kept |= {name: g[f"train_{name}"] for name in ("kde_counts", "kde_err", "fourier_counts", "fourier_err")}
+    weight = len(g["train_x"]) if g["train_w"] is None else g["train_w"].sum()
+    np.savez(tmp_path / "k.npz", **kept, num_eval_fourier_positions=7, training_sum_of_weights=weight)
+    read = Bank.load(tmp_path / "k.npz")
+    assert (read.kernels, read.positions) == (bank.kernels, 7)
+    np.testing.assert_allclose(read.all.weight, bank.all.weight)
+    found = totals(read.all, g["model_x"], g["model_w"])
+    np.testing.assert_allclose(found["kernel"], g["model_kde_counts"], rtol=1e-9)
+    np.testing.assert_allclose(chi2(found, read.all), g["reduced_chisq"], rtol=1e-9)
+
+
 def test_blocks_do_not_show(sample, monkeypatch):
     bank = make_bank(*sample, size=7)
     monkeypatch.setattr(banks, "ROWS", 64)

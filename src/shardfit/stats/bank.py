@@ -19,7 +19,7 @@ from shardfit.core.objective import as_key
 from shardfit.core.precision import arithmetic
 from shardfit.core.rows import sum_blocks
 from shardfit.core.terms import static
-from shardfit.stats.kde import Kernel, fourier_values, kernel_values, make_kernel, sample_covariance, scott
+from shardfit.stats.kde import Kernel, fourier_values, kernel_of, kernel_values, make_kernel, sample_covariance, scott
 
 ROWS, PLACES = 2048, 128  # points x places looked at in one go: 2 MB in float64
 
@@ -108,8 +108,10 @@ class Bank:
 
     @staticmethod
     def load(path: str | Path) -> "Bank":
-        """Read a bank written by save."""
+        """Read a bank written by save, or by DiffOpt's `KPretrainer.save`."""
         with np.load(path, allow_pickle=False) as file:
+            if {"kernelcov", "kde_counts"} <= set(file.files):
+                return _pretrained(file)
             missing = {"kernels", "positions_per_step", "centres", "kernel_whiten"} - set(file.files)
             if missing:
                 raise ValueError(f"{path} is not a bank: {min(missing)!r} is missing. Make it with make_bank and save.")
@@ -166,6 +168,19 @@ def density(points: Any, weights: Any, at: Any) -> np.ndarray:
     given = np.ones(len(points)) if weights is None else weights
     kernel = make_kernel(points, weights, scott(_effective(given), points.shape[1]), covariant=True)
     return _at_places(_kernel_sums, points, given, np.asarray(at, float), kernel)[0] / given.sum()
+
+
+def _pretrained(file):
+    """A file of `diffopt.kdescent.KPretrainer`: the same numbers under other names."""
+    centres = np.asarray(file["kernel_centers"], float)
+    kernel = kernel_of(np.asarray(file["kernelcov"], float), centres.mean(0))
+    names = ("kde_counts", "kde_err", "fourier_positions", "fourier_counts", "fourier_err", "training_sum_of_weights")
+    places = Places(kernel, centres, *(np.asarray(file[name], _double(file[name])) for name in names))
+    return Bank(places, int(file["num_eval_kernels"]), int(file["num_eval_fourier_positions"]))
+
+
+def _double(array):
+    return complex if np.iscomplexobj(array) else float
 
 
 def _kernel_of(points, weights, options):

@@ -55,15 +55,20 @@ def make_kernel(points: np.ndarray, weights: np.ndarray | None, bandwidth: float
             "left), so that counts of a covariant kernel would be rounding. Drop a coordinate that is nearly a "
             "combination of others, or use a diagonal kernel (covariant=False)."
         )
+    return kernel_of(bandwidth**2 * covariance, np.average(points, axis=0, weights=weights))
+
+
+def kernel_of(covariance: np.ndarray, origin: np.ndarray) -> Kernel:
+    """Return the kernel of a covariance (d, d); origin (d,) is a point near those that it will see."""
     try:
-        whiten = np.linalg.inv(np.linalg.cholesky(bandwidth**2 * covariance))
+        whiten = np.linalg.inv(np.linalg.cholesky(covariance))
     except np.linalg.LinAlgError:
         raise ValueError(
             "the sample's covariance is singular, so its kernel has no volume. Drop a coordinate that is constant or "
             "a combination of others; a diagonal kernel (covariant=False) needs only that no coordinate is constant."
         ) from None
     height = math.exp(np.linalg.slogdet(whiten)[1]) / (2 * math.pi) ** (len(whiten) / 2)
-    return Kernel(np.average(points, axis=0, weights=weights), whiten, height)
+    return Kernel(origin, whiten, height)
 
 
 def _least_share(correlation: np.ndarray) -> float:

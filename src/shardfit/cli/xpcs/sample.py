@@ -14,7 +14,7 @@ AUTO = "auto"
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the configuration, what is known before, and the chains."""
-    parser.add_argument("file", metavar="FILE", help="correlation file")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="correlation file (the one that --config names)")
     parser.add_argument("--config", metavar="FILE", help="TOML, or YAML of the package homodyne")
     options.add_out(parser, "xpcs-posterior")
     add_data_arguments(parser)
@@ -38,11 +38,14 @@ def run(args: argparse.Namespace) -> int:
     config, priors = configured(args), _priors(args)
     if args.coordinates not in ("curved", "power"):
         raise ValueError(f"--coordinates {args.coordinates}: use curved, or power for the power laws' own parameters.")
+    file = args.file or config.data.file
+    if file is None:
+        raise ValueError("no file: name one, or set file in section [data] of the configuration.")
     from shardfit import RunOptions, mesh
     from shardfit.cli.xpcs.posterior_files import judged, write_posterior
     from shardfit.domains.xpcs import curved, fit_correlation, sample_correlation
 
-    data, out = config.load(args.file), options.directory(args.out)
+    data, out = config.load(file), options.directory(args.out)
     record.begin(args, out, config.seed)
     model = config.model()
     named = {*config.start, *config.fixed, *config.bounds} & {*model.names}

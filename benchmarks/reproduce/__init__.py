@@ -1,0 +1,1 @@
+"""The headline figures that other systems published, run here: `python -m benchmarks.reproduce NAME`."""
