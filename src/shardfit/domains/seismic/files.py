@@ -6,7 +6,6 @@ C order, mapped into memory, not read; raw binary needs its shape. Files are rep
 
 import contextlib
 import os
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shardfit.core.errors import naming, suggestion
+from shardfit.core.untrusted import clear_errors, read_all_npz
 from shardfit.domains.seismic import segy
 from shardfit.domains.seismic.gathers import Gathers
 
@@ -44,7 +44,7 @@ def load_gathers(
     if kind in SEGY:
         found = segy.read_gathers(path, by)
     elif kind == ".npz":
-        arrays = _read_npz(path)
+        arrays = read_all_npz(Path(path))
         if "traces" not in arrays:
             raise ValueError(f"{path} holds no array 'traces' but {', '.join(arrays) or 'nothing'}.")
         step = dt if "dt" not in arrays else float(arrays["dt"])
@@ -81,7 +81,7 @@ def load_model(path: str | Path, *, shape: Any = None, dtype: Any = "<f4", shear
     if kind in SEGY:
         velocity, dh = segy.read_model(path)
     elif kind == ".npz":
-        arrays = _read_npz(path)
+        arrays = read_all_npz(Path(path))
         name = next((name for name in (*MODEL_NAMES, *arrays) if name in arrays), None)
         if name is None:
             raise ValueError(f"{path} holds no array.")
@@ -139,10 +139,8 @@ def _check_model(path: str | Path, velocity: np.ndarray, shear: bool) -> None:
 
 def _mapped(path: str | Path, kind: str, shape: Any, dtype: Any) -> np.ndarray:
     if kind == ".npy":
-        try:
+        with clear_errors(Path(path), "a NumPy file"):
             return np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
-            raise ValueError(f"{path} cannot be read as .npy ({error}).") from None
     if shape is None:
         raise ValueError(f"{path}: raw binary does not tell its shape. Give shape, and dtype if it is not {dtype}.")
     expected, actual = int(np.prod(shape)) * np.dtype(dtype).itemsize, Path(path).stat().st_size
@@ -152,14 +150,6 @@ def _mapped(path: str | Path, kind: str, shape: Any, dtype: Any) -> np.ndarray:
             "shape or dtype."
         )
     return np.memmap(path, dtype, "r", shape=tuple(shape))
-
-
-def _read_npz(path: str | Path) -> dict[str, np.ndarray]:
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
-            return dict(content)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read as .npz ({error}).") from None
 
 
 def _write_npz(path: Path, **arrays: Any) -> None:
