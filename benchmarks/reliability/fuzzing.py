@@ -28,8 +28,9 @@ import numpy as np
 from benchmarks.reliability.mutation import mutated
 from shardfit.core.errors import CheckpointError, NonFiniteError
 
-SECONDS = 5.0  # that one input may take
-GRACE = 60.0  # without a word, after which a process that cannot be interrupted is killed
+SECONDS = 5.0  # of a processor that one input may take: a busy machine is no fault of the reader's
+LONGEST = 60.0  # ... after which a process that cannot be interrupted is killed
+ASLEEP = 600.0  # seconds without a word, after which one that waits for something is
 MEMORY = 1 << 30  # bytes beyond those of the process itself; what asks for more is refused them
 GROWTH = 256 << 20  # bytes of memory that one input may use
 UNFIT = 3  # exit code of a process that cannot read the seeds themselves
@@ -85,9 +86,9 @@ def judge(reader: Reader, number: int, folder: Path, expected: Sequence[str]) ->
     """Return the outcome of one input. expected: digests of what the seeds hold."""
     which, files = damaged(reader, number)
     lay_out(folder, files)
-    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     kind, text = _read(reader, folder, expected[which])
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     growth = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     if kind in (SAME, SANE, REFUSED):
         written = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
@@ -105,7 +106,9 @@ def _read(reader: Reader, folder: Path, expected: str) -> tuple[str, str]:
             warnings.simplefilter("ignore")
             content = reader.read(folder)
             found = digest(content)
-            bad = [a for a in map(np.asarray, reader.finite(content)) if a.dtype.kind in "fc" and not np.isfinite(a).all()]
+            bad = [
+                a for a in map(np.asarray, reader.finite(content)) if a.dtype.kind in "fc" and not np.isfinite(a).all()
+            ]
     except TimeoutError:
         return "hang", f"more than {SECONDS:g} s"
     except Exception as error:
@@ -177,12 +180,12 @@ def _limited() -> Iterator[None]:
     def late(*_: Any) -> None:
         raise TimeoutError
 
-    signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def fuzz(reader: Reader, count: int, folder: Path, first: int = 0) -> list[Outcome]:
@@ -193,7 +196,7 @@ def fuzz(reader: Reader, count: int, folder: Path, first: int = 0) -> list[Outco
         source, child = _worker(reader, range(start, first + count), folder)
         silent, pending = False, b""
         while not silent:
-            silent = not select.select([source], [], [], GRACE)[0]
+            silent = not _speaks(source, child)
             news = b"" if silent else os.read(source, 1 << 16)
             if not news:
                 break
@@ -209,6 +212,21 @@ def fuzz(reader: Reader, count: int, folder: Path, first: int = 0) -> list[Outco
             kind = "hang" if silent else "crash"
             found.append(Outcome(first + len(found), kind, f"the process ended with status {status}"))
     return found
+
+
+def _speaks(source: int, child: int) -> bool:
+    """Wait for a word of a process, or its end; return False if it has worked, or slept, for too long without one."""
+    began, used = time.monotonic(), _seconds_of(child)
+    while not select.select([source], [], [], 5.0)[0]:
+        if _seconds_of(child) - used > LONGEST or time.monotonic() - began > ASLEEP:
+            return False
+    return True
+
+
+def _seconds_of(child: int) -> float:
+    """Return the seconds of a processor that a process has used."""
+    words = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _expected(reader: Reader, place: Path) -> list[str]:

@@ -9,7 +9,18 @@ import zlib
 from collections.abc import Callable
 
 EXTREME = (b"0", b"-1", b"1", b"65536", b"2147483647", b"-2147483648", b"4294967296", b"9223372036854775807")
-EXTREME += (b"1e308", b"-1e308", b"1e-320", b"1e400", b"nan", b"inf", b"-inf", b"99999999999999999999999999", b"'", b"T")
+EXTREME += (
+    b"1e308",
+    b"-1e308",
+    b"1e-320",
+    b"1e400",
+    b"nan",
+    b"inf",
+    b"-inf",
+    b"99999999999999999999999999",
+    b"'",
+    b"T",
+)
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 WORDS = tuple(
     struct.pack(order + kind, value)
@@ -46,7 +57,16 @@ def _member(content: bytes, rng: random.Random, other: bytes) -> bytes:
             for name in names:
                 inner = archive.read(name)
                 changed.writestr(name, mutated(inner, rng, other) if name == chosen else inner)
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, ValueError, OSError, EOFError, IndexError, RuntimeError):
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        NotImplementedError,
+        ValueError,
+        OSError,
+        EOFError,
+        IndexError,
+        RuntimeError,
+    ):
         return _flip(content, rng, rng.randrange(len(content)), other)  # damaged before
     return new.getvalue()
 

@@ -226,7 +226,9 @@ READERS: dict[str, dict[str, Any]] = {
     "EHT text tables": _reader(_text, finite=_observed),
     "array files": _reader(_array, finite=lambda stations: [stations.xyz, stations.sefd]),
     "FITS images": _reader(_image, finite=_seen),
-    "FITS movies": _reader(_movie, finite=lambda movie: [movie.time_h, *(x for one in movie.frames for x in _seen(one))]),
+    "FITS movies": _reader(
+        _movie, finite=lambda movie: [movie.time_h, *(x for one in movie.frames for x in _seen(one))]
+    ),
     "XPCS HDF5": _reader(_correlation, finite=_arrays),
     "XPCS NPZ and NPY": _reader(_correlation, finite=_arrays),
     "SEG-Y": _reader(_gathers_or_model, finite=_placed),

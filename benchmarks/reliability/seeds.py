@@ -38,6 +38,19 @@ EHTIM_HEAD = """\
 """
 EHTIM_ROW = "{time} 10.0 {a} {b} 0.0 0.0 1000000000.0 -2000000000.0 {values}\n"
 VALUES = "0.5 90.0 0.1 0.0 0.2 180.0 0.0 0.0 0.01 0.02 0.02 0.03"
+POPULATION = """\
+problem = "smf"
+rows = 1000
+seed = 0
+precision = "float64"
+[options]
+[swarm]
+particles = 9
+"""
+EXTRA = """\
+{"title": "decay", "doubts": ["one"],
+ "sections": [{"title": "a", "blocks": [{"text": "b"}, {"header": ["c"], "rows": [["d"]]}]}]}
+"""
 COLUMNS = {
     "stokes": "Iamp Iphase Qamp Qphase Uamp Uphase Vamp Vphase Isigma Qsigma Usigma Vsigma",
     "hands": "RRamp RRphase LLamp LLphase RLamp RLphase LRamp LRphase RRsig LLsig RLsig LRsig",
@@ -118,7 +131,9 @@ def seismic(folder: Path) -> None:
     speeds = 1500 + 500 * draw.random((6, 9)).astype(np.float32)
     for kind in ("sgy", "npz", "npy", "bin"):
         title = {"sgy": "SEG-Y", "npz": "seismic NPZ"}.get(kind, "seismic NPY and raw")
-        save_gathers(_new(folder, title, f"gathers {kind}") / f"gathers.{kind}", Gathers(traces, 0.004, sources, receivers))
+        save_gathers(
+            _new(folder, title, f"gathers {kind}") / f"gathers.{kind}", Gathers(traces, 0.004, sources, receivers)
+        )
         save_model(_new(folder, title, f"model {kind}") / f"model.{kind}", speeds, 10.0)
 
 
@@ -134,7 +149,7 @@ def configurations(folder: Path) -> None:
         "seismic": SEISMIC,
         "survey": survey_template("vlbi", "runs/survey"),
         "xpcs": XPCS.format(mode="laminar_flow", gap="gap = 2e6\n"),
-        "population": 'problem = "smf"\nrows = 1000\nseed = 0\nprecision = "float64"\n[options]\n[swarm]\nparticles = 9\n',
+        "population": POPULATION,
     }
     for kind, text in texts.items():
         (_new(folder, "TOML", kind) / f"{kind}.toml").write_text(text)
@@ -147,12 +162,19 @@ def fits(folder: Path) -> None:
 
     for solver, title in (("lbfgs", "state"), ("lbfgsb", "journal")):
         place = folder / "made" / title
-        sf.fit(decay(), solver, run_dir=sf.RunDir(place, seconds=0.0), progress=False, every=1, callback=lambda s: s.step > 3)
+        sf.fit(
+            decay(),
+            solver,
+            run_dir=sf.RunDir(place, seconds=0.0),
+            progress=False,
+            every=1,
+            callback=lambda s: s.step > 3,
+        )
         (place / "result.json").unlink()
         (place / "arrays.npz").unlink()
         _keep(place, _new(folder, "checkpoints", title))
         sf.fit(decay(), solver, run_dir=place, progress=False)
-        (place / "report.json").write_text('{"title": "decay", "doubts": ["one"], "sections": [{"title": "a", "blocks": [{"text": "b"}, {"header": ["c"], "rows": [["d"]]}]}]}')
+        (place / "report.json").write_text(EXTRA)
         _keep(place, _new(folder, "results", title), ("result.json", "arrays.npz"))
         _keep(place, _new(folder, "run directories", title))
 

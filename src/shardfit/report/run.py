@@ -22,7 +22,6 @@ from shardfit.report.style import png_bytes
 from shardfit.sciences import get_science
 
 
-
 def report_run(run_dir: str | Path) -> Path:
     """Write figures and report.html of a finished run directory; return the path of the report."""
     folder = Path(run_dir)
