@@ -12,7 +12,7 @@ from shardfit.domains.vlbi.stokes import from_circular
 
 STOKES_COLUMNS, HAND_COLUMNS = ("I", "Q", "U", "V"), ("RR", "LL", "RL", "LR")
 N_COLUMNS = 20  # time, tint, two stations, two opacities, u, v, four amplitudes with phases, four errors
-_ENTRY = re.compile(r"^#\s*([A-Z]+):\s*(.*?)\s*$")
+_ENTRY = re.compile(r"^#\s*([A-Z]+):\s*(\S.*?)\s*$")
 _ANGLE = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(?:h|deg)\s*(\d+(?:\.\d+)?)\s*m\s*(\d+(?:\.\d+)?)\s*s")
 
 
