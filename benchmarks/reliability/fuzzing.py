@@ -180,12 +180,13 @@ def _limited() -> Iterator[None]:
     def late(*_: Any) -> None:
         raise TimeoutError
 
-    signal.signal(signal.SIGPROF, late)
+    before = signal.signal(signal.SIGPROF, late)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def fuzz(reader: Reader, count: int, folder: Path, first: int = 0) -> list[Outcome]:

@@ -41,16 +41,17 @@ def load_gathers(
     Example: `load_gathers("line.sgy")`, `load_gathers("line.bin", dt=0.002, shape=(50, 200, 1500))`.
     """
     kind = _kind(path)
-    if kind in SEGY:
-        found = segy.read_gathers(path, by)
-    elif kind == ".npz":
-        arrays = read_all_npz(Path(path))
-        if "traces" not in arrays:
-            raise ValueError(f"{path} holds no array 'traces' but {', '.join(arrays) or 'nothing'}.")
-        step = dt if "dt" not in arrays else float(arrays["dt"])
-        found = Gathers(arrays["traces"], _known_dt(path, step), *(arrays.get(name) for name in PLACES))
-    else:
-        found = Gathers(_mapped(path, kind, shape, dtype), _known_dt(path, dt))
+    with clear_errors(Path(path), "gathers"):
+        if kind in SEGY:
+            found = segy.read_gathers(path, by)
+        elif kind == ".npz":
+            arrays = read_all_npz(Path(path))
+            if "traces" not in arrays:
+                raise ValueError(f"{path} holds no array 'traces' but {', '.join(arrays) or 'nothing'}.")
+            step = dt if "dt" not in arrays else float(arrays["dt"])
+            found = Gathers(arrays["traces"], _known_dt(path, step), *(arrays.get(name) for name in PLACES))
+        else:
+            found = Gathers(_mapped(path, kind, shape, dtype), _known_dt(path, dt))
     if dt is not None and abs(found.dt - dt) > 1e-9:
         raise ValueError(f"{path} has dt={found.dt:g} s, but {dt:g} s was given. Resample it, or leave dt out.")
     return found
@@ -78,20 +79,23 @@ def load_model(path: str | Path, *, shape: Any = None, dtype: Any = "<f4", shear
     Example: `load_model("vp.npz").velocity`.
     """
     kind, dh = _kind(path), None
-    if kind in SEGY:
-        velocity, dh = segy.read_model(path)
-    elif kind == ".npz":
-        arrays = read_all_npz(Path(path))
-        name = next((name for name in (*MODEL_NAMES, *arrays) if name in arrays), None)
-        if name is None:
-            raise ValueError(f"{path} holds no array.")
-        velocity = arrays[name]
-        if "dh" in arrays:
-            dh = tuple(map(float, np.broadcast_to(arrays["dh"], velocity.ndim)))
-    else:
-        velocity = _mapped(path, kind, shape, dtype)
-    _check_model(path, velocity, shear)
-    return Model(np.array(velocity), dh)
+    with clear_errors(Path(path), "a model"):
+        if kind in SEGY:
+            velocity, dh = segy.read_model(path)
+        elif kind == ".npz":
+            arrays = read_all_npz(Path(path))
+            name = next((name for name in (*MODEL_NAMES, *arrays) if name in arrays), None)
+            if name is None:
+                raise ValueError(f"{path} holds no array.")
+            velocity = arrays[name]
+            if "dh" in arrays:
+                dh = tuple(map(float, np.broadcast_to(arrays["dh"], velocity.ndim)))
+                if not all(0 < step < np.inf for step in dh):
+                    raise ValueError(f"{path}: dh = {dh} m is no spacing of a grid. Correct it in the file.")
+        else:
+            velocity = _mapped(path, kind, shape, dtype)
+        _check_model(path, velocity, shear)
+        return Model(np.array(velocity), dh)
 
 
 def save_model(path: str | Path, velocity: Any, dh: Any, shear: bool = False) -> Path:
@@ -128,6 +132,8 @@ def _known_dt(path: str | Path, dt: float | None) -> float:
 def _check_model(path: str | Path, velocity: np.ndarray, shear: bool) -> None:
     if velocity.ndim not in (2, 3):
         raise ValueError(f"{path}: a model is (nz, nx) or (nz, ny, nx); this array has shape {velocity.shape}.")
+    if 0 in velocity.shape:
+        raise ValueError(f"{path}: this model of shape {velocity.shape} has no cells.")
     low = velocity < 0 if shear else velocity <= 0
     for bad, what in ((~np.isfinite(velocity), "not finite"), (low, "negative" if shear else "not positive")):
         if bad.any():
