@@ -1,4 +1,4 @@
-"""The judge of the fault campaign notices wrong answers, lost work and unclear errors; a tiny campaign finds a bad run."""
+"""The judge of the fault campaign notices wrong answers, lost work and unclear errors; a bad run does not pass."""
 
 import json
 import subprocess
