@@ -1,7 +1,7 @@
 """Long processes: memory, and pieces of memory that the kernel counts, over many fits and points of one process.
 
-`fits`: one model, other data at every fit. `models`: a model function of its own at every fit, as a loop around a lambda
-has, so that every fit brings programs of its own. `points`: one survey. Each is a process of its own.
+`fits`: one model, other data at every fit. `models`: a model function of its own at every fit, as a loop around a
+lambda has, so that every fit brings programs of its own. `points`: one survey. Each is a process of its own.
 """
 
 import json
