@@ -1,7 +1,8 @@
 """Compiled programs of a long process: they are let go before the system's limit of memory maps ends it.
 
 JAX keeps every program that it has compiled, and each is mapped into memory in several pieces. Linux allows a process
-65,530 of these: a loop of some 400 fits, each with a model function of its own, would reach that and crash.
+65,530 of these: a loop of some 400 fits, each with a model function of its own, would reach that and crash
+(docs/decisions/0021-loaded-programs.md).
 """
 
 import ctypes

@@ -79,8 +79,13 @@ def read_npz(path: Path, needed: tuple[str, ...], welcome: tuple[str, ...] = ())
 def read_all_npz(path: Path) -> dict[str, np.ndarray]:
     """Return all arrays of an NPZ file, of any type that needs no unpickling."""
     with clear_errors(path, "an NPZ file"), zipfile.ZipFile(path) as archive:
-        names = [name.removesuffix(".npy") for name in archive.namelist()[:MAX_NAMES]]
-        return {name: _member(archive, path, name, numbers=False) for name in names}
+        return all_members(archive, path)
+
+
+def all_members(archive: zipfile.ZipFile, path: Path) -> dict[str, np.ndarray]:
+    """Return all arrays of an open NPZ file; memory is taken only for what is there."""
+    names = [name.removesuffix(".npy") for name in archive.namelist()[:MAX_NAMES]]
+    return {name: _member(archive, path, name, numbers=False) for name in names}
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str, numbers: bool = True) -> np.ndarray:
