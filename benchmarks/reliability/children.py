@@ -154,5 +154,6 @@ def _do(work: Callable[[], Any], log: Path, prepare: Hook | None, target: int) -
         full = isinstance(error, OSError) and error.errno in FULL and error.filename is not None
         how, text = ("refused", str(error)) if full else verdict(error, named=False)
         traceback.print_exc()
-    os.write(target, json.dumps({"how": how, "text": text, "writes": WRITES[0]}).encode())
-    os._exit(0)
+    finally:  # whatever happened, what follows in the process that forked is not for this one
+        os.write(target, json.dumps({"how": how, "text": text, "writes": WRITES[0]}).encode())
+        os._exit(0)

@@ -258,7 +258,7 @@ def _worker(reader: Reader, numbers: range, folder: Path) -> tuple[int, int]:
         place, expected = folder / NAME, _expected(reader, folder / NAME)
         with open("/proc/self/statm") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY,) * 2)
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
         with os.fdopen(target, "w", buffering=1) as out:
             for number in numbers:
                 outcome = judge(reader, number, place, expected)

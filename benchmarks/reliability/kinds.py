@@ -169,7 +169,8 @@ def _spoil_visibilities(path: Path) -> None:
     from astropy.io import fits
 
     with fits.open(path, mode="update") as units:
-        data: Any = units[0].data["DATA"]
+        first: Any = units[0]
+        data = first.data["DATA"]
         data[:: round(1 / SHARE)] = np.nan
 
 

@@ -155,7 +155,9 @@ def _run_directory(folder: Path) -> Any:
 
     require_kind(folder)
     # what is only shown: damage may change it, but never what the run found
-    outcome_of(folder), read_environment(folder), list(RunDir(folder).events()), read_extra(folder)
+    for read in (outcome_of, read_environment, read_extra):
+        read(folder)
+    list(RunDir(folder).events())
     return numbers_of(folder)
 
 

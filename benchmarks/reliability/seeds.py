@@ -7,6 +7,7 @@ is forked and must not have started JAX.
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def vlbi(folder: Path) -> None:
     from shardfit.domains.vlbi.uvfits import write_uvfits
 
     shutil.copy(DATA / "vlbi" / "sim_pol.uvfits", _new(folder, "uvfits", "polarised") / "a.uvfits")
-    obs = read_uvfits(DATA / "vlbi" / "sim_pol.uvfits")
+    obs: Any = read_uvfits(DATA / "vlbi" / "sim_pol.uvfits")
     few = obs.select(np.arange(len(obs)) < 60)
     write_uvfits(few, _new(folder, "uvfits", "few") / "a.uvfits")
     write_text(few, _new(folder, "EHT text tables", "few") / "a.csv")

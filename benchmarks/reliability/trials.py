@@ -48,7 +48,9 @@ class Bench:
     def child(self, place: Path, prepare: children.Hook | None = None, storm: str = "") -> Child:
         """Start the run in a folder."""
         place.mkdir(parents=True, exist_ok=True)
-        return Child(partial(self.kind.work, place / "run", storm), place / "log", prepare)
+        # the log is beside: where the disk is full it could not be written
+        log = self.folder / f"{place.name}.log"
+        return Child(partial(self.kind.work, place / "run", storm), log, prepare)
 
     def finish(self, place: Path, first: Ended) -> Outcome:
         """Run once more without a fault, and judge. first: how the run under the fault ended."""
