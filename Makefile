@@ -12,11 +12,11 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reord
 DEV  := .venv/.installed-dev
 DOCS := .venv/.installed-docs
 
-.PHONY: help demo test test-all bench docs figures notebooks wheel lint clean
+.PHONY: help demo test test-all bench faults docs figures notebooks wheel lint clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo | test | test-all | bench | docs | figures | notebooks | wheel | lint | clean     (PYTHON=$(PYTHON))"
+	@echo "make demo | test | test-all | bench | faults | docs | figures | notebooks | wheel | lint | clean     (PYTHON=$(PYTHON))"
 
 demo: $(DEV)
 	$(BIN)/shardfit demo --out demo-out
@@ -30,6 +30,10 @@ test-all: $(DEV)
 # one process per suite, so that peak memory belongs to the suite
 bench: $(DEV)
 	@set -e; for suite in $(BENCH); do $(BIN)/python -m benchmarks $$suite; done
+
+# hours: every kind of run against faults, every reader against damaged files, long processes
+faults: $(DEV)
+	@set -e; for campaign in faults fuzz soak; do nice $(BIN)/python -m benchmarks $$campaign; done
 
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict

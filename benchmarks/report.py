@@ -1,6 +1,7 @@
-"""The page docs/measured.md, made from the results files and from the texts in `pages/`, which hold no figure.
+"""The pages docs/measured.md and docs/reliability.md, made from the results files and from texts in `pages/`.
 
-A page takes figures as `{case[key]:unit}`: ms, s, MB, GB, % or any format of Python; none has more than three digits.
+The texts hold no figure and take them as `{case[key]:unit}`: ms, s, MB, GB, % or any format of Python; none has more
+than three digits. `{table:key unit, key, ...}` is a table of all cases with these columns.
 The same figures elsewhere in the documentation carry a mark, `<!-- measured: suite case[key]:unit -->`, behind them.
 """
 
@@ -12,6 +13,7 @@ from benchmarks.peers import ROOT
 
 HERE = Path(__file__).parent
 RESULTS, PAGES, TARGET = HERE / "results", HERE / "pages", ROOT / "docs" / "measured.md"
+RELIABILITY, CAMPAIGNS = ROOT / "docs" / "reliability.md", ("faults", "fuzz", "soak")
 ORDER = (
     "nist",
     "mgh",
@@ -74,6 +76,27 @@ class Figure:
         return f"{shown} {unit}".rstrip()
 
 
+class _Table:
+    """All cases as a table; its format names the columns, each with its unit."""
+
+    def __init__(self, cases: dict[str, dict]):
+        self.cases = cases
+
+    def __format__(self, columns: str) -> str:
+        wanted = [tuple(column.split(" ")) for column in columns.split(", ")]
+        lines = [
+            "| | " + " | ".join(key.replace("_", " ") for key, *_ in wanted) + " |",
+            "|---" * (len(wanted) + 1) + "|",
+        ]
+        for name, case in self.cases.items():
+            shown = [
+                format(Figure(case[key.replace("_", " ")] if key not in case else case[key]), *unit or ("",))
+                for key, *unit in wanted
+            ]
+            lines.append(f"| {name} | " + " | ".join(shown) + " |")
+        return "\n".join(lines)
+
+
 class _Case(dict):
     """Figures of one case under their names; inner dictionaries are reached the same way."""
 
@@ -112,15 +135,25 @@ def keep(name: str, measured: dict) -> None:
 
 
 def write() -> None:
-    """Write docs/measured.md."""
+    """Write docs/measured.md and docs/reliability.md."""
     TARGET.write_text(page())
+    RELIABILITY.write_text(reliability())
 
 
 def page() -> str:
     """Return the text of docs/measured.md; suites without results are not in it."""
-    parts = [(PAGES / "head.md").read_text()]
-    names = sorted(path.stem for path in RESULTS.glob("*.json"))
-    for name in sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
+    names = sorted(path.stem for path in RESULTS.glob("*.json") if path.stem not in CAMPAIGNS)
+    return _page("head", sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)))
+
+
+def reliability() -> str:
+    """Return the text of docs/reliability.md: what campaigns have tried to break."""
+    return _page("reliability", [name for name in CAMPAIGNS if (RESULTS / f"{name}.json").exists()])
+
+
+def _page(head: str, names: list[str]) -> str:
+    parts = [(PAGES / f"{head}.md").read_text()]
+    for name in names:
         measured = kept(name)
         title, _, rest = _text(name, measured["cases"]).partition("\n\n")
         parts.append(f"{title}\n\n{provenance(measured['record'])}\n\n{rest}")
@@ -156,7 +189,7 @@ def _text(name: str, cases: dict[str, dict]) -> str:
 
 def fill(text: str, cases: dict[str, dict]) -> str:
     """Return a text with its figures put in."""
-    return text.format_map({name: _Case(case) for name, case in cases.items()})
+    return text.format_map({"table": _Table(cases)} | {name: _Case(case) for name, case in cases.items()})
 
 
 def provenance(record: dict) -> str:

@@ -23,7 +23,7 @@ SPEED = re.compile(
 PROSE = [
     path
     for path in (report.ROOT / "README.md", *sorted((report.ROOT / "docs").rglob("*.md")))
-    if path != report.TARGET and path.exists()
+    if path not in (report.TARGET, report.RELIABILITY) and path.exists()
 ]
 RESULTS = sorted(path.stem for path in report.RESULTS.glob("*.json"))
 
@@ -34,10 +34,12 @@ def _without_code(text: str) -> str:
 
 def test_page_is_what_the_results_give():
     assert report.TARGET.read_text() == report.page(), "run: python -m benchmarks report"
+    assert report.RELIABILITY.read_text() == report.reliability(), "run: python -m benchmarks report"
 
 
 def test_texts_and_results_belong_to_suites():
-    assert set(report.ORDER) == {path.stem for path in report.PAGES.glob("*.md")} - {"head", "published"}
+    pages = {path.stem for path in report.PAGES.glob("*.md")}
+    assert {*report.ORDER, *report.CAMPAIGNS} == pages - {"head", "published", "reliability"}
     assert {*report.ORDER, *RESULTS} <= set(runner.known())
 
 
@@ -52,7 +54,7 @@ def test_make_bench_runs_every_suite_that_has_results():
 def test_fields_of_a_text_are_case_and_key(page):
     """A dot in the name of a case would be taken for an attribute, after hours of work."""
     for _, field, _, _ in string.Formatter().parse(page.read_text()):
-        assert field is None or re.fullmatch(r"[^.\[\]]+(\[[^\[\]]+\])+", field), field
+        assert field in (None, "table") or re.fullmatch(r"[^.\[\]]+(\[[^\[\]]+\])+", field), field
 
 
 def test_a_suite_without_a_text_shows_all_its_columns(tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from shardfit.check.identity import identity, probe_digest, settings
 from shardfit.core.centring import centred
 from shardfit.core.errors import NonFiniteError, ParityError
 from shardfit.core.evaluations import named_parts
+from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.mesh import layout, leads, ranks_of, spans_processes
 from shardfit.core.objective import Objective
 from shardfit.core.params import label_of
@@ -65,6 +66,7 @@ def fit(
     """
     began = time.perf_counter()
     use_compile_cache()
+    let_go_of_programs()
     solver = as_solver(solver, **options)
     require(problem, solver, callback=callback is not None, run_dir=run_dir is not None)
     if every < 1:

@@ -1,8 +1,11 @@
 """write_atomic: the old file or the new one, never a part."""
 
+import zipfile
+
+import numpy as np
 import pytest
 
-from shardfit.io.files import write_atomic
+from shardfit.io.files import read_arrays, write_arrays, write_atomic
 
 
 def test_writes_and_replaces(tmp_path):
@@ -31,3 +34,17 @@ def test_a_failure_leaves_the_old_file_and_no_rubbish(tmp_path, error):
 def test_a_missing_folder_is_said_so(tmp_path):
     with pytest.raises(FileNotFoundError):
         write_atomic(tmp_path / "nowhere" / "state.bin", lambda file: file.write(b""))
+
+
+def test_memory_is_not_taken_for_what_a_header_only_claims(tmp_path):
+    """A header that was changed asks for 32 GB; what is in the file is a few bytes."""
+    path = tmp_path / "a.npz"
+    write_arrays(path, {"x": np.zeros(3)})
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    content["x.npy"] = content["x.npy"].replace(b"(3,), }" + b" " * 9, b"(4294967296,), }")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, member in content.items():
+            archive.writestr(name, member)
+    with pytest.raises(ValueError, match="a.npz is damaged.*says that it has shape"):
+        read_arrays(path)

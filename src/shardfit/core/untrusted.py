@@ -4,6 +4,7 @@ Shapes and types are looked at before any number is read; links into other files
 whatever a damaged file makes its library raise becomes one ValueError that names the file.
 """
 
+import math
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -75,13 +76,28 @@ def read_npz(path: Path, needed: tuple[str, ...], welcome: tuple[str, ...] = ())
         return {name: _member(archive, path, name) for name in names}
 
 
-def _member(archive: zipfile.ZipFile, path: Path, name: str) -> np.ndarray:
-    """Read one array of an NPZ after its header was found harmless."""
+def read_all_npz(path: Path) -> dict[str, np.ndarray]:
+    """Return all arrays of an NPZ file, of any type that needs no unpickling."""
+    with clear_errors(path, "an NPZ file"), zipfile.ZipFile(path) as archive:
+        return all_members(archive, path)
+
+
+def all_members(archive: zipfile.ZipFile, path: Path) -> dict[str, np.ndarray]:
+    """Return all arrays of an open NPZ file; memory is taken only for what is there."""
+    names = [name.removesuffix(".npy") for name in archive.namelist()[:MAX_NAMES]]
+    return {name: _member(archive, path, name, numbers=False) for name in names}
+
+
+def _member(archive: zipfile.ZipFile, path: Path, name: str, numbers: bool = True) -> np.ndarray:
+    """Read one array of an NPZ after its header was found harmless. numbers: it must be of real ones."""
     with archive.open(f"{name}.npy") as file:
         version = np.lib.format.read_magic(file)
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, dtype = header(file)
-    check_array(path, name, shape, dtype)
+    if numbers:
+        check_array(path, name, shape, dtype)
+    if math.prod(shape) * dtype.itemsize > archive.getinfo(f"{name}.npy").file_size:  # before memory is taken for it
+        raise ValueError(f"{path} is damaged: {name} says that it has shape {shape}, the file holds less.")
     with archive.open(f"{name}.npy") as file:
         return np.lib.format.read_array(file, allow_pickle=False)
 

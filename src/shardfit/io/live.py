@@ -18,6 +18,7 @@ NAME = "live.json"
 EVERY_SECONDS = 1.0
 MOST_PLACES = 400  # of a curve
 MOST_BYTES = 1 << 20
+LATEST = 1e12  # seconds of the clock, and anything else that is counted
 
 
 class Live:
@@ -79,8 +80,15 @@ def read_live(folder: str | Path) -> dict[str, Any] | None:
         content = json.loads(path.read_text(encoding="utf-8"))
         kinds = {"title": str, "unit": str, "updated": float, "began": float, "numbers": dict, "curves": dict}
         if isinstance(content, dict) and all(isinstance(content.get(n), kind) for n, kind in kinds.items()):
-            return content
+            times = all(0 <= content[name] < LATEST for name in ("began", "updated"))
+            numbers = (_is_number(content.get(name)) for name in ("done", "total", "left"))
+            return content if times and all(numbers) else None
     return None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a file may hold it as a number: None stands for one that is not known."""
+    return value is None or (isinstance(value, int | float) and abs(value) < LATEST)
 
 
 def thinned(x: Any, y: Any) -> list[list[float | None]]:

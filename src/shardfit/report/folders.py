@@ -9,6 +9,7 @@ import numpy as np
 from shardfit.core.params import label_of
 
 LEDGER, POSTERIOR, RESULT, BEGUN = "ledger.sqlite", "posterior.json", "result.json", "config.json"
+EXTRA = "report.json"  # what a study left for the report
 MOST_NUMBERS = 8  # of an array that an outcome spells out
 
 
@@ -43,8 +44,6 @@ def outcome_of(folder: str | Path) -> dict[str, Any]:
 
 
 def _fit_outcome(folder: Path) -> dict[str, Any]:
-    import json
-
     from shardfit.io.results import load_result
 
     result = load_result(folder)
@@ -61,9 +60,26 @@ def _fit_outcome(folder: Path) -> dict[str, Any]:
     if result.stderr is not None:
         found["errors"] = _spelt(result.stderr)
     found |= {"units": dict(result.units), "derived": _spelt(result.derived)}
-    extra = folder / "report.json"
-    doubts = json.loads(extra.read_text(encoding="utf-8")).get("doubts", []) if extra.is_file() else []
-    return found | {"doubts": [str(doubt) for doubt in doubts]}
+    return found | {"doubts": list(map(str, extra_of(folder)["doubts"]))}
+
+
+def extra_of(folder: Path) -> dict[str, Any]:
+    """Return what a study left for the report of this run directory; raise ValueError if it was damaged."""
+    import json
+
+    path = folder / EXTRA
+    content = {}
+    if path.is_file():
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is not valid JSON ({error}). Delete it or run again.") from None
+        if not isinstance(content, dict):
+            raise ValueError(f"{path} holds no JSON object. Delete it or run again.")
+    for name in ("sections", "doubts"):
+        if not isinstance(content.setdefault(name, []), list):
+            raise ValueError(f"{path}: {name} is no list. Delete it or run again.")
+    return content
 
 
 def _fit_numbers(folder: Path) -> dict[str, np.ndarray]:

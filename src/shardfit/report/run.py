@@ -15,12 +15,11 @@ from shardfit.io.files import read_json, write_atomic
 from shardfit.io.results import load_result
 from shardfit.report import figures
 from shardfit.report.blocks import Block, PngBlock, Section, Table, Text
+from shardfit.report.folders import EXTRA, extra_of
 from shardfit.report.html import Badge, write_report
 from shardfit.report.sections import PARAMETERS, badge_of, report_of
 from shardfit.report.style import png_bytes
 from shardfit.sciences import get_science
-
-EXTRA = "report.json"
 
 
 def report_run(run_dir: str | Path) -> Path:
@@ -55,8 +54,11 @@ def write_page(folder: Path, extra: Mapping, name: str, page: list[Section], bad
 
 def read_extra(folder: Path) -> tuple[dict, list[Section]]:
     """Return what a study left for the report of this run directory, and its sections."""
-    extra = _read_json(folder / EXTRA)
-    return extra, [_section(entry, folder) for entry in extra.get("sections", [])]
+    extra = extra_of(folder)
+    try:
+        return extra, [_section(entry, folder) for entry in extra.get("sections", [])]
+    except (AttributeError, TypeError, LookupError) as error:
+        raise ValueError(f"{folder / EXTRA}: a section is not built as expected ({error}). Delete it.") from None
 
 
 def _science_section(extra: Mapping, folder: Path, result: Result) -> list[Section]:
@@ -138,30 +140,18 @@ def _block(block: Mapping, folder: Path) -> Block:
     if "text" in block:
         return Text(str(block["text"]))
     raise ValueError(
-        f"{EXTRA}: a block has none of 'text', 'rows', 'picture' but {sorted(block)}. Correct or delete it."
+        f"{folder / EXTRA}: a block has none of 'text', 'rows', 'picture' but {sorted(block)}. Correct or delete it."
     )
 
 
 def _picture(folder: Path, name: str) -> bytes:
     path = folder / "figures" / f"{name}.png"
     if Path(name).name != name or name.startswith(".") or path.is_symlink():
-        raise ValueError(f"{EXTRA}: picture {name!r} is not a plain name of a file in figures/.")
+        raise ValueError(f"{folder / EXTRA}: picture {name!r} is not a plain name of a file in figures/.")
     if not path.is_file():
-        raise FileNotFoundError(f"{EXTRA} shows figures/{name}.png, which is missing. Run the study again.")
+        raise FileNotFoundError(f"{folder / EXTRA} shows figures/{name}.png, which is missing. Run the study again.")
     return path.read_bytes()
 
 
 def _shows(entry: Mapping, name: str) -> bool:
     return any(block.get("picture") == name for block in entry.get("blocks", []))
-
-
-def _read_json(path: Path) -> dict:
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path.name} is not valid JSON ({error}). Delete it or run again.") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path.name} holds no JSON object. Delete it or run again.")
-    return content

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.core.errors import suggestion
+from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.problem import Problem
 from shardfit.io.compile_cache import use_compile_cache
 from shardfit.io.run_dir import RESUME, RunDir
@@ -60,6 +61,7 @@ def sample(
 
     """
     use_compile_cache()
+    let_go_of_programs()
     if method not in METHODS:
         raise ValueError(f"sample: unknown method {method!r}.{suggestion(method, METHODS)}")
     if resume not in RESUME:

@@ -14,6 +14,7 @@ import numpy as np
 
 from shardfit.check.digests import digest
 from shardfit.check.identity import identity, of_value
+from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.mesh import spans_processes
 from shardfit.core.params import label_of
 from shardfit.core.precision import PRECISIONS, in_its_precision
@@ -91,6 +92,7 @@ def survey(
 
     """
     use_compile_cache()
+    let_go_of_programs()
     control = control or SurveyControl()
     control.check(mesh)
     choices = {"design": design, "solver": solver, "seed": seed, "mesh": mesh, "picture": picture, "halving": halving}

@@ -1,7 +1,9 @@
 """One entrance for every format: what is saved is loaded, and what does not fit is named with bytes and shapes."""
 
 import errno
+import io
 import os
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -95,8 +97,8 @@ def test_cells_follow_origin_and_spacing():
         ("line.bin", {"dt": 0.002}, "does not tell its shape"),
         ("line.bin", {"dt": 0.002, "shape": (2, 3, 41)}, "has 960 bytes, but shape .* takes 984"),
         ("line.bin", {"dt": 0.002, "shape": (6, 40)}, "must be .shots, receivers, nt"),
-        ("torn.npz", {}, "cannot be read as .npz"),
-        ("torn.npy", {}, "cannot be read as .npy"),
+        ("torn.npz", {}, "is damaged, or not an NPZ file"),
+        ("torn.npy", {}, "torn.npy"),
         ("other.npz", {}, "no array 'traces' but vp"),
     ],
 )
@@ -118,6 +120,8 @@ def test_complaints_about_gathers(tmp_path, name, options, complaint):
         (np.where(MODEL[3, 4] == MODEL, 0, MODEL), r"not positive at cell \(3, 4\)"),
         (MODEL / 1000, "km/s times 1000"),
         (MODEL[None, None], r"a model is \(nz, nx\)"),
+        (MODEL[:0], "has no cells"),
+        (MODEL.astype("S4"), "cannot be read as a model"),
     ],
 )
 def test_complaints_about_models(tmp_path, velocity, complaint):
@@ -134,3 +138,49 @@ def test_a_failed_save_leaves_the_old_file(tmp_path):
         save_gathers(file, Gathers(TRACES, 0.002))
     assert file.read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "header", [b"{'descr': '<f4', 'shape': (2, 3", b"{'descr': '<f4', 'fortran_order': False, 'shape': "]
+)
+def test_a_torn_header_is_named(tmp_path, header):
+    """NumPy's parser of headers raises errors of Python's own tokens."""
+    text = header.ljust(117) + b"\n"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(96))
+    with pytest.raises(ValueError, match="a.npy") as caught:
+        load_gathers(tmp_path / "a.npy", dt=0.002)
+    assert type(caught.value) is ValueError
+
+
+def test_memory_is_not_taken_for_what_a_header_only_claims(tmp_path):
+    content = io.BytesIO()
+    np.lib.format.write_array(content, np.zeros((2, 3, 4), np.float32))
+    header, _, _ = content.getvalue().partition(b"\n")
+    claimed = header.replace(b"(2, 3, 4), ", b"(9999999999, 4), ")[: len(header)] + b"\n"
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("traces.npy", claimed)
+    with pytest.raises(ValueError, match="a.npz"):
+        load_gathers(tmp_path / "a.npz", dt=0.002)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"dt": np.float64(-1)}, "must be positive"),
+        ({"sources": np.full((2, 2), np.nan)}, "sources are not finite"),
+        ({"sources": np.zeros((1, 2))}, "sources have shape"),
+        ({"live": np.array(["a"])}, "a.npz"),
+    ],
+)
+def test_complaints_about_gathers_name_the_file(tmp_path, wrong, complaint):
+    arrays = {"traces": np.zeros((2, 3, 40), np.float32), "dt": np.float64(0.002)} | wrong
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(ValueError, match=complaint) as caught:
+        load_gathers(tmp_path / "a.npz")
+    assert "a.npz" in str(caught.value)
+
+
+def test_spacing_of_a_model_is_checked(tmp_path):
+    np.savez(tmp_path / "a.npz", vp=MODEL, dh=np.array([np.nan, 10.0]))
+    with pytest.raises(ValueError, match="a.npz: dh = .* is no spacing"):
+        load_model(tmp_path / "a.npz")

@@ -65,6 +65,8 @@ def test_hands(tmp_path):
     [
         ("nothing", "no comment 'SRC"),
         (STOKES, "no rows"),
+        (STOKES.replace("57854", "inf"), "MJD: 'inf' is no day"),
+        (STOKES.replace("# RF: 227.0707 GHz", "# RF: "), "no comment 'RF"),
         (STOKES + "1.0 2.0\n", "line 16: not a row of 20 columns"),
         (STOKES.replace("12 h 30 m", "12:30"), "RA: .* is not hours"),
         (STOKES + ROW.format(time=1.5, a="AA", b="XX", values=" ".join("1" * 12)), "no station 'XX'"),

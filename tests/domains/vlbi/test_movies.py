@@ -192,3 +192,14 @@ def test_bad_options_are_refused_before_work(truth, options, message):
         vlbi.movie(obs, **options)
     with pytest.raises(TypeError, match="no option 'rounds'"):
         vlbi.movie(obs, rounds=())
+
+
+def test_times_that_do_not_rise_are_named_with_the_file(truth, tmp_path):
+    from astropy.io import fits
+
+    path = tmp_path / "back.fits"
+    vlbi.write_movie(truth, path)
+    with fits.open(path, mode="update") as units:
+        units["TIME_H"].data[1] = 99.0
+    with pytest.raises(ValueError, match=r"back\.fits: Movie: time_h must be finite and rise"):
+        vlbi.read_movie(path)

@@ -6,7 +6,6 @@ C order, mapped into memory, not read; raw binary needs its shape. Files are rep
 
 import contextlib
 import os
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shardfit.core.errors import naming, suggestion
+from shardfit.core.untrusted import clear_errors, read_all_npz
 from shardfit.domains.seismic import segy
 from shardfit.domains.seismic.gathers import Gathers
 
@@ -41,16 +41,17 @@ def load_gathers(
     Example: `load_gathers("line.sgy")`, `load_gathers("line.bin", dt=0.002, shape=(50, 200, 1500))`.
     """
     kind = _kind(path)
-    if kind in SEGY:
-        found = segy.read_gathers(path, by)
-    elif kind == ".npz":
-        arrays = _read_npz(path)
-        if "traces" not in arrays:
-            raise ValueError(f"{path} holds no array 'traces' but {', '.join(arrays) or 'nothing'}.")
-        step = dt if "dt" not in arrays else float(arrays["dt"])
-        found = Gathers(arrays["traces"], _known_dt(path, step), *(arrays.get(name) for name in PLACES))
-    else:
-        found = Gathers(_mapped(path, kind, shape, dtype), _known_dt(path, dt))
+    with clear_errors(Path(path), "gathers"):
+        if kind in SEGY:
+            found = segy.read_gathers(path, by)
+        elif kind == ".npz":
+            arrays = read_all_npz(Path(path))
+            if "traces" not in arrays:
+                raise ValueError(f"{path} holds no array 'traces' but {', '.join(arrays) or 'nothing'}.")
+            step = dt if "dt" not in arrays else float(arrays["dt"])
+            found = Gathers(arrays["traces"], _known_dt(path, step), *(arrays.get(name) for name in PLACES))
+        else:
+            found = Gathers(_mapped(path, kind, shape, dtype), _known_dt(path, dt))
     if dt is not None and abs(found.dt - dt) > 1e-9:
         raise ValueError(f"{path} has dt={found.dt:g} s, but {dt:g} s was given. Resample it, or leave dt out.")
     return found
@@ -78,20 +79,23 @@ def load_model(path: str | Path, *, shape: Any = None, dtype: Any = "<f4", of: s
     Example: `load_model("vp.npz").velocity`.
     """
     kind, dh = _kind(path), None
-    if kind in SEGY:
-        velocity, dh = segy.read_model(path)
-    elif kind == ".npz":
-        arrays = _read_npz(path)
-        name = next((name for name in (*MODEL_NAMES, *arrays) if name in arrays), None)
-        if name is None:
-            raise ValueError(f"{path} holds no array.")
-        velocity = arrays[name]
-        if "dh" in arrays:
-            dh = tuple(map(float, np.broadcast_to(arrays["dh"], velocity.ndim)))
-    else:
-        velocity = _mapped(path, kind, shape, dtype)
-    _check_model(path, velocity, of)
-    return Model(np.array(velocity), dh)
+    with clear_errors(Path(path), "a model"):
+        if kind in SEGY:
+            velocity, dh = segy.read_model(path)
+        elif kind == ".npz":
+            arrays = read_all_npz(Path(path))
+            name = next((name for name in (*MODEL_NAMES, *arrays) if name in arrays), None)
+            if name is None:
+                raise ValueError(f"{path} holds no array.")
+            velocity = arrays[name]
+            if "dh" in arrays:
+                dh = tuple(map(float, np.broadcast_to(arrays["dh"], velocity.ndim)))
+                if not all(0 < step < np.inf for step in dh):
+                    raise ValueError(f"{path}: dh = {dh} m is no spacing of a grid. Correct it in the file.")
+        else:
+            velocity = _mapped(path, kind, shape, dtype)
+        _check_model(path, velocity, of)
+        return Model(np.array(velocity), dh)
 
 
 def save_model(path: str | Path, velocity: Any, dh: Any, of: str = "vp") -> Path:
@@ -129,6 +133,8 @@ def _check_model(path: str | Path, values: np.ndarray, of: str) -> None:
     """Raise for what cannot be this parameter: vs may be zero, it is water; epsilon and delta may be negative."""
     if values.ndim not in (2, 3):
         raise ValueError(f"{path}: a model is (nz, nx) or (nz, ny, nx); this array has shape {values.shape}.")
+    if 0 in values.shape:
+        raise ValueError(f"{path}: this model of shape {values.shape} has no cells.")
     speed = of in ("vp", "vs")
     name = "the velocity" if speed else of
     low = {"vs": values < 0, "epsilon": values <= -0.5, "delta": values <= -0.5}.get(of, values <= 0)
@@ -145,10 +151,8 @@ def _check_model(path: str | Path, values: np.ndarray, of: str) -> None:
 
 def _mapped(path: str | Path, kind: str, shape: Any, dtype: Any) -> np.ndarray:
     if kind == ".npy":
-        try:
+        with clear_errors(Path(path), "a NumPy file"):
             return np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OSError) as error:
-            raise ValueError(f"{path} cannot be read as .npy ({error}).") from None
     if shape is None:
         raise ValueError(f"{path}: raw binary does not tell its shape. Give shape, and dtype if it is not {dtype}.")
     expected, actual = int(np.prod(shape)) * np.dtype(dtype).itemsize, Path(path).stat().st_size
@@ -158,14 +162,6 @@ def _mapped(path: str | Path, kind: str, shape: Any, dtype: Any) -> np.ndarray:
             "shape or dtype."
         )
     return np.memmap(path, dtype, "r", shape=tuple(shape))
-
-
-def _read_npz(path: str | Path) -> dict[str, np.ndarray]:
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
-            return dict(content)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} cannot be read as .npz ({error}).") from None
 
 
 def _write_npz(path: Path, **arrays: Any) -> None:

@@ -35,6 +35,8 @@ class Gathers:
             found = getattr(self, name)
             if found is not None and np.shape(found) != shape:
                 raise ValueError(f"{name} have shape {np.shape(found)}; for these traces it must be {shape}.")
+            if found is not None and not np.isfinite(found).all():
+                raise ValueError(f"{name} are not finite everywhere. Give the positions in metres.")
 
     def cells(self, dh: Any, origin: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Return sources and receivers in cells of a grid. origin: (z, x) of its first cell in metres.

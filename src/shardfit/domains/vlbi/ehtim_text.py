@@ -1,5 +1,6 @@
 """Observations as text in the layout of eht-imaging: comments with header and stations, a row for each visibility."""
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from shardfit.domains.vlbi.stokes import from_circular
 
 STOKES_COLUMNS, HAND_COLUMNS = ("I", "Q", "U", "V"), ("RR", "LL", "RL", "LR")
 N_COLUMNS = 20  # time, tint, two stations, two opacities, u, v, four amplitudes with phases, four errors
-_ENTRY = re.compile(r"^#\s*([A-Z]+):\s*(.*?)\s*$")
+_ENTRY = re.compile(r"^#\s*([A-Z]+):\s*(\S.*?)\s*$")
 _ANGLE = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(?:h|deg)\s*(\d+(?:\.\d+)?)\s*m\s*(\d+(?:\.\d+)?)\s*s")
 
 
@@ -46,8 +47,11 @@ def _header(about: dict[str, str]) -> dict[str, Any]:
         size = abs(float(found[1])) + float(found[2]) / 60 + float(found[3]) / 3600
         angles[name] = -size if found[1].startswith("-") else size
     hz = {name: 1e9 * float(about[name].split()[0]) for name in ("RF", "BW")}
+    mjd = float(about["MJD"].split()[0])
+    if not math.isfinite(mjd):
+        raise ValueError(f"MJD: {about['MJD']!r} is no day.")
     place = {"source": about["SRC"], "ra_hours": angles["RA"], "dec_deg": angles["DEC"]}
-    return {**place, "mjd": int(float(about["MJD"].split()[0])), "freq_hz": hz["RF"], "bandwidth_hz": hz["BW"]}
+    return {**place, "mjd": int(mjd), "freq_hz": hz["RF"], "bandwidth_hz": hz["BW"]}
 
 
 def _stations(lines: list[str]) -> Stations:

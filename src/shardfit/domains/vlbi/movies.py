@@ -87,4 +87,7 @@ def write_movie(movie: Movie, path: Any, *, overwrite: bool = False) -> None:
 def read_movie(path: Any, *, pulse: str = "triangle") -> Movie:
     """Read a movie that `write_movie` wrote. Raises ValueError, naming the file, for anything else."""
     frames, hours = read_cube(path, TIMES, pulse=pulse)
-    return Movie(tuple(frames), hours)
+    try:
+        return Movie(tuple(frames), hours)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.untrusted import Hdf5, check_array, listing, open_hdf5, read_npy, read_npz
+from shardfit.core.untrusted import Hdf5, check_array, clear_errors, listing, open_hdf5, read_npy, read_npz
 from shardfit.domains.xpcs.bins import Binned, delay_bins
 from shardfit.domains.xpcs.cleaning import corrected_diagonal, symmetrised
 from shardfit.domains.xpcs.data import Correlation
@@ -47,12 +47,13 @@ def read(path: str | Path, selection: Selection | None = None, **options: Any) -
         raise FileNotFoundError(f"{path}: no such file.")
     with path.open("rb") as file:
         head = file.read(8)
-    if head.startswith(b"\x93NUMPY"):
-        data = _read_npy(path, wanted)
-    elif head.startswith(b"PK"):
-        data = _read_npz(path, wanted)
-    else:
-        data = _read_hdf5(path, wanted)
+    with clear_errors(path, "correlations"):
+        if head.startswith(b"\x93NUMPY"):
+            data = _read_npy(path, wanted)
+        elif head.startswith(b"PK"):
+            data = _read_npz(path, wanted)
+        else:
+            data = _read_hdf5(path, wanted)
     data = replace(data, gap=wanted.gap)
     if wanted.frames != (1, -1):
         data = data.frames(*wanted.frames)

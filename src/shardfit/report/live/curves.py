@@ -10,6 +10,7 @@ from shardfit.report.values import number
 
 WIDTH, HEIGHT = 520, 190
 LEFT, RIGHT, TOP, BOTTOM = 62, 10, 10, 26
+LARGEST = 1e300  # beyond it differences are infinite
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Curve:
 
 
 def _known(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, int | float) and abs(value) < LARGEST
 
 
 def _spans_decades(values: Sequence[float]) -> bool:

@@ -71,7 +71,7 @@ def _cards(state: State, current: dict[str, Any] | None, now: float) -> list[tup
         return cards or [("state", state.badge(now).text, "")]
     left = current.get("left")
     cards = [
-        ("done", _share(current), f"{_text(current['done'])} of {_text(current['total'])} {current['unit']}"),
+        ("done", _share(current), f"{_text(current.get('done'))} of {_text(current.get('total'))} {current['unit']}"),
         ("left", duration(left) if isinstance(left, int | float) else "–", LEFT.get(current["unit"], "")),
     ]
     return cards + [(str(name), _text(value), "") for name, value in current["numbers"].items()]
@@ -189,7 +189,7 @@ def _events(folder: Path) -> Section:
     events = list(RunDir(folder).events())[-MOST_EVENTS:]
     rows = [
         [
-            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["time"])),
+            _clock(event["time"]),
             event["event"],
             ", ".join(f"{name} {_text(value)}" for name, value in event.items() if name not in ("time", "event")),
         ]
@@ -197,6 +197,13 @@ def _events(folder: Path) -> Section:
         if isinstance(event.get("time"), int | float)
     ]
     return Section("Events", [Table(["time", "event", ""], rows)] if rows else [])
+
+
+def _clock(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):  # a damaged line may name any time
+        return "–"
 
 
 def _table(value: Any) -> dict[str, Any]:
@@ -208,7 +215,7 @@ def _command_line(state: State) -> str:
 
 
 def _share(current: dict[str, Any] | None) -> str:
-    if current is None or not current.get("total"):
+    if current is None or not current.get("total") or current.get("done") is None:
         return "–"
     return f"{100 * float(current['done']) / float(current['total']):.0f} %"
 

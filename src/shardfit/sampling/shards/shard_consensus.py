@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.mesh import layout, spans_processes
 from shardfit.core.precision import PRECISIONS, arithmetic
 from shardfit.core.problem import Problem
@@ -82,6 +83,7 @@ def consensus(
     """
     began = time.perf_counter()
     use_compile_cache()
+    let_go_of_programs()
     require_rule(rule)
     control = control or ShardControl()
     make = None if isinstance(problem, Problem) else problem
