@@ -1,4 +1,5 @@
 // Acoustic waves in three dimensions as foreign calls.
+#define IN_THREE_DIMENSIONS
 #include "acoustic.h"
 
 using Float32 = Acoustic<float, 3>;

@@ -202,7 +202,8 @@ class Adjoint : public Wave<T, D> {
       in_x = {made[0] + M - left, made[1] + M - left, made[2] + M - left, psi[z] + y * psi.pitch - left};
       tx = 3 * made.step, px = psi.step;
     }
-    for (int64_t x = this->columns.first(end.x); x < this->columns.last(end.x); x += WIDTH<T>) {
+    const int64_t last = this->columns.last(end.x);
+    for (int64_t x = this->columns.first(end.x); x < last; x += WIDTH<T>) {
       V column[R + 2 * M], sum[R];
       const T* from = IN_Z ? in_z.q : u;
       for (int j = 0; j < R + 2 * M; ++j) column[j] = load(from + (j - M) * st + x);

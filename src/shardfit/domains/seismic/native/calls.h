@@ -66,7 +66,7 @@ ffi::Error ended(const std::string& failed) {
   const Arguments<D, T> given{material,     along,          stencils,       wavelet,                                  \
                               source_cells, source_weights, receiver_cells, receiver_weights};                        \
   const typename Kind::Setup s(given.given(Kind::AXES, widths, kinds, mirror, physical));                             \
-  const int64_t most = Share::most(up(s.size[Z], R), R)
+  const int64_t most = Share::most(up(s.size[Z], R))
 
 // segment: steps between checkpoints; those of shot i are checkpoints[i], the first one at step `segment`
 template <ffi::DataType D, typename Kind>

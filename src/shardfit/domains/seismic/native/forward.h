@@ -142,7 +142,8 @@ class Forward : public Wave<T, D> {
     for (int r = 0; IN_Z && r < R; ++r) along_z[r] = set.profile[Z][z + r];
     const auto along = set.profile[X].vectors();
     const T centre = D == 3 ? s.cz[0] + s.cy[0] + s.cx[0] : s.cz[0] + s.cx[0];
-    for (int64_t x = this->columns.first(end.x); x < this->columns.last(end.x); x += WIDTH<T>) {
+    const int64_t last = this->columns.last(end.x);
+    for (int64_t x = this->columns.first(end.x); x < last; x += WIDTH<T>) {
       V column[R + 2 * M], sum[R];
       for (int j = 0; j < R + 2 * M; ++j) column[j] = load(u + (j - M) * st + x);
       if (IN_Z) {

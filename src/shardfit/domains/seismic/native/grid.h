@@ -13,8 +13,16 @@
 #include <memory>
 #include <vector>
 
+#include "pages.h"
+
 constexpr int M = HALF;
-constexpr int R = 4;  // planes updated together: a row of the field is loaded once for all stencils along z
+// Planes updated together: a row of the field is loaded once for all stencils along z. In three dimensions one, for what
+// is updated together comes from memory in as many streams, and more of them than processors follow are slow.
+#if defined(IN_THREE_DIMENSIONS)
+constexpr int R = 1;
+#else
+constexpr int R = 4;
+#endif
 enum { Z, Y, X };        // axes
 constexpr int TILE = 32;  // rows of a plane that are swept through all planes before the next: what they share stays near
 
@@ -86,7 +94,7 @@ class Rows {
 
  private:
   static constexpr int64_t LINE = 64 / sizeof(T);
-  std::vector<T> data;
+  std::vector<T, Pages<T>> data;
   int64_t origin = 0;
 };
 
@@ -94,12 +102,15 @@ class Rows {
 template <typename T>
 class Fields {
  public:
-  Fields(int64_t count, int64_t planes, int64_t step) : size(planes * step), data(new T[count * size]) {}
+  Fields(int64_t count, int64_t planes, int64_t step) : size(planes * step), data(Pages<T>().allocate(count * size)) {}
   T* at(int64_t step) { return data.get() + step * size; }
 
  private:
   int64_t size;
-  std::unique_ptr<T[]> data;
+  struct Release {
+    void operator()(T* data) const { Pages<T>().deallocate(data, 0); }
+  };
+  std::unique_ptr<T[], Release> data;
 };
 
 // Where absorbing terms act along an axis: cells [0, low) and [high, n), in whole units; low = n if the two meet.

@@ -11,7 +11,7 @@
 template <typename T, int D>
 void record(Forward<T, D>& wave, const Shot<T>& shot, T* traces, T* kept, int64_t segment, Team& team, int64_t member) {
   const auto& set = wave.set;
-  const Share share(wave.planes.n, R, member, team.size);
+  const Share share(wave.planes.n, member, team.size);
   if (member == 0) wave.rest();
   team.meet();
   for (int64_t n = 0; n < set.nt; ++n) {
@@ -38,7 +38,7 @@ struct Linearised {
 template <typename T, int D>
 void push(Linearised<T, D>& l, const Shot<T>& shot, const Rows<T>& kappa_dot, const T* wavelet_dot, T* traces_dot,
           Team& team, int64_t member) {
-  const Share share(l.wave.planes.n, R, member, team.size);
+  const Share share(l.wave.planes.n, member, team.size);
   if (member == 0) l.wave.rest(), l.change.rest();
   team.meet();
   for (int64_t n = 0; n < l.wave.set.nt; ++n) {
@@ -74,7 +74,7 @@ template <typename T, int D>
 void pull(Backward<T, D>& b, const Shot<T>& shot, const T* traces, const T* kept, int64_t segment, T* kappa_bar,
           T* wavelet_bar, Team& team, int64_t member) {
   const auto& set = b.wave.set;
-  const Share share(b.wave.planes.n, R, member, team.size);
+  const Share share(b.wave.planes.n, member, team.size);
   if (member == 0) b.adjoint.rest(), b.gradient.clear();
   for (int64_t j = (set.nt - 1) / segment; j >= 0; --j) {
     const int64_t begin = j * segment, end = std::min(set.nt, begin + segment);

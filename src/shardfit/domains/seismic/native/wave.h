@@ -137,7 +137,7 @@ struct Wave {
         });
       }
   }
-  // calls act(z, y) for blocks of R planes and every row, tile by tile, and before(z) before the first row of a tile
+  // calls act(z, y) for blocks of R planes and every row, tile by tile, and before(z) before the rows of a tile there
   template <typename Before, typename Act>
   static void walk(const Slab& slab, int64_t tile, const Before& before, const Act& act) {
     for (int64_t begin = slab.y0; begin < slab.y1; begin += tile)
@@ -146,7 +146,7 @@ struct Wave {
         for (int64_t y = begin; y < std::min(slab.y1, begin + tile); ++y) act(z, y);
       }
   }
-  // calls act(side, in_x) for the pieces of a row: one piece after the other, for memory comes in the order of rows
+  // calls act(side, in_x) for the pieces of a row, one after the other: memory comes in the order of rows
   template <typename Act>
   void each_side(const Act& act) const {
     for (int side : {0, -1, 1})
