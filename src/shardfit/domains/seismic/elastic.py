@@ -130,8 +130,8 @@ def _compiled(
 def _constants(sim: ElasticSimulation, dtype: str) -> list[np.ndarray]:
     """Return a and b along z and x, at the cells and between, and the stencils, as the kernel reads them."""
     places = [np.arange(n) for n in sim.padded]
-    along = [np.concatenate([damping(sim, k, p), damping(sim, k, p + 0.5)]) for k, p in enumerate(places)]
-    return [*along, np.concatenate([np.array(wave.staggered(sim.order)) / h for h in sim.dh])]
+    along = [part for k, p in enumerate(places) for part in (*damping(sim, k, p), *damping(sim, k, p + 0.5))]
+    return [np.concatenate(along), np.concatenate([np.array(wave.staggered(sim.order)) / h for h in sim.dh])]
 
 
 def _state(sim: ElasticSimulation) -> int:

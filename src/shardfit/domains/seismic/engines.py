@@ -35,8 +35,6 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
     if isinstance(engine, Native) or engine == "native":
         if _only_jax(sim):
             raise ValueError(f"the native engine has no {sim.waves} waves. Use engine='jax', or 'auto', for them.")
-        if len(sim.shape) > 2:
-            raise ValueError("the native engine is for two dimensions. Use engine='jax', or 'auto', in three.")
         if jax.default_backend() != "cpu":
             raise ValueError(f"the native engine is for CPUs, and this is {jax.default_backend()}. Use engine='jax'.")
         _check_native(_kind(sim), sim.order)
@@ -47,8 +45,6 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
         return "jax", f"jax: {sim.waves} waves, for which there is no compiled kernel"
     if jax.default_backend() != "cpu":
         return "jax", f"jax: the compiled kernel is for CPUs, and this is {jax.default_backend()}"
-    if len(sim.shape) > 2:
-        return "jax", "jax: three dimensions, and the compiled kernel is for two"
     try:
         _check_native(_kind(sim), sim.order)
     except BuildError as error:
@@ -67,7 +63,8 @@ def _only_jax(sim: Simulation) -> TypeGuard[MediumSimulation]:
 
 
 def _kind(sim: Simulation) -> str:
-    return "elastic" if isinstance(sim, elastic.ElasticSimulation) else "acoustic"
+    kernel = elastic.KERNEL if isinstance(sim, elastic.ElasticSimulation) else native.ACOUSTIC[len(sim.shape)]
+    return kernel.name
 
 
 @lru_cache
@@ -107,15 +104,18 @@ def _mark(kind: str, order: int) -> Path:
 def _difference(kind: str, order: int) -> float:
     """Return the largest distance between both engines' traces, and their gradients, of a small case."""
     n = 2 * order + 3
-    scheme = {"order": order, "widths": (0, 3, 5, 0), "free_surface": True}
+    shape, widths = ((n, n + 2), (0, 3, 5, 0)) if kind != "acoustic_3d" else ((n, n + 1, n + 2), (0, 3, 4, 0, 5, 0))
+    scheme = {"order": order, "widths": widths, "free_surface": True}
     rng = np.random.default_rng(0)
-    velocity = jnp.asarray(rng.uniform(1500, 2500, (n, n + 2)))
-    numbers = (n, n + 2), 10.0, 1e-3, 40, 2500.0, 40.0
-    if kind == "acoustic":
-        sim, run = Simulation(*numbers, **scheme), _acoustic_traces
-    else:
+    velocity = jnp.asarray(rng.uniform(1500, 2500, shape))
+    numbers = shape, 10.0, 1e-3, 40, 2500.0, 40.0
+    if kind == "elastic":
         sim, run = elastic.ElasticSimulation(*numbers, **scheme, source="force_x"), _elastic_traces
-    shots = jax.tree.map(jnp.asarray, acquisition(sim, [(2, 3)], [(n - 2, 1), (4, n)]))
+    else:
+        sim, run = Simulation(*numbers, **scheme), _acoustic_traces
+    sources, receivers = np.array([(2, 4, 3)]), np.array([(n - 2, 5, 1), (4, 2, n)])
+    axes = [0, 2] if len(shape) == 2 else [0, 1, 2]
+    shots = jax.tree.map(jnp.asarray, acquisition(sim, sources[:, axes], receivers[:, axes]))
     signature, bars = jnp.asarray(rng.normal(size=(1, 1, 40))), jnp.asarray(rng.normal(size=(1, 2, 40)))
 
     def both(engine):

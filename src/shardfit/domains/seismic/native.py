@@ -60,8 +60,8 @@ def usable_threads(settings: Native) -> int:
 class Kernel(NamedTuple):
     """A kind of wave that is compiled.
 
-    name: of its source file. constants: (sim, type) → CPML coefficients along z, along x, and stencils, in the order
-    that the kernel reads them. state: (sim) → numbers in one state of a shot. kept: fields that every step of a
+    name: of its source file. constants: (sim, type) → CPML coefficients along all axes, and stencils, in the order that
+    the kernel reads them. state: (sim) → numbers in one state of a shot. kept: fields that every step of a
     segment keeps. attributes: (sim) → numbers that fix the scheme, besides those that all kinds have.
     """
 
@@ -88,11 +88,11 @@ def segment_length(kernel: Kernel, sim: Simulation, settings: Native, shots: int
 
 def traces(sim: Simulation, settings: Native, kappa: jax.Array, wavelet: jax.Array, shots: Shots) -> jax.Array:
     """Return acoustic traces (shots, receivers, nt). kappa: (v dt)², padded; wavelet: (shots, sources, nt)."""
-    return run(ACOUSTIC, sim, settings, kappa, wavelet, shots)
+    return run(ACOUSTIC[len(sim.shape)], sim, settings, kappa, wavelet, shots)
 
 
 def run(kernel: Kernel, sim: Any, settings: Native, factors: jax.Array, wavelet: jax.Array, shots: Shots) -> jax.Array:
-    """Return traces (shots, receivers, nt). factors: of the material, (..., nz, nx) padded; wavelet: as shots."""
+    """Return traces (shots, receivers, nt). factors: of the material, over the padded grid; wavelet: as shots."""
     dtype = factors.dtype
     length = segment_length(kernel, sim, settings, wavelet.shape[0], dtype.itemsize)
     points = [leaf.astype(np.int32 if leaf.dtype.kind == "i" else dtype) for leaf in jax.tree.leaves(shots)]
@@ -170,22 +170,24 @@ def _engine(kernel: Kernel, sim: Simulation, threads: int, segment: int, dtype: 
 
 
 def _constants(sim: Simulation, dtype: str) -> list[np.ndarray]:
-    along = [np.stack([p.a, p.b, p.slope / h]) for p, h in zip(profiles(sim), sim.dh, strict=True)]
+    along = [part for p, h in zip(profiles(sim), sim.dh, strict=True) for part in (p.a, p.b, p.slope / h)]
     second = second_coefficients(sim.order, sim.dh, dtype)
     first = [np.array(FIRST[sim.order]) / h for h in sim.dh]
-    return [*along, np.concatenate([*second, *first])]
+    return [np.concatenate(along), np.concatenate([*second, *first])]
 
 
 def _state(sim: Simulation) -> int:
-    (nz, nx), (top, bottom, left, right) = sim.padded, sim.widths
-    return 2 * (nz * nx + nx * (top + bottom) + nz * (left + right))
+    """Return the numbers in a state: the wave at two times, ψ and ζ of every layer."""
+    layers = sum(math.prod(sim.padded) // n * sum(pair) for n, pair in zip(sim.padded, sim.pairs, strict=True))
+    return 2 * (math.prod(sim.padded) + layers)
 
 
 def _attributes(sim: Simulation) -> dict[str, Any]:
     return {"physical": np.bool_(sim.scaling == "physical"), "kinds": np.zeros(0, np.int64)}
 
 
-ACOUSTIC = Kernel("acoustic", _constants, _state, 1, _attributes)
+# by the number of axes
+ACOUSTIC = {n: Kernel(name, _constants, _state, 1, _attributes) for n, name in ((2, "acoustic"), (3, "acoustic_3d"))}
 
 
 def _first_order(call: Callable) -> Callable:

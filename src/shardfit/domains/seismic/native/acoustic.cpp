@@ -1,14 +1,6 @@
-// Acoustic waves as foreign calls. Stencils: second z, x (M + 1 each), first z, x (M each); along an axis: a, b, b'.
-#include "calls.h"
-#include "time_loops.h"
+// Acoustic waves in two dimensions as foreign calls.
+#include "acoustic.h"
 
-template <typename T>
-struct Acoustic {
-  using Number = T;
-  using Setup = ::Setup<T>;
-  using Forward = ::Forward<T>;
-  using Backward = ::Backward<T>;
-  using Linearised = ::Linearised<T>;
-};
-
-DEFINE_CALLS(Acoustic<float>, Acoustic<double>);
+using Float32 = Acoustic<float, 2>;
+using Float64 = Acoustic<double, 2>;
+DEFINE_CALLS(Float32, Float64);

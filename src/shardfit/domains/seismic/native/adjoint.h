@@ -12,39 +12,41 @@
 #include "points.h"
 #include "wave.h"
 
-template <typename T>
-class Adjoint : public Wave<T> {
+template <typename T, int D>
+class Adjoint : public Wave<T, D> {
   struct Layer {
     Rows<T> psi, zeta;
-    Layer() = default;
-    Layer(int64_t rows, int64_t columns) : psi(rows, columns, 0, 4), zeta(rows, columns, 0, 12) {}
-    void clear() { psi.clear(), zeta.clear(); }
   };
-  struct Made {  // with M cells more on the side of the plain grid, where t = q = mu and f = 0
+  struct Made {  // with M cells more at either end of the layer, where t = q = mu and f = 0
     Rows<T> t, q, f;
-    Made() = default;
-    Made(int64_t rows, int64_t columns) : t(rows, columns, M, 2), q(rows, columns, M, 10), f(rows, columns, M, 18) {}
   };
-  Layer along_z[2], along_x[2];
-  Made made_z[2];
-  int64_t extra[2];  // rows made before the reach begins
+  Layer layers[3][2];  // by axis and end
+  Made along_z[2];
+  int64_t extra[2];  // planes made before the reach begins
 
  public:
-  explicit Adjoint(const Setup<T>& given) : Wave<T>(given, 2 * M), extra{0, M} {
+  explicit Adjoint(const Setup<T, D>& given) : Wave<T, D>(given, 2 * M), extra{0, M} {
     for (int e = 0; e < 2; ++e) {
-      const int64_t rows = this->rows.size(e), columns = this->columns.size(e);
-      along_z[e] = Layer(rows, this->columns.n);
-      along_x[e] = Layer(columns ? this->rows.n : 0, columns);
-      made_z[e] = Made(rows ? rows + M : 0, this->columns.n);
+      for (int axis : {Z, Y, X}) layers[axis][e] = {this->strip(axis, e, 0, 4), this->strip(axis, e, 0, 12)};
+      along_z[e] = {this->strip(Z, e, M, 2, M), this->strip(Z, e, M, 10, M), this->strip(Z, e, M, 18, M)};
     }
   }
-  // memory of one thread: t, q, f of the R rows of a block at one end
-  using Scratch = Rows<T>;
+  // memory of one thread: t, q, f of a row in R planes at an end of x, and of the rows in R planes at an end of y
+  struct Scratch {
+    Rows<T> along_x;
+    Made along_y;
+  };
   Scratch scratch() const {
-    return Scratch(3 * R, std::max(this->columns.size(0), this->columns.size(1)) + 2 * M, 1);
+    const auto most = [](const Reach& reach) { return std::max(reach.size(0), reach.size(1)); };
+    Scratch found{Rows<T>(3 * R, most(this->columns) + 2 * M, 1), {}};
+    for (Rows<T>* made : {&found.along_y.t, &found.along_y.q, &found.along_y.f})
+      if (most(this->rows)) *made = Rows<T>(R, this->columns.n, 0, 0, most(this->rows) + M, M);
+    return found;
   }
   void rest() {
-    for (int i = 0; i < 2; ++i) this->u[i].clear(), along_z[i].clear(), along_x[i].clear();
+    this->u[0].clear(), this->u[1].clear();
+    for (auto& ends : layers)
+      for (Layer& layer : ends) layer.psi.clear(), layer.zeta.clear();
   }
 
   // derivative with respect to the sources' wavelets at sample n, from mu[n+1], which is turn i
@@ -53,52 +55,58 @@ class Adjoint : public Wave<T> {
     for (int64_t j = 0; j < sources.count(); ++j)
       wavelet[j * set.nt + n] = set.physical ? sources.read(j, this->u[i]) : T(0);
     if (set.physical) return;
-    sources.each(0, this->rows.n, [&](int64_t j, int64_t row, int64_t x, T weight) {
-      wavelet[j * set.nt + n] += weight * this->u[i][row][x] / set.material[row * set.nx + x];
+    sources.each(0, this->planes.n, [&](int64_t j, int64_t plane, int64_t at, T weight) {
+      const T kappa = set.kappa[plane][at];  // zero on a mirror, where mu is
+      if (kappa != T(0)) wavelet[j * set.nt + n] += weight * this->u[i][plane][at] / kappa;
     });
   }
 
-  // t, q and f of the top and bottom layers, of rows `from`, `from + by`, ...; before any thread's `step`
+  // t, q and f of the top and bottom layers, of planes `from`, `from + by`, ...; before any thread's `step`
   void prepare(int i, int64_t from, int64_t by) {
-    const auto& p = this->set.z;
     for (int e = 0; e < 2; ++e) {
-      const int64_t n = this->rows.size(e), begin = this->rows.first(e);
-      for (int64_t row = from; n && row < n + M; row += by) {
-        const int64_t r = row - extra[e], z = begin + r;
-        T *t = made_z[e].t[row], *q = made_z[e].q[row], *f = made_z[e].f[row];
-        if (r < 0 || r >= n) {
-          std::copy(this->u[i][z], this->u[i][z] + this->columns.n, t), std::copy(t, t + this->columns.n, q);
-          continue;
+      const int64_t n = this->planes.size(e), begin = this->planes.first(e);
+      for (int64_t plane = from; n && plane < n + M; plane += by) {
+        const int64_t r = plane - extra[e], z = begin + r;
+        for (int64_t y = 0; y < this->rows.n; ++y) {
+          const int64_t row = y * this->u[i].pitch;
+          const T* mu = this->u[i][z] + row;
+          T *t = along_z[e].t[plane] + row, *q = along_z[e].q[plane] + row, *f = along_z[e].f[plane] + row;
+          if (r < 0 || r >= n) copy(mu, this->columns.n, t, q);
+          else make(mu, layers[Z][e], r, row, this->columns.n, t, q, f, same(this->set.profile[Z][z]));
         }
-        const Coefficients<T> c{p.a[z], p.b[z], p.rise[z], p.slope[z]};
-        make(this->u[i][z], along_z[e].psi[r], along_z[e].zeta[r], this->columns.n, t, q, f,
-             [c](int64_t) { return c; });
       }
     }
   }
 
-  // Add mu[n+1] drive[n], turn i, to rows z0 to z1 of the gradient, and mu[n+2] drive[n+1], the other turn, if given as
+  // Add mu[n+1] drive[n], turn i, to planes z0 to z1 of the gradient, and mu[n+2] drive[n+1], the other turn, if given as
   // `before`. Two steps at a time, for the gradient has to come from memory and go there.
   void correlate(int i, int64_t z0, int64_t z1, const T* drive, const T* before, Rows<T>& gradient) const {
-    for (int64_t z = z0; z < z1; ++z) {
-      const int64_t o = z * this->u[0].pitch, n = this->columns.n;
-      const T *mu = this->u[i][z], *later = this->u[1 - i][z];
-      T* total = gradient[z];
-      for (int64_t x = 0; x < n; x += WIDTH<T>) {
-        Vec<T> sum = load(mu + x) * load(drive + o + x);
-        if (before) sum += load(later + x) * load(before + o + x);
-        store(total + x, load(total + x) + sum);
+    for (int64_t z = z0; z < z1; ++z)
+      for (int64_t y = 0; y < this->rows.n; ++y) {
+        const int64_t row = y * this->u[0].pitch, o = z * this->u[0].step + row, n = this->columns.n;
+        const T *mu = this->u[i][z] + row, *later = this->u[1 - i][z] + row;
+        T* total = gradient[z] + row;
+        for (int64_t x = 0; x < n; x += WIDTH<T>) {
+          Vec<T> sum = load(mu + x) * load(drive + o + x);
+          if (before) sum += load(later + x) * load(before + o + x);
+          store(total + x, load(total + x) + sum);
+        }
       }
-    }
   }
 
-  // Rows z0 to z1 of a step back that reads turn i; traces: derivative with respect to the traces.
+  // Planes z0 to z1 of a step back that reads turn i; traces: derivative with respect to the traces.
   void step(const Taps<T>& receivers, const T* traces, int64_t n, int i, int64_t z0, int64_t z1, Scratch& scratch) {
-    parts(this->rows, this->columns, z0, z1, [&](const Block& block, int end, int side) {
-      if (end < 0 && side < 0) sweep<false, false>(block, 0, 0, i, scratch);
-      else if (end < 0) sweep<false, true>(block, 0, side, i, scratch);
-      else if (side < 0) sweep<true, false>(block, end, 0, i, scratch);
-      else sweep<true, true>(block, end, side, i, scratch);
+    this->each_slab(z0, z1, [&](const Slab& slab, auto in_z, auto in_y) {
+      const auto before = [&](int64_t z) {
+        if (in_y) prepare_y(slab.end[Y], z, i, scratch.along_y);
+      };
+      // t, q and f of the rows of a layer are made once
+      this->walk(slab, in_y ? slab.y1 - slab.y0 : TILE, before, [&](int64_t z, int64_t y) {
+        this->each_side([&](int side, auto in_x) {
+          if (in_x) prepare_x(side, z, y, i, scratch);
+          sweep<in_z, in_y, in_x>({slab.end[Z], slab.end[Y], side}, z, y, i, scratch);
+        });
+      });
     });
     const auto value = [&](int64_t receiver) { return traces[receiver * this->set.nt + n]; };
     receivers.add(z0, z1, value, this->set.kappa, this->u[1 - i]);
@@ -106,13 +114,17 @@ class Adjoint : public Wave<T> {
   }
 
  private:
-  template <typename N>
-  struct Coefficients {
-    N a, b, rise, slope;
-  };
+  // the same coefficients for all cells of a row
+  static auto same(const Coefficients<T>& c) {
+    return [c](int64_t) { return c; };
+  }
+  static void copy(const T* mu, int64_t n, T* t, T* q) { std::copy(mu, mu + n, t), std::copy(mu, mu + n, q); }
 
+  // t, q and f of n cells of a row; psi and zeta of the layer begin at a place of a plane
   template <typename At>
-  static void make(const T* mu, const T* psi, T* zeta, int64_t n, T* t, T* q, T* f, const At& at) {
+  static void make(const T* mu, Layer& layer, int64_t plane, int64_t place, int64_t n, T* t, T* q, T* f, const At& at) {
+    const T* psi = layer.psi[plane] + place;
+    T* zeta = layer.zeta[plane] + place;
     for (int64_t x = 0; x < n; x += WIDTH<T>) {
       const auto c = at(x);
       const Vec<T> m = load(mu + x), z = load(zeta + x), v = c.rise * m + c.b * z;
@@ -121,17 +133,15 @@ class Adjoint : public Wave<T> {
     }
   }
 
-  // t, q and f of R rows at the left or right end
-  void prepare_end(int side, int64_t z, int i, Scratch& scratch) {
-    const auto& p = this->set.x;
+  // t, q and f of one row in R planes at the left or right end
+  void prepare_x(int side, int64_t z, int64_t y, int i, Scratch& scratch) {
     const int64_t n = this->columns.size(side), from = this->columns.first(side);
-    const T *a = &p.a[from], *b = &p.b[from], *rise = &p.rise[from], *slope = &p.slope[from];
+    const auto at = this->set.profile[X].vectors(from);
+    Layer& layer = layers[X][side];
     for (int r = 0; r < R; ++r) {
-      const T* mu = this->u[i][z + r] + from;
-      T *t = scratch[3 * r] + M, *q = scratch[3 * r + 1] + M, *f = scratch[3 * r + 2] + M;
-      make(mu, along_x[side].psi[z + r], along_x[side].zeta[z + r], n, t, q, f, [=](int64_t x) {
-        return Coefficients<Vec<T>>{load(a + x), load(b + x), load(rise + x), load(slope + x)};
-      });
+      const T* mu = this->u[i][z + r] + y * this->u[i].pitch + from;
+      T *t = scratch.along_x[3 * r] + M, *q = scratch.along_x[3 * r + 1] + M, *f = scratch.along_x[3 * r + 2] + M;
+      make(mu, layer, z + r, y * layer.psi.pitch, n, t, q, f, at);
       for (int m = 1; m <= M; ++m) {
         t[-m] = q[-m] = mu[-m], t[n - 1 + m] = q[n - 1 + m] = mu[n - 1 + m];
         f[-m] = f[n - 1 + m] = T(0);
@@ -139,53 +149,97 @@ class Adjoint : public Wave<T> {
     }
   }
 
-  template <bool Z, bool X>
-  void sweep(const Block& block, int end, int side, int i, Scratch& scratch) {
+  // t, q and f of R planes at the front or back end
+  void prepare_y(int e, int64_t z, int i, Made& made) {
+    const int64_t rows = this->rows.size(e), from = this->rows.first(e), n = this->columns.n;
+    for (int r = 0; r < R; ++r)
+      for (int64_t y = -M; y < rows + M; ++y) {
+        const int64_t place = y * this->u[i].pitch;
+        const T* mu = this->u[i][z + r] + from * this->u[i].pitch + place;
+        T *t = made.t[r] + place, *q = made.q[r] + place, *f = made.f[r] + place;
+        if (y < 0 || y >= rows) copy(mu, n, t, q), std::fill(f, f + n, T(0));
+        else make(mu, layers[Y][e], z + r, place, n, t, q, f, same(this->set.profile[Y][from + y]));
+      }
+  }
+
+  struct Ends {
+    int z, y, x;
+  };
+  // where a row of t, q, f lies, and psi
+  struct Place {
+    const T *t = nullptr, *q = nullptr, *f = nullptr;
+    T* psi = nullptr;
+  };
+
+  // A piece of row y in each of R planes.
+  template <bool IN_Z, bool IN_Y, bool IN_X>
+  void sweep(const Ends& end, int64_t z, int64_t y, int i, Scratch& scratch) {
     using V = Vec<T>;
     const auto& set = this->set;
-    const int64_t st = this->u[0].pitch, top = this->rows.first(end), left = this->columns.first(side);
-    const int64_t sx = along_x[side].psi.pitch, ss = 3 * scratch.pitch;
-    const T *tx = scratch[0] + M - left, *qx = scratch[1] + M - left, *fx = scratch[2] + M - left, *ax = set.x.a.data();
-    T cz[M + 1], cx[M + 1], dz[M], dx[M], az[R];
-    std::copy(set.cz, set.cz + M + 1, cz), std::copy(set.cx, set.cx + M + 1, cx);
-    std::copy(set.dz, set.dz + M, dz), std::copy(set.dx, set.dx + M, dx);
-    for (int64_t z = block.z0; z < block.z1; z += R) {
-      if (X) prepare_end(side, z, i, scratch);
-      const int64_t row = z - top + extra[end];
-      const T *u = this->u[i][z], *k = set.kappa[z];
-      T* p = this->u[1 - i][z];
-      const T *qz = Z ? made_z[end].q[row] : u, *fz = Z ? made_z[end].f[row] : u, *tz = Z ? made_z[end].t[row] : u;
-      T *psi_z = Z ? along_z[end].psi[z - top] : nullptr, *psi_x = X ? along_x[side].psi[z] - left : nullptr;
-      for (int r = 0; r < R; ++r) az[r] = set.z.a[z + r];
-      for (int64_t x = block.x0; x < block.x1; x += WIDTH<T>) {
-        V column[R + 2 * M], sum[R], damp{};
-        for (int j = 0; j < R + 2 * M; ++j) column[j] = load(qz + (j - M) * st + x);
-        for (int r = 0; r < R; ++r) sum[r] = second<T>([&](int m) { return column[r + M + m]; }, cz);
-        if (Z) {
-          for (int j = 0; j < R + 2 * M; ++j) column[j] = load(fz + (j - M) * st + x);
-          for (int r = 0; r < R; ++r) sum[r] -= first<T>([&](int m) { return column[r + M + m]; }, dz);
-          for (int j = 0; j < R + 2 * M; ++j) column[j] = load(tz + (j - M) * st + x);
-          for (int r = 0; r < R; ++r) {
-            T* psi = psi_z + r * st + x;
-            store(psi, az[r] * (load(psi) - first<T>([&](int m) { return column[r + M + m]; }, dz)));
-          }
+    const Stencils<T> s = set.stencil;
+    const int64_t st = this->u[0].step, sy = this->u[0].pitch, row = y * sy;
+    const T *u = this->u[i][z] + row, *k = set.kappa[z] + row, *ax = set.profile[X].a.data();
+    T *p = this->u[1 - i][z] + row, az[R], ay = T(0);
+    Place in_z, in_y, in_x;
+    int64_t ty = 0, py = 0, tx = 0, px = 0;  // from plane to plane
+    if (IN_Z) {
+      const Made& made = along_z[end.z];
+      const int64_t at = z - this->planes.first(end.z), plane = at + extra[end.z];
+      in_z = {made.t[plane] + row, made.q[plane] + row, made.f[plane] + row, layers[Z][end.z].psi[at] + row};
+      for (int r = 0; r < R; ++r) az[r] = set.profile[Z].a[z + r];
+    }
+    if (IN_Y) {
+      const Made& made = scratch.along_y;
+      const int64_t place = (y - this->rows.first(end.y)) * sy;
+      Rows<T>& psi = layers[Y][end.y].psi;
+      in_y = {made.t[0] + place, made.q[0] + place, made.f[0] + place, psi[z] + place};
+      ay = set.profile[Y].a[y], ty = made.t.step, py = psi.step;
+    }
+    if (IN_X) {
+      const int64_t left = this->columns.first(end.x);
+      const Rows<T>& made = scratch.along_x;
+      Rows<T>& psi = layers[X][end.x].psi;
+      in_x = {made[0] + M - left, made[1] + M - left, made[2] + M - left, psi[z] + y * psi.pitch - left};
+      tx = 3 * made.step, px = psi.step;
+    }
+    const int64_t last = this->columns.last(end.x);
+    for (int64_t x = this->columns.first(end.x); x < last; x += WIDTH<T>) {
+      V column[R + 2 * M], sum[R];
+      const T* from = IN_Z ? in_z.q : u;
+      for (int j = 0; j < R + 2 * M; ++j) column[j] = load(from + (j - M) * st + x);
+      for (int r = 0; r < R; ++r) sum[r] = second<T>([&](int m) { return column[r + M + m]; }, s.cz);
+      if (IN_Z) {
+        for (int j = 0; j < R + 2 * M; ++j) column[j] = load(in_z.f + (j - M) * st + x);
+        for (int r = 0; r < R; ++r) sum[r] -= first<T>([&](int m) { return column[r + M + m]; }, s.dz);
+        for (int j = 0; j < R + 2 * M; ++j) column[j] = load(in_z.t + (j - M) * st + x);
+        for (int r = 0; r < R; ++r)
+          damp(in_z.psi + r * st + x, az[r], first<T>([&](int m) { return column[r + M + m]; }, s.dz));
+      }
+      for (int r = 0; r < R; ++r) {
+        if (IN_Y) {
+          const int64_t o = r * ty + x;
+          sum[r] += second<T>([&](int m) { return load(in_y.q + o + m * sy); }, s.cy);
+          sum[r] -= first<T>([&](int m) { return load(in_y.f + o + m * sy); }, s.dy);
+          damp(in_y.psi + r * py + x, ay, first<T>([&](int m) { return load(in_y.t + o + m * sy); }, s.dy));
+        } else if (D == 3) {
+          sum[r] += second<T>([&](int m) { return load(u + r * st + x + m * sy); }, s.cy);
         }
-        if (X) damp = load(ax + x);
-        for (int r = 0; r < R; ++r) {
-          if (X) {
-            const int64_t o = r * ss + x;
-            T* psi = psi_x + r * sx + x;
-            sum[r] += second<T>([&](int m) { return load(qx + o + m); }, cx);
-            sum[r] -= first<T>([&](int m) { return load(fx + o + m); }, dx);
-            store(psi, damp * (load(psi) - first<T>([&](int m) { return load(tx + o + m); }, dx)));
-          } else {
-            sum[r] += second<T>([&](int m) { return load(u + r * st + x + m); }, cx);
-          }
-          const int64_t o = r * st + x;
-          const V mu = Z ? load(u + o) : column[r + M];
-          store(p + o, 2 * mu - load(p + o) + load(k + o) * sum[r]);
+        if (IN_X) {
+          const int64_t o = r * tx + x;
+          sum[r] += second<T>([&](int m) { return load(in_x.q + o + m); }, s.cx);
+          sum[r] -= first<T>([&](int m) { return load(in_x.f + o + m); }, s.dx);
+          damp(in_x.psi + r * px + x, load(ax + x), first<T>([&](int m) { return load(in_x.t + o + m); }, s.dx));
+        } else {
+          sum[r] += second<T>([&](int m) { return load(u + r * st + x + m); }, s.cx);
         }
+        const int64_t o = r * st + x;
+        const V mu = IN_Z ? load(u + o) : column[r + M];
+        store(p + o, 2 * mu - load(p + o) + load(k + o) * sum[r]);
       }
     }
+  }
+  template <typename N>
+  static void damp(T* psi, N a, Vec<T> change) {
+    store(psi, a * (load(psi) - change));
   }
 };

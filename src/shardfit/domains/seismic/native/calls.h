@@ -1,6 +1,6 @@
 // Foreign calls of a kind of wave, behind XLA's interface: traces of a block of shots, their exact transpose, their change.
 //
-// A kind is a class that names its number and the types Setup, Forward, Backward and Linearised, over which there are
+// A kind is a class that names its number, its axes, and the types Setup, Forward, Backward and Linearised, over which there are
 // the time loops `record`, `pull` and `push`.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace {
 // what every call is given
 template <ffi::DataType D, typename T>
 struct Arguments {
-  ffi::Buffer<D> material, along_z, along_x, stencils, wavelet;
+  ffi::Buffer<D> material, along, stencils, wavelet;
   ffi::Buffer<ffi::S32> source_cells;
   ffi::Buffer<D> source_weights;
   ffi::Buffer<ffi::S32> receiver_cells;
@@ -26,11 +26,15 @@ struct Arguments {
   int64_t samples() const { return receiver_cells.dimensions()[1] * nt(); }
   int64_t nt() const { return wavelet.dimensions()[2]; }
 
-  Given<T> given(ffi::Span<const int64_t> widths, ffi::Span<const int64_t> kinds, bool mirror, bool physical) const {
-    Given<T> found{material.typed_data(), along_z.typed_data(), along_x.typed_data(), stencils.typed_data(), 0, 0, nt()};
-    const auto sizes = material.dimensions();
-    found.nz = sizes[sizes.size() - 2], found.nx = sizes[sizes.size() - 1];
-    std::copy(widths.begin(), widths.end(), found.width);
+  Given<T> given(int axes, ffi::Span<const int64_t> widths, ffi::Span<const int64_t> kinds, bool mirror,
+                 bool physical) const {
+    Given<T> found{material.typed_data(), along.typed_data(), stencils.typed_data(), {1, 1, 1}, nt(), {}};
+    const int64_t *size = material.dimensions().end() - axes, *width = widths.begin();
+    for (int axis : {Z, Y, X}) {
+      if (axis == Y && axes == 2) continue;
+      found.size[axis] = *size++;
+      for (int64_t& each : found.width[axis]) each = *width++;
+    }
     found.mirror = mirror, found.physical = physical, found.kinds = kinds.begin();
     return found;
   }
@@ -43,7 +47,7 @@ struct Arguments {
  private:
   Taps<T> taps(const Given<T>& s, const ffi::Buffer<ffi::S32>& cells, const ffi::Buffer<D>& weights, int64_t i) const {
     const int64_t n = cells.dimensions()[1], k = cells.dimensions()[2];
-    return {cells.typed_data() + i * n * k, weights.typed_data() + i * n * k, n, k, s.nx, up(s.nx, WIDTH<T>)};
+    return {cells.typed_data() + i * n * k, weights.typed_data() + i * n * k, n, k, s};
   }
 };
 
@@ -52,17 +56,17 @@ ffi::Error ended(const std::string& failed) {
 }
 
 #define MATERIAL_AND_SHOTS                                                                                            \
-  ffi::Buffer<D> material, ffi::Buffer<D> along_z, ffi::Buffer<D> along_x, ffi::Buffer<D> stencils,                   \
-      ffi::Buffer<D> wavelet, ffi::Buffer<ffi::S32> source_cells, ffi::Buffer<D> source_weights,                      \
-      ffi::Buffer<ffi::S32> receiver_cells, ffi::Buffer<D> receiver_weights
+  ffi::Buffer<D> material, ffi::Buffer<D> along, ffi::Buffer<D> stencils, ffi::Buffer<D> wavelet,                     \
+      ffi::Buffer<ffi::S32> source_cells, ffi::Buffer<D> source_weights, ffi::Buffer<ffi::S32> receiver_cells,        \
+      ffi::Buffer<D> receiver_weights
 #define ATTRIBUTES \
   ffi::Span<const int64_t> widths, ffi::Span<const int64_t> kinds, bool mirror, bool physical, int64_t threads, int64_t segment
 #define PREPARE                                                                                                       \
   using T = typename Kind::Number;                                                                                    \
-  const Arguments<D, T> given{material,     along_z,        along_x,        stencils,        wavelet,                 \
+  const Arguments<D, T> given{material,     along,          stencils,       wavelet,                                  \
                               source_cells, source_weights, receiver_cells, receiver_weights};                        \
-  const typename Kind::Setup s(given.given(widths, kinds, mirror, physical));                                         \
-  const int64_t most = Share::most(up(s.nz, R), R)
+  const typename Kind::Setup s(given.given(Kind::AXES, widths, kinds, mirror, physical));                             \
+  const int64_t most = Share::most(up(s.size[Z], R))
 
 // segment: steps between checkpoints; those of shot i are checkpoints[i], the first one at step `segment`
 template <ffi::DataType D, typename Kind>
@@ -84,13 +88,13 @@ ffi::Error backward(MATERIAL_AND_SHOTS, ffi::Buffer<D> checkpoints, ffi::Buffer<
                     ffi::Result<ffi::Buffer<D>> material_bar, ffi::Result<ffi::Buffer<D>> wavelet_bar, ATTRIBUTES) {
   PREPARE;
   using Memory = typename Kind::Backward;
-  const int64_t kept = checkpoints.dimensions()[1], plane = Kind::Setup::PLANES * s.nz * s.nx;
+  const int64_t kept = checkpoints.dimensions()[1], factors = Kind::Setup::FACTORS * s.cells();
   return ended(deal<Memory>(
       given.shots(), threads, most,
       [&](int64_t members) { return std::make_unique<Memory>(s, segment, members); },
       [&](Memory& memory, int64_t i, Team& team, int64_t member) {
         pull(memory, given.shot(s, i), traces.typed_data() + i * given.samples(),
-             checkpoints.typed_data() + i * kept * s.carry(), segment, material_bar->typed_data() + i * plane,
+             checkpoints.typed_data() + i * kept * s.carry(), segment, material_bar->typed_data() + i * factors,
              wavelet_bar->typed_data() + i * given.inputs(), team, member);
       }));
 }
@@ -112,9 +116,8 @@ ffi::Error linearised(MATERIAL_AND_SHOTS, ffi::Buffer<D> material_dot, ffi::Buff
 template <ffi::DataType D>
 auto common() {
   return ffi::Ffi::Bind()
-      .template Arg<ffi::Buffer<D>>()          // factors of the material (nz, nx), or (planes, nz, nx)
-      .template Arg<ffi::Buffer<D>>()          // coefficients of the absorbing terms along z (k, nz)
-      .template Arg<ffi::Buffer<D>>()          // and along x (k, nx)
+      .template Arg<ffi::Buffer<D>>()          // factors of the material, over (nz, nx) or (nz, ny, nx)
+      .template Arg<ffi::Buffer<D>>()          // coefficients of the absorbing terms along z, y and x
       .template Arg<ffi::Buffer<D>>()          // stencils, one after the other
       .template Arg<ffi::Buffer<D>>()          // wavelet (shots, sources, nt)
       .template Arg<ffi::Buffer<ffi::S32>>()   // cells of sources (shots, sources, k)

@@ -5,6 +5,7 @@
 
 template <typename T>
 struct ElasticCalls {
+  static constexpr int AXES = 2;
   using Number = T;
   using Setup = Solid<T>;
   using Forward = Elastic<T, false>;

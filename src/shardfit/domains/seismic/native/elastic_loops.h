@@ -82,7 +82,7 @@ template <typename T>
 void record(Elastic<T, false>& waves, const Shot<T>& shot, T* traces, T* kept, int64_t segment, Team& team,
             int64_t member) {
   const auto& set = waves.set;
-  const Share share(waves.rows.n, R, member, team.size);
+  const Share share(waves.rows.n, member, team.size);
   if (member == 0) waves.rest();
   team.meet();
   for (int64_t n = 0; n < set.nt; ++n) {
@@ -135,7 +135,7 @@ struct LinearisedElastic {
 template <typename T>
 void push(LinearisedElastic<T>& l, const Shot<T>& shot, const Five<T>& factor_dot, const T* wavelet_dot, T* traces_dot,
           Team& team, int64_t member) {
-  const Share share(l.waves.rows.n, R, member, team.size);
+  const Share share(l.waves.rows.n, member, team.size);
   if (member == 0) l.waves.rest(), l.change.rest();
   team.meet();
   for (int64_t n = 0; n < l.waves.set.nt; ++n) {
@@ -237,7 +237,7 @@ template <typename T>
 void pull(BackwardElastic<T>& b, const Shot<T>& shot, const T* traces, const T* states, int64_t segment, T* factors_bar,
           T* wavelet_bar, Team& team, int64_t member) {
   const auto& set = b.waves.set;
-  const Share share(b.waves.rows.n, R, member, team.size);
+  const Share share(b.waves.rows.n, member, team.size);
   Taps<T> receivers = shot.receivers, sources = shot.sources;
   // on row 0 of a free surface the adjoint of fields at the cells is doubled
   if (set.mirror && set.receiver() != VZ) receivers.scale(0, T(2));

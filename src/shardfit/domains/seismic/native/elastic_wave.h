@@ -33,15 +33,17 @@ struct Five {
 
 template <typename T>
 struct Solid : Given<T> {
-  static constexpr int64_t PLANES = FIELDS;
+  static constexpr int64_t FACTORS = FIELDS;
+  const int64_t nz, nx;
   Five<T> factor;
   std::vector<T> a[2][2], b[2][2];  // by axis and place; zero in cells that only fill
   T c[2][M];
 
-  explicit Solid(const Given<T>& given) : Given<T>(given), factor(factors(given.material)) {
-    const int64_t cells[2] = {given.nz, given.nx}, whole[2] = {up(given.nz, R), up(given.nx, WIDTH<T>)};
+  explicit Solid(const Given<T>& given)
+      : Given<T>(given), nz(given.size[Z]), nx(given.size[X]), factor(factors(given.material)) {
+    const int64_t cells[2] = {nz, nx}, whole[2] = {up(nz, R), up(nx, WIDTH<T>)};
+    const T* from = given.along;
     for (int axis : {ALONG_Z, ALONG_X}) {
-      const T* from = axis == ALONG_Z ? given.along_z : given.along_x;
       for (int place : {AT, BETWEEN})
         for (auto* to : {&a[axis][place], &b[axis][place]})
           to->assign(whole[axis], T(0)), std::copy(from, from + cells[axis], to->begin()), from += cells[axis];
@@ -50,20 +52,20 @@ struct Solid : Given<T> {
   }
   Five<T> factors(const T* planes) const {
     Five<T> found;
-    for (int i = 0; i < FIELDS; ++i) found[i] = this->filled(planes + i * this->nz * this->nx, 0, 6 * i + 33);
+    for (int i = 0; i < FIELDS; ++i) found[i] = this->filled(planes + i * nz * nx, 0, 6 * i + 33);
     return found;
   }
   int64_t source() const { return this->kinds[0]; }  // VX, VZ, or SXX for both normal stresses
   int64_t receiver() const { return this->kinds[1]; }
   // cells at an end of an axis where psi is not zero: half a cell on, the far layer begins one cell earlier
   int64_t layer(int axis, int end) const {
-    const int64_t width = this->width[2 * axis + end];
+    const int64_t width = this->width[axis == ALONG_Z ? Z : X][end];
     return width ? width + end : 0;
   }
   // numbers in one state: five fields, and psi of four derivatives along each axis
   int64_t carry() const {
-    const int64_t across[2] = {this->nx, this->nz};
-    int64_t n = FIELDS * this->nz * this->nx;
+    const int64_t across[2] = {nx, nz};
+    int64_t n = FIELDS * nz * nx;
     for (int axis : {ALONG_Z, ALONG_X}) n += 4 * across[axis] * (layer(axis, 0) + layer(axis, 1));
     return n;
   }
@@ -83,7 +85,7 @@ class Elastic {
   Five<T> field;
 
   explicit Elastic(const Solid<T>& given)
-      : set(given), rows(given.rows(BACK ? M + 1 : 1)), columns(given.columns(BACK ? M + 1 : 1)) {
+      : set(given), rows(given.reach(Z, BACK ? M + 1 : 1)), columns(given.reach(X, BACK ? M + 1 : 1)) {
     for (int i = 0; i < FIELDS; ++i) field[i] = Rows<T>(rows.n, columns.n, M, 6 * i);
     each_layer([&](Layer& layer, int half, int axis, int place, int end) {
       const int64_t n = axis == ALONG_Z ? rows.size(end) : columns.size(end), lag = 8 * (2 * half + place) + 3;

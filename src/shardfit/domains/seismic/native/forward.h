@@ -1,35 +1,35 @@
-// One step forward: u[n+1] = 2 u[n] - u[n-1] + kappa (L[n] + s[n]), in one pass over the rows.
+// One step forward: u[n+1] = 2 u[n] - u[n-1] + kappa (L[n] + s[n]), in one pass over the planes.
 //
 // In the layers, with a psi and a zeta kept instead of psi and zeta:
 //   t = (1 + b) DD u + b' D u + D(a psi);  L += (1 + b) t + a zeta
-//   a psi <- a b D u + a (a psi);          a zeta <- a b t + a (a zeta)
+//   a psi <- a (b D u + a psi);            a zeta <- a (b t + a zeta)
+// No sum has two products that are not rounded, see grid.h.
 #pragma once
 
 #include "points.h"
 #include "wave.h"
 
-template <typename T>
-class Forward : public Wave<T> {
-  // a psi, of which neighbours are read, takes turns as the wave does; of an axis end, over all cells across
+template <typename T, int D>
+class Forward : public Wave<T, D> {
+  // a psi, of which neighbours are read, takes turns as the wave does
   struct Layer {
     Rows<T> psi[2], zeta;
-    Layer() = default;
-    Layer(int64_t rows, int64_t columns) : zeta(rows, columns, 0, 4) {
-      for (int i = 0; i < 2; ++i) psi[i] = Rows<T>(rows, columns, M, 8 + 8 * i);
-    }
     void clear() { psi[0].clear(), psi[1].clear(), zeta.clear(); }
   };
-  Layer along_z[2], along_x[2];
+  Layer layers[3][2];  // by axis and end
 
  public:
-  explicit Forward(const Setup<T>& given) : Wave<T>(given, M) {
-    for (int e = 0; e < 2; ++e) {
-      along_z[e] = Layer(this->rows.size(e), this->columns.n);
-      along_x[e] = Layer(this->columns.size(e) ? this->rows.n : 0, this->columns.size(e));
-    }
+  explicit Forward(const Setup<T, D>& given) : Wave<T, D>(given, M) {
+    for (int axis : {Z, Y, X})
+      for (int e = 0; e < 2; ++e) {
+        Layer& layer = layers[axis][e];
+        layer.zeta = this->strip(axis, e, 0, 4);
+        for (int i = 0; i < 2; ++i) layer.psi[i] = this->strip(axis, e, M, 8 + 8 * i);
+      }
   }
   void rest() {
-    for (int i = 0; i < 2; ++i) this->u[i].clear(), along_z[i].clear(), along_x[i].clear();
+    this->u[0].clear(), this->u[1].clear();
+    for (auto& ends : layers) ends[0].clear(), ends[1].clear();
   }
   // the state before a step that reads turn i: u[n], u[n-1], a psi and a zeta, in one order
   void save(T* to, int i) {
@@ -46,28 +46,35 @@ class Forward : public Wave<T> {
       traces[r * this->set.nt + n] = receivers.read(r, this->u[i]);
   }
 
-  // Rows z0 to z1 of the step that reads turn i. drive takes L + s, the factor of kappa, in rows as the wave's; it is
+  // Planes z0 to z1 of the step that reads turn i. drive takes L + s, the factor of kappa, laid out as the wave; it is
   // not kept if null.
   void step(const Taps<T>& sources, const T* wavelet, int64_t n, int i, int64_t z0, int64_t z1, T* drive) {
-    parts(this->rows, this->columns, z0, z1, [&](const Block& block, int end, int side) {
-      if (drive) sweep<true>(block, end, side, i, drive);
-      else sweep<false>(block, end, side, i, nullptr);
+    this->each_slab(z0, z1, [&](const Slab& slab, auto in_z, auto in_y) {
+      this->walk(slab, TILE, [](int64_t) {}, [&](int64_t z, int64_t y) {
+        this->each_side([&](int side, auto in_x) {
+          const Ends ends{slab.end[Z], slab.end[Y], side};
+          if (drive) sweep<in_z, in_y, in_x, true>(ends, z, y, i, drive);
+          else sweep<in_z, in_y, in_x, false>(ends, z, y, i, nullptr);
+        });
+      });
     });
-    sources.each(z0, z1, [&](int64_t source, int64_t row, int64_t x, T weight) {
+    sources.each(z0, z1, [&](int64_t source, int64_t plane, int64_t at, T weight) {
       const T value = weight * wavelet[source * this->set.nt + n];
-      this->u[1 - i][row][x] += this->set.physical ? this->set.kappa[row][x] * value : value;
-      if (drive && this->set.physical) drive[row * this->u[0].pitch + x] += value;
+      this->u[1 - i][plane][at] += this->set.physical ? this->set.kappa[plane][at] * value : value;
+      if (drive && this->set.physical) drive[plane * this->u[0].step + at] += value;
     });
     if (z0 == 0) this->reflect(1 - i);
   }
 
-  // Add factor times drive, rows as the wave's, to rows z0 to z1 of what the step that read turn i has written.
+  // Add factor times drive, laid out as the wave, to planes z0 to z1 of what the step that read turn i has written.
   void add(int i, int64_t z0, int64_t z1, const Rows<T>& factor, const T* drive) {
-    for (int64_t z = z0; z < z1; ++z) {
-      T* p = this->u[1 - i][z];
-      for (int64_t x = 0; x < this->columns.n; x += WIDTH<T>)
-        store(p + x, load(p + x) + load(factor[z] + x) * load(drive + z * this->u[0].pitch + x));
-    }
+    for (int64_t z = z0; z < z1; ++z)
+      for (int64_t y = 0; y < this->rows.n; ++y) {
+        const int64_t row = y * this->u[0].pitch;
+        const T *f = factor[z] + row, *d = drive + z * this->u[0].step + row;
+        T* p = this->u[1 - i][z] + row;
+        for (int64_t x = 0; x < this->columns.n; x += WIDTH<T>) store(p + x, load(p + x) + load(f + x) * load(d + x));
+      }
     if (z0 == 0) this->reflect(1 - i);
   }
 
@@ -75,105 +82,112 @@ class Forward : public Wave<T> {
   template <typename Act>
   void each(int turn, const Act& act) {
     const auto& set = this->set;
-    for (int i : {turn, 1 - turn})
-      for (int64_t z = 0; z < set.nz; ++z) act(this->u[i][z], set.nx);
-    for (int e = 0; e < 2; ++e) {  // a single reach holds both ends
-      const bool one = this->rows.low == this->rows.n;
-      Layer& layer = along_z[one ? 0 : e];
-      const int64_t from = e == 0 ? 0 : set.nz - set.width[1] - (one ? 0 : this->rows.high);
-      for (Rows<T>* kept : {&layer.psi[turn], &layer.zeta})
-        for (int64_t z = 0; z < set.width[e]; ++z) act((*kept)[from + z], set.nx);
-    }
-    for (int e = 0; e < 2; ++e) {
-      const bool one = this->columns.low == this->columns.n;
-      Layer& layer = along_x[one ? 0 : e];
-      const int64_t from = e == 0 ? 0 : set.nx - set.width[3] - (one ? 0 : this->columns.high);
-      for (Rows<T>* kept : {&layer.psi[turn], &layer.zeta})
-        for (int64_t z = 0; set.width[e + 2] && z < set.nz; ++z) act((*kept)[z] + from, set.width[e + 2]);
-    }
+    const auto pieces = [&](Rows<T>& kept, int axis, int64_t from, int64_t count) {
+      int64_t n[3] = {set.size[Z], set.size[Y], set.size[X]}, begin[3] = {};
+      n[axis] = count, begin[axis] = from;
+      for (int64_t z = 0; count && z < n[Z]; ++z)
+        for (int64_t y = 0; y < n[Y]; ++y)
+          act(kept[begin[Z] + z] + (begin[Y] + y) * kept.pitch + begin[X], n[X]);
+    };
+    for (int i : {turn, 1 - turn}) pieces(this->u[i], Z, 0, set.size[Z]);
+    const Reach* reach[] = {&this->planes, &this->rows, &this->columns};
+    for (int axis : {Z, Y, X})
+      for (int e = 0; e < 2; ++e) {
+        const bool one = reach[axis]->low == reach[axis]->n;  // a single reach holds both ends
+        const int64_t width = set.width[axis][e];
+        const int64_t from = e == 0 ? 0 : set.size[axis] - width - (one ? 0 : reach[axis]->high);
+        Layer& layer = layers[axis][one ? 0 : e];
+        for (Rows<T>* kept : {&layer.psi[turn], &layer.zeta}) pieces(*kept, axis, from, width);
+      }
   }
 
-  template <bool KEEP>
-  void sweep(const Block& block, int end, int side, int i, T* drive) {
-    if (end < 0 && side < 0) sweep<false, false, KEEP>(block, 0, 0, i, drive);
-    else if (end < 0) sweep<false, true, KEEP>(block, 0, side, i, drive);
-    else if (side < 0) sweep<true, false, KEEP>(block, end, 0, i, drive);
-    else sweep<true, true, KEEP>(block, end, side, i, drive);
+  struct Ends {
+    int z, y, x;
+  };
+  // where a row of a layer lies: a psi, the one to be written, a zeta, and how far it is to the next plane
+  struct Place {
+    const T* psi = nullptr;
+    T *next = nullptr, *zeta = nullptr;
+    int64_t step = 0;
+  };
+  static Place place(Layer& layer, int i, int64_t plane, int64_t at) {
+    return {layer.psi[i][plane] + at, layer.psi[1 - i][plane] + at, layer.zeta[plane] + at, layer.zeta.step};
   }
 
   // the absorbing terms of one axis; returns their share in L
   template <typename C>
-  static Vec<T> absorb(Vec<T> curve, Vec<T> slope, Vec<T> flux, const C& c, const T* psi, T* psi_next, T* zeta) {
-    const Vec<T> t = c.rise * curve + c.slope * slope + flux, held = load(zeta);
-    store(psi_next, c.ab * slope + c.a * load(psi));
-    store(zeta, c.ab * t + c.a * held);
+  static Vec<T> absorb(Vec<T> curve, Vec<T> slope, Vec<T> flux, const C& c, const Place& place, int64_t o) {
+    Vec<T> t = c.rise * curve + flux;
+    t += c.slope * slope;
+    const Vec<T> held = load(place.zeta + o);
+    store(place.next + o, c.a * (c.b * slope + load(place.psi + o)));
+    store(place.zeta + o, c.a * (c.b * t + held));
     return c.rise * t + held;
   }
-  template <typename N>
-  struct Coefficients {
-    N a, ab, rise, slope;
-  };
 
-  // Z, X: whether the absorbing terms along the axis act here
-  template <bool Z, bool X, bool KEEP>
-  void sweep(const Block& block, int end, int side, int i, T* drive) {
+  // A piece of row y in each of R planes. IN_Z, IN_Y, IN_X: whether the absorbing terms along the axis act here.
+  template <bool IN_Z, bool IN_Y, bool IN_X, bool KEEP>
+  void sweep(const Ends& end, int64_t z, int64_t y, int i, T* drive) {
     using V = Vec<T>;
-    // what is stored might be any number, so that compilers load again what is not a variable of this function
     const auto& set = this->set;
-    const int64_t st = this->u[0].pitch, top = this->rows.first(end), left = this->columns.first(side);
-    T cz[M + 1], cx[M + 1], dz[M], dx[M];
-    std::copy(set.cz, set.cz + M + 1, cz), std::copy(set.cx, set.cx + M + 1, cx);
-    std::copy(set.dz, set.dz + M, dz), std::copy(set.dx, set.dx + M, dx);
-    const T centre = cz[0] + cx[0];
-    const T *ax = set.x.a.data(), *abx = set.x.ab.data(), *rise_x = set.x.rise.data(), *slope_x = set.x.slope.data();
-    Layer &lz = along_z[end], &lx = along_x[side];
-    const int64_t sx = lx.zeta.pitch;
-    for (int64_t z = block.z0; z < block.z1; z += R) {
-      const T *u = this->u[i][z], *k = set.kappa[z];
-      T *p = this->u[1 - i][z], *g = KEEP ? drive + z * st : nullptr;
-      const T *psi_z = Z ? lz.psi[i][z - top] : nullptr, *psi_x = X ? lx.psi[i][z] - left : nullptr;
-      T *next_z = Z ? lz.psi[1 - i][z - top] : nullptr, *next_x = X ? lx.psi[1 - i][z] - left : nullptr;
-      T *zeta_z = Z ? lz.zeta[z - top] : nullptr, *zeta_x = X ? lx.zeta[z] - left : nullptr;
-      Coefficients<T> along[R];
-      for (int r = 0; Z && r < R; ++r)
-        along[r] = {set.z.a[z + r], set.z.ab[z + r], set.z.rise[z + r], set.z.slope[z + r]};
-      for (int64_t x = block.x0; x < block.x1; x += WIDTH<T>) {
-        V column[R + 2 * M], sum[R];
-        for (int j = 0; j < R + 2 * M; ++j) column[j] = load(u + (j - M) * st + x);
-        if (Z) {
-          V flux[R + 2 * M];
-          for (int j = 0; j < R + 2 * M; ++j) flux[j] = load(psi_z + (j - M) * st + x);
-          for (int r = 0; r < R; ++r) {
-            const auto at = [&](int m) { return column[r + M + m]; };
-            const auto kept = [&](int m) { return flux[r + M + m]; };
-            const int64_t o = r * st + x;
-            sum[r] = absorb(second<T>(at, cz), first<T>(at, dz), first<T>(kept, dz), along[r], psi_z + o, next_z + o,
-                            zeta_z + o);
-          }
-        }
-        Coefficients<V> across{};
-        if (X) across = {load(ax + x), load(abx + x), load(rise_x + x), load(slope_x + x)};
+    const Stencils<T> s = set.stencil;
+    const int64_t st = this->u[0].step, sy = this->u[0].pitch, row = y * sy;
+    const T *u = this->u[i][z] + row, *k = set.kappa[z] + row;
+    T *p = this->u[1 - i][z] + row, *g = KEEP ? drive + z * st + row : nullptr;
+    Place in_z, in_y, in_x;
+    Coefficients<T> along_z[R], along_y;
+    if (IN_Z) in_z = place(layers[Z][end.z], i, z - this->planes.first(end.z), row);
+    if (IN_Y) in_y = place(layers[Y][end.y], i, z, (y - this->rows.first(end.y)) * sy), along_y = set.profile[Y][y];
+    if (IN_X) in_x = place(layers[X][end.x], i, z, y * layers[X][end.x].zeta.pitch - this->columns.first(end.x));
+    for (int r = 0; IN_Z && r < R; ++r) along_z[r] = set.profile[Z][z + r];
+    const auto along = set.profile[X].vectors();
+    const T centre = D == 3 ? s.cz[0] + s.cy[0] + s.cx[0] : s.cz[0] + s.cx[0];
+    const int64_t last = this->columns.last(end.x);
+    for (int64_t x = this->columns.first(end.x); x < last; x += WIDTH<T>) {
+      V column[R + 2 * M], sum[R];
+      for (int j = 0; j < R + 2 * M; ++j) column[j] = load(u + (j - M) * st + x);
+      if (IN_Z) {
+        V flux[R + 2 * M];
+        for (int j = 0; j < R + 2 * M; ++j) flux[j] = load(in_z.psi + (j - M) * st + x);
         for (int r = 0; r < R; ++r) {
-          const auto beside = [&](int m) { return m ? load(u + r * st + x + m) : column[r + M]; };
-          if (X) {
-            const int64_t o = r * sx + x;
-            const auto kept = [&](int m) { return load(psi_x + o + m); };
-            const V share = absorb(second<T>(beside, cx), first<T>(beside, dx), first<T>(kept, dx), across, psi_x + o,
-                                   next_x + o, zeta_x + o);
-            sum[r] = share + (Z ? sum[r] : second<T>([&](int m) { return column[r + M + m]; }, cz));
-          } else if (Z) {
-            sum[r] += second<T>(beside, cx);
-          } else {
-            sum[r] = centre * column[r + M];
-            for (int m = 1; m <= M; ++m)
-              sum[r] += cz[m] * (column[r + M + m] + column[r + M - m]) + cx[m] * (beside(m) + beside(-m));
+          const auto at = [&](int m) { return column[r + M + m]; };
+          const auto kept = [&](int m) { return flux[r + M + m]; };
+          sum[r] = absorb(second<T>(at, s.cz), first<T>(at, s.dz), first<T>(kept, s.dz), along_z[r], in_z, r * st + x);
+        }
+      }
+      Coefficients<V> along_x{};
+      if (IN_X) along_x = along(x);
+      for (int r = 0; r < R; ++r) {
+        const auto above = [&](int m) { return column[r + M + m]; };
+        const auto behind = [&](int m) { return m ? load(u + r * st + m * sy + x) : column[r + M]; };
+        const auto beside = [&](int m) { return m ? load(u + r * st + x + m) : column[r + M]; };
+        if (!IN_Z && !IN_Y && !IN_X) {
+          sum[r] = rounded<T>(centre * column[r + M]);
+          for (int m = 1; m <= M; ++m) {
+            sum[r] += s.cz[m] * (above(m) + above(-m));
+            if (D == 3) sum[r] += s.cy[m] * (behind(m) + behind(-m));
+            sum[r] += s.cx[m] * (beside(m) + beside(-m));
           }
+          continue;
         }
-        for (int r = 0; r < R; ++r) {
-          const int64_t o = r * st + x;
-          store(p + o, 2 * column[r + M] - load(p + o) + load(k + o) * sum[r]);
-          if (KEEP) store(g + o, sum[r]);
+        if (!IN_Z) sum[r] = second<T>(above, s.cz);
+        if (IN_Y) {
+          const auto kept = [&](int m) { return load(in_y.psi + r * in_y.step + m * sy + x); };
+          sum[r] += absorb(second<T>(behind, s.cy), first<T>(behind, s.dy), first<T>(kept, s.dy), along_y, in_y, r * in_y.step + x);
+        } else if (D == 3) {
+          sum[r] += second<T>(behind, s.cy);
         }
+        if (IN_X) {
+          const auto kept = [&](int m) { return load(in_x.psi + r * in_x.step + x + m); };
+          sum[r] += absorb(second<T>(beside, s.cx), first<T>(beside, s.dx), first<T>(kept, s.dx), along_x, in_x, r * in_x.step + x);
+        } else {
+          sum[r] += second<T>(beside, s.cx);
+        }
+      }
+      for (int r = 0; r < R; ++r) {
+        const int64_t o = r * st + x;
+        store(p + o, 2 * column[r + M] - load(p + o) + load(k + o) * sum[r]);
+        if (KEEP) store(g + o, sum[r]);
       }
     }
   }

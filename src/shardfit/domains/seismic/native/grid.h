@@ -1,8 +1,9 @@
 // Memory of one shot: fields with a halo, absorbing strips, and the vectors that sweeps work in.
 //
 // HALF is the number of cells a stencil reaches to each side; it is fixed when this is compiled, so that the loops over
-// it unroll. Rows lie along x and are contiguous. Grids are swept in blocks of R rows and whole vectors: in cells that are
-// there only to fill them the material's factors are zero, and so the waves stay zero for ever.
+// it unroll. Rows lie along x and are contiguous; rows of one depth z are a plane, which in two dimensions is one row.
+// Grids are swept in blocks of R planes and whole vectors: in cells that are there only to fill them the material's factors
+// are zero, and so the waves stay zero for ever.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +13,18 @@
 #include <memory>
 #include <vector>
 
+#include "pages.h"
+
 constexpr int M = HALF;
-constexpr int R = 4;  // rows updated together: a row of the field is loaded once for all stencils that touch it
+// Planes updated together: a row of the field is loaded once for all stencils along z. In three dimensions one, for what
+// is updated together comes from memory in as many streams, and more of them than processors follow are slow.
+#if defined(IN_THREE_DIMENSIONS)
+constexpr int R = 1;
+#else
+constexpr int R = 4;
+#endif
+enum { Z, Y, X };        // axes
+constexpr int TILE = 32;  // rows of a plane that are swept through all planes before the next: what they share stays near
 
 #if defined(__AVX__)
 constexpr int BYTES = 32;
@@ -41,9 +52,24 @@ inline void store(T* to, Vec<T> v) {
   std::memcpy(to, &v, sizeof v);
 }
 
+// A product that is rounded before it is added to another. Compilers join a sum and one of its products into one operation;
+// of two products they choose either, here and there differently, and what is computed anew would not be what it was.
+template <typename T>
+inline Vec<T> rounded(Vec<T> product) {
+#if defined(__AVX512VL__)
+  asm("" : "+v"(product));
+#elif defined(__SSE2__)
+  asm("" : "+x"(product));
+#elif defined(__aarch64__)
+  asm("" : "+w"(product));
+#endif
+  return product;
+}
+
 inline int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-// A block of rows between zeros: `around` rows before the first and after the last, M cells or more between rows.
+// Planes of rows between zeros: `around` planes before the first and after the last, `between` rows between planes, M
+// cells or more between rows. Without `rows`, planes of one row.
 //
 // Rows begin with a cache line. Blocks of one size would begin at the same place of a page, where processors take loads
 // from one for loads of what was just stored into another: `lag`, in cache lines, moves them apart.
@@ -51,19 +77,24 @@ template <typename T>
 class Rows {
  public:
   Rows() = default;
-  Rows(int64_t rows, int64_t columns, int64_t around, int64_t lag = 0)
-      : pitch(up(columns + M, LINE)), data((rows + 2 * around) * pitch + (lag + 2) * LINE, T(0)) {
+  Rows(int64_t planes, int64_t columns, int64_t around, int64_t lag = 0, int64_t rows = 1, int64_t between = 0)
+      : pitch(apart(columns)),
+        step((rows + between) * pitch),
+        data((planes + 2 * around) * step + between * pitch + (lag + 2) * LINE, T(0)) {
     const auto before = static_cast<int64_t>(reinterpret_cast<uintptr_t>(data.data()) / sizeof(T)) % LINE;
-    origin = around * pitch + (lag + 2) * LINE - before;
+    origin = around * step + between * pitch + (lag + 2) * LINE - before;
   }
-  T* operator[](int64_t row) { return data.data() + origin + row * pitch; }
-  const T* operator[](int64_t row) const { return data.data() + origin + row * pitch; }
+  // numbers from row to row
+  static int64_t apart(int64_t columns) { return up(columns + M, LINE); }
+  // the first row of a plane
+  T* operator[](int64_t plane) { return data.data() + origin + plane * step; }
+  const T* operator[](int64_t plane) const { return data.data() + origin + plane * step; }
   void clear() { std::fill(data.begin(), data.end(), T(0)); }
-  int64_t pitch = 0;
+  int64_t pitch = 0, step = 0;  // from row to row, from plane to plane
 
  private:
   static constexpr int64_t LINE = 64 / sizeof(T);
-  std::vector<T> data;
+  std::vector<T, Pages<T>> data;
   int64_t origin = 0;
 };
 
@@ -71,13 +102,15 @@ class Rows {
 template <typename T>
 class Fields {
  public:
-  Fields(int64_t count, int64_t rows, int64_t pitch) 
-      : size(rows * pitch), data(new T[count * size]) {}
+  Fields(int64_t count, int64_t planes, int64_t step) : size(planes * step), data(Pages<T>().allocate(count * size)) {}
   T* at(int64_t step) { return data.get() + step * size; }
 
  private:
   int64_t size;
-  std::unique_ptr<T[]> data;
+  struct Release {
+    void operator()(T* data) const { Pages<T>().deallocate(data, 0); }
+  };
+  std::unique_ptr<T[], Release> data;
 };
 
 // Where absorbing terms act along an axis: cells [0, low) and [high, n), in whole units; low = n if the two meet.
@@ -110,22 +143,36 @@ void parts(const Reach& rows, const Reach& columns, int64_t z0, int64_t z1, cons
   }
 }
 
-// What a call is given: factors of the material (planes, nz, nx), coefficients of the absorbing terms along z and x,
-// stencils, and numbers that fix the scheme. Edges are top, bottom, left, right.
+// What a call is given: factors of the material (..., nz, ny, nx), coefficients of the absorbing terms along z, y and x and
+// stencils, one after the other, and numbers that fix the scheme. Two dimensions have one row in a plane, and nothing
+// along y.
 template <typename T>
 struct Given {
-  const T *material, *along_z, *along_x, *stencils;
-  int64_t nz, nx, nt, width[4];
-  bool mirror;           // free surface: fields above row 0 are images of those below
+  const T *material, *along, *stencils;
+  int64_t size[3], nt;
+  int64_t width[3][2];   // of absorbing layers, by axis and end
+  bool mirror;           // free surface: fields above plane 0 are images of those below
   bool physical;         // sources are multiplied by a factor of the material
   const int64_t* kinds;  // of sources and receivers, where there is more than one
 
-  // a field (nz, nx) in rows as the wave's, from a row on; zero above and in cells that only fill
+  int64_t cells() const { return size[Z] * size[Y] * size[X]; }
+  // zero rows that fields have between planes
+  int64_t between() const { return size[Y] > 1 ? M : 0; }
+  Rows<T> blank(int64_t around, int64_t lag) const {
+    return Rows<T>(up(size[Z], R), up(size[X], WIDTH<T>), around, lag, size[Y], between());
+  }
+  // a field (nz, ny, nx) laid out as a wave's, from a plane on; zero above and in cells that only fill
   Rows<T> filled(const T* field, int64_t from, int64_t lag) const {
-    Rows<T> found(up(nz, R), up(nx, WIDTH<T>), 0, lag);
-    for (int64_t i = from; i < nz; ++i) std::copy(field + i * nx, field + (i + 1) * nx, found[i]);
+    Rows<T> found = blank(0, lag);
+    for (int64_t z = from; z < size[Z]; ++z)
+      for (int64_t y = 0; y < size[Y]; ++y) {
+        const T* row = field + (z * size[Y] + y) * size[X];
+        std::copy(row, row + size[X], found[z] + y * found.pitch);
+      }
     return found;
   }
-  Reach rows(int64_t beside) const { return {nz, width[0], width[1], beside, R}; }
-  Reach columns(int64_t beside) const { return {nx, width[2], width[3], beside, WIDTH<T>}; }
+  Reach reach(int axis, int64_t beside) const {
+    const int64_t unit = axis == Z ? R : axis == Y ? 1 : WIDTH<T>;
+    return {size[axis], width[axis][0], width[axis][1], beside, unit};
+  }
 };

@@ -1,6 +1,8 @@
 // Sources or receivers of one shot as runs along rows, each of up to 8 neighbouring cells; made once per call.
 //
-// Where rows z0 to z1 are asked for, those without points cost nothing: a step may be swept in many short pieces.
+// Cells are named by their plane and where they lie in it, which is the same in all fields of a shot. Where planes z0 to z1
+// are asked for, those without
+// points cost nothing: a step may be swept in many short pieces.
 #pragma once
 
 #include "grid.h"
@@ -10,18 +12,21 @@ class Taps {
  public:
   static constexpr int LONG = 8;  // cells along an axis that a position between cells is spread over
 
-  // cells, weights: (n, k), cells numbered in a grid of nx columns; columns: those a row of the fields has
-  Taps(const int32_t* cells, const T* weights, int64_t n, int64_t k, int64_t nx, int64_t columns) : starts(1, 0) {
+  // cells, weights: (n, k), cells numbered in the grid
+  Taps(const int32_t* cells, const T* weights, int64_t n, int64_t k, const Given<T>& given) : starts(1, 0) {
+    const int64_t ny = given.size[Y], nx = given.size[X], columns = up(nx, WIDTH<T>), pitch = Rows<T>::apart(columns);
     for (int64_t point = 0; point < n; ++point, starts.push_back(static_cast<int64_t>(runs.size())))
-      for (int64_t i = point * k; i < (point + 1) * k; ++i)
-        if (weights[i] != T(0)) add(cells[i] / nx, cells[i] % nx, weights[i], columns);
+      for (int64_t i = point * k; i < (point + 1) * k; ++i) {
+        const int64_t row = cells[i] / nx, begin = row % ny * pitch;
+        if (weights[i] != T(0)) add(row / ny, begin + cells[i] % nx, begin + columns - LONG, weights[i]);
+      }
   }
   int64_t count() const { return static_cast<int64_t>(starts.size()) - 1; }
-  bool within(int64_t z0, int64_t z1) const { return first_row < z1 && last_row >= z0; }
-  // multiplies the weights of one row
-  Taps& scale(int64_t row, T factor) {
+  bool within(int64_t z0, int64_t z1) const { return first_plane < z1 && last_plane >= z0; }
+  // multiplies the weights of one plane
+  Taps& scale(int64_t plane, T factor) {
     for (Run& run : runs)
-      for (int lane = 0; run.row == row && lane < LONG; ++lane) run.weights[lane] *= factor;
+      for (int lane = 0; run.plane == plane && lane < LONG; ++lane) run.weights[lane] *= factor;
     return *this;
   }
 
@@ -30,7 +35,7 @@ class Taps {
     T alone = T(0);
     for (int64_t i = starts[point]; i < starts[point + 1]; ++i) {
       const Run& run = runs[i];
-      const T* cell = u[run.row] + run.x;
+      const T* cell = u[run.plane] + run.at;
       if (run.only >= 0) {
         alone += run.weights[run.only] * cell[run.only];
         continue;
@@ -42,7 +47,7 @@ class Taps {
     for (int lane = 0; lane < LONG; ++lane) alone += sum[lane];
     return alone;
   }
-  // adds weight times factor times value(point) to the cells of u in rows z0 to z1
+  // adds weight times factor times value(point) to the cells of u in planes z0 to z1
   template <typename Value>
   void add(int64_t z0, int64_t z1, const Value& value, const Rows<T>& factor, Rows<T>& u) const {
     if (!within(z0, z1)) return;
@@ -50,9 +55,9 @@ class Taps {
       const T given = value(point);
       for (int64_t i = starts[point]; i < starts[point + 1]; ++i) {
         const Run& run = runs[i];
-        if (run.row < z0 || run.row >= z1) continue;
-        T* cell = u[run.row] + run.x;
-        const T* times = factor[run.row] + run.x;
+        if (run.plane < z0 || run.plane >= z1) continue;
+        T* cell = u[run.plane] + run.at;
+        const T* times = factor[run.plane] + run.at;
         if (run.only >= 0) {
           cell[run.only] += times[run.only] * run.weights[run.only] * given;
           continue;
@@ -65,39 +70,40 @@ class Taps {
       }
     }
   }
-  // calls act(point, row, x, weight) for every cell in rows z0 to z1
+  // calls act(point, plane, at, weight) for every cell in planes z0 to z1
   template <typename Act>
   void each(int64_t z0, int64_t z1, const Act& act) const {
     if (!within(z0, z1)) return;
     for (int64_t point = 0; point < count(); ++point)
       for (int64_t i = starts[point]; i < starts[point + 1]; ++i) {
         const Run& run = runs[i];
-        if (run.row < z0 || run.row >= z1) continue;
-        if (run.only >= 0) act(point, run.row, run.x + run.only, run.weights[run.only]);
+        if (run.plane < z0 || run.plane >= z1) continue;
+        if (run.only >= 0) act(point, run.plane, run.at + run.only, run.weights[run.only]);
         else
           for (int lane = 0; lane < LONG; ++lane)
-            if (run.weights[lane] != T(0)) act(point, run.row, run.x + lane, run.weights[lane]);
+            if (run.weights[lane] != T(0)) act(point, run.plane, run.at + lane, run.weights[lane]);
       }
   }
 
  private:
   typedef T Wide __attribute__((vector_size(LONG * sizeof(T))));
   struct Run {
-    int64_t row, x;
+    int64_t plane, at;
     int only;  // lane of the only weight, -1 if there are more
     T weights[LONG];
   };
   std::vector<Run> runs;
   std::vector<int64_t> starts;
-  int64_t first_row = INT64_MAX, last_row = -1;
+  int64_t first_plane = INT64_MAX, last_plane = -1;
 
-  void add(int64_t row, int64_t column, T weight, int64_t columns) {
+  // last: where the last run of the row may begin
+  void add(int64_t plane, int64_t at, int64_t last, T weight) {
     const bool first = static_cast<int64_t>(runs.size()) == starts.back();
-    if (first || runs.back().row != row || column < runs.back().x || column >= runs.back().x + LONG)
-      runs.push_back({row, std::min(column, columns - LONG), -2, {}});
-    first_row = std::min(first_row, row), last_row = std::max(last_row, row);
+    if (first || runs.back().plane != plane || at < runs.back().at || at >= runs.back().at + LONG)
+      runs.push_back({plane, std::min(at, last), -2, {}});
+    first_plane = std::min(first_plane, plane), last_plane = std::max(last_plane, plane);
     Run& run = runs.back();
-    const int lane = static_cast<int>(column - run.x);
+    const int lane = static_cast<int>(at - run.at);
     run.only = run.only == -2 || run.only == lane ? lane : -1;
     run.weights[lane] += weight;
   }

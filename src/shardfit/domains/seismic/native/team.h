@@ -1,4 +1,4 @@
-// Threads: shots are dealt to teams in a fixed order; where there are fewer shots than threads, a team shares the rows
+// Threads: shots are dealt to teams in a fixed order; where there are fewer shots than threads, a team shares the planes
 // of one. Neither changes a sum, so results do not depend on the number of threads.
 #pragma once
 
@@ -50,14 +50,15 @@ class Team {
   std::atomic<int64_t> arrived{0}, turns{0};
 };
 
-// Rows of a member: whole blocks, of which the first member has two or more, for a mirror reads as many.
+// Planes of a member: whole blocks, of which the first member has two or more, for a mirror reads as many.
 struct Share {
+  static constexpr int64_t BLOCK = 4;
   int64_t begin, end;
-  Share(int64_t rows, int64_t block, int64_t member, int64_t size) {
-    const int64_t blocks = rows / block;
-    begin = blocks * member / size * block, end = blocks * (member + 1) / size * block;
+  Share(int64_t planes, int64_t member, int64_t size) {
+    const int64_t blocks = (planes + BLOCK - 1) / BLOCK;
+    begin = blocks * member / size * BLOCK, end = std::min(planes, blocks * (member + 1) / size * BLOCK);
   }
-  static int64_t most(int64_t rows, int64_t block) { return std::max<int64_t>(1, rows / block / 2); }
+  static int64_t most(int64_t planes) { return std::max<int64_t>(1, (planes + BLOCK - 1) / BLOCK / 2); }
 };
 
 // Calls work(crew, crews, team, member) on every thread and returns what failed, or nothing. Memory is to be had by

@@ -8,10 +8,10 @@
 #include "team.h"
 
 // traces are written; kept: states at steps segment, 2 segment, ..., null for none
-template <typename T>
-void record(Forward<T>& wave, const Shot<T>& shot, T* traces, T* kept, int64_t segment, Team& team, int64_t member) {
+template <typename T, int D>
+void record(Forward<T, D>& wave, const Shot<T>& shot, T* traces, T* kept, int64_t segment, Team& team, int64_t member) {
   const auto& set = wave.set;
-  const Share share(wave.rows.n, R, member, team.size);
+  const Share share(wave.planes.n, member, team.size);
   if (member == 0) wave.rest();
   team.meet();
   for (int64_t n = 0; n < set.nt; ++n) {
@@ -27,18 +27,18 @@ void record(Forward<T>& wave, const Shot<T>& shot, T* traces, T* kept, int64_t s
 }
 
 // What a linearised walk needs: the wave, and its change.
-template <typename T>
+template <typename T, int D>
 struct Linearised {
-  Forward<T> wave, change;
+  Forward<T, D> wave, change;
   Fields<T> drive;
-  explicit Linearised(const Setup<T>& set) : wave(set), change(set), drive(1, wave.rows.n, wave.u[0].pitch) {}
+  explicit Linearised(const Setup<T, D>& set) : wave(set), change(set), drive(1, wave.planes.n, wave.u[0].step) {}
 };
 
-// Change of the traces (receivers, nt), written, for changes of kappa (rows as the wave's) and the wavelet (sources, nt).
-template <typename T>
-void push(Linearised<T>& l, const Shot<T>& shot, const Rows<T>& kappa_dot, const T* wavelet_dot, T* traces_dot,
+// Change of the traces (receivers, nt), written, for changes of kappa (laid out as the wave) and the wavelet (sources, nt).
+template <typename T, int D>
+void push(Linearised<T, D>& l, const Shot<T>& shot, const Rows<T>& kappa_dot, const T* wavelet_dot, T* traces_dot,
           Team& team, int64_t member) {
-  const Share share(l.wave.rows.n, R, member, team.size);
+  const Share share(l.wave.planes.n, member, team.size);
   if (member == 0) l.wave.rest(), l.change.rest();
   team.meet();
   for (int64_t n = 0; n < l.wave.set.nt; ++n) {
@@ -52,29 +52,29 @@ void push(Linearised<T>& l, const Shot<T>& shot, const Rows<T>& kappa_dot, const
 }
 
 // What a backward walk needs besides the arrays of its shot.
-template <typename T>
+template <typename T, int D>
 struct Backward {
-  Forward<T> wave;
-  Adjoint<T> adjoint;
-  Fields<T> drive;  // rows lie as far apart as those of the wave
+  Forward<T, D> wave;
+  Adjoint<T, D> adjoint;
+  Fields<T> drive;  // laid out as the wave
   Rows<T> gradient;
-  std::vector<typename Adjoint<T>::Scratch> scratch;
+  std::vector<typename Adjoint<T, D>::Scratch> scratch;
 
-  Backward(const Setup<T>& set, int64_t segment, int64_t members)
+  Backward(const Setup<T, D>& set, int64_t segment, int64_t members)
       : wave(set),
         adjoint(set),
-        drive(std::min(segment, set.nt), wave.rows.n, wave.u[0].pitch),
-        gradient(wave.rows.n, wave.columns.n, 0, 24) {
+        drive(std::min(segment, set.nt), wave.planes.n, wave.u[0].step),
+        gradient(set.blank(0, 24)) {
     for (int64_t i = 0; i < members; ++i) scratch.push_back(adjoint.scratch());
   }
 };
 
-// traces: derivative with respect to them; kappa_bar (nz, nx), wavelet_bar (sources, nt): written
-template <typename T>
-void pull(Backward<T>& b, const Shot<T>& shot, const T* traces, const T* kept, int64_t segment, T* kappa_bar,
+// traces: derivative with respect to them; kappa_bar (nz, ny, nx), wavelet_bar (sources, nt): written
+template <typename T, int D>
+void pull(Backward<T, D>& b, const Shot<T>& shot, const T* traces, const T* kept, int64_t segment, T* kappa_bar,
           T* wavelet_bar, Team& team, int64_t member) {
   const auto& set = b.wave.set;
-  const Share share(b.wave.rows.n, R, member, team.size);
+  const Share share(b.wave.planes.n, member, team.size);
   if (member == 0) b.adjoint.rest(), b.gradient.clear();
   for (int64_t j = (set.nt - 1) / segment; j >= 0; --j) {
     const int64_t begin = j * segment, end = std::min(set.nt, begin + segment);
@@ -98,7 +98,11 @@ void pull(Backward<T>& b, const Shot<T>& shot, const T* traces, const T* kept, i
       team.meet();
     }
   }
-  for (int64_t z = share.begin; z < std::min(share.end, set.nz); ++z)
-    for (int64_t x = 0; x < set.nx; ++x) kappa_bar[z * set.nx + x] = b.gradient[z][x] / set.material[z * set.nx + x];
+  for (int64_t z = share.begin; z < std::min(share.end, set.size[Z]); ++z)
+    for (int64_t y = 0; y < set.size[Y]; ++y) {
+      const int64_t o = (z * set.size[Y] + y) * set.size[X];
+      const T* row = b.gradient[z] + y * b.gradient.pitch;
+      for (int64_t x = 0; x < set.size[X]; ++x) kappa_bar[o + x] = row[x] / set.material[o + x];
+    }
   team.meet();
 }
