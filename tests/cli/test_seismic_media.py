@@ -50,7 +50,7 @@ rows = 2
 smoothing = 1.0
 """
 KINDS = {
-    "vti": {"model": "epsilon = 0.12\ndelta = 0.12", "start": "epsilon = 0.14\ndelta = 0.12"},
+    "vti": {"model": "epsilon = 0.12\ndelta = 0.12", "start": "epsilon = 0.128\ndelta = 0.12"},
     "viscoacoustic": {"model": "q = 30.0", "start": "q = 60.0", "simulation": "f_ref = 10.0\nmechanisms = 2"},
 }
 FIELDS = {"vti": ("epsilon", "delta"), "viscoacoustic": ("q",)}
@@ -79,7 +79,6 @@ def write(tmp_path, text):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("waves", KINDS)
-@pytest.mark.filterwarnings("ignore:epsilon - delta")
 def test_model_invert_its_files_and_migrate(capsys, tmp_path, waves):
     data, out, fields = tmp_path / "data", tmp_path / "out", FIELDS[waves]
     config = write(tmp_path, configuration(waves))

@@ -146,7 +146,8 @@ def test_waves_do_not_grow(widths, left):
     assert traces[..., -1000:].max() < left * traces[..., :1000].max()
 
 
-@pytest.mark.parametrize("delta", [0.2, pytest.param(0.05, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [0.2, 0.05])
 def test_float32_keeps_its_digits(delta):
     """Where epsilon = delta nothing brings the two stresses back to each other: they may not drift apart."""
     sim = VTISimulation((30, 30), 10.0, 1.2e-3, 2000, 2700.0, 20.0, 4, 10)

@@ -103,7 +103,7 @@ class VTISimulation(MediumSimulation):
                 )
 
     def ranges(self, medium: Medium, fitted: tuple[str, ...], vp: Range | None) -> dict[str, Range]:
-        """Vp and epsilon share what v_max leaves; epsilon and delta meet at what is known, or in their middle."""
+        """Share what v_max leaves between vp and epsilon; let epsilon and delta meet where one is known, or midway."""
         start, epsilon, delta = (np.asarray(medium[name], float) for name in self.parameters)
         top = start
         if "vp" in fitted:

@@ -156,7 +156,7 @@ class ViscoacousticSimulation(MediumSimulation):
                 )
 
     def ranges(self, medium: Medium, fitted: tuple[str, ...], vp: Range | None) -> dict[str, Range]:
-        """Vp and q share what v_max leaves."""
+        """Share what v_max leaves between vp and q."""
         start, q = (np.asarray(medium[name], float) for name in self.parameters)
         low = q
         if "q" in fitted:

@@ -83,7 +83,7 @@ class ElasticSimulation(MediumSimulation):
         _check_rows(self, shots)
 
     def ranges(self, medium: Medium, fitted: tuple[str, ...], vp: Range | None) -> dict[str, Range]:
-        """Vs stays below 0.9 of vp at the start."""
+        """Keep vs below 0.9 of vp at the start."""
         vp = (0.5 * float(np.min(medium["vp"])), self.v_max) if vp is None else vp
         found = {"vp": vp, "vs": (0.0, MOST_SHEAR * medium["vp"]), "rho": (1.0, np.inf)}
         return {name: found[name] for name in fitted}
