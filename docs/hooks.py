@@ -4,6 +4,9 @@ import re
 from typing import Any
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Take out marks for tests: `case[key][inner]` in one would be read as a link."""
-    return re.sub(r"<!--.*?-->", "", markdown)
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Take out marks for tests, of which `case[key][inner]` would be read as a link; link names to their reference."""
+    text = re.sub(r"<!--.*?-->", "", markdown)
+    if page.file.src_uri == "api.md":
+        text = re.sub(r"^- `(\w+)`:", r"- [`\1`][shardfit.\1]:", text, flags=re.MULTILINE)
+    return text

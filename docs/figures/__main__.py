@@ -16,6 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from docs.figures.recipes import LONG, QUICK, ROOT, Recipe
 
 HERE = Path(__file__).parent
@@ -51,6 +53,9 @@ def _few_colours(image: Any) -> Any:
     from PIL import Image
 
     palette = image.quantize(256, method=Image.Quantize.MAXCOVERAGE)
+    colours = np.reshape(palette.getpalette(), (-1, 3))
+    colours[colours.min(1) >= 248] = 255  # the paper stays white
+    palette.putpalette(colours.ravel().tolist())
     return image.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
 
 

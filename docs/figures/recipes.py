@@ -116,7 +116,10 @@ LONG = {
         needs="some minutes",
     ),
     "vlbi_movie": Recipe(
-        ("python orbit.py", "shardfit vlbi movie orbit.uvfits --frames 24 --products vis --out movie"),
+        (
+            "python orbit.py",
+            "shardfit vlbi movie orbit.uvfits --frames 24 --products vis --fov 128 --systematic 0.02 --out movie",
+        ),
         "movie/figures/movie.png",
         {"orbit.py": ORBIT},
         "some minutes",
