@@ -51,7 +51,8 @@ class Reader:
         self.done: dict[int, tuple[Any, bytes]] = {}  # with the object, so that its address is not used again
         self.open: list[int] = []
         self.ways: tuple[tuple[Any, Callable[[Any], bytes]], ...] = (
-            (ClosedJaxpr, lambda x: _joined("program", self.read(x.jaxpr), *map(self.read, x.consts))),
+            # from JAX 0.12 on one class is both, and its jaxpr is itself: it must not be taken for a recursion
+            (ClosedJaxpr, lambda x: _joined("program", self._jaxpr(x.jaxpr), *map(self.read, x.consts))),
             (Jaxpr, self._jaxpr),
             ((np.ndarray, np.generic, jax.Array), lambda x: _joined("array", digest(x))),
             (np.dtype, lambda x: _joined("dtype", str(x))),
