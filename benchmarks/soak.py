@@ -19,7 +19,7 @@ import numpy as np
 
 PEERS: tuple[str, ...] = ()
 SETTINGS = {"precision": "float64", "threads": "as JAX chooses; one process"}
-SIZES = {"fits": (10_000, 60), "models": (600, 12), "points": (50_000, 200)}  # when quick
+SIZES = {"fits": (10_000, 60), "models": (240, 12), "points": (50_000, 200)}  # when quick
 LOOKS = 50
 WARM = 0.2  # of the work: what every process needs is loaded by then
 
