@@ -220,3 +220,9 @@ def test_damaged_files_give_clear_errors(tmp_path):
 @pytest.mark.slow
 def test_many_damaged_files_give_clear_errors(tmp_path):
     fuzz(tmp_path, 5000, seed=1)
+
+
+def test_matrices_that_are_not_square_are_named_with_the_file(tmp_path):
+    np.save(tmp_path / "oblong.npy", np.ones((2, 20, 2)))
+    with pytest.raises(ValueError, match=r"oblong\.npy: correlations of shape \(2, 20, 2\)"):
+        read(tmp_path / "oblong.npy", q=0.0054, dt=0.1)
