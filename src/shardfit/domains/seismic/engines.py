@@ -34,14 +34,14 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
     if isinstance(engine, Native) or engine == "native":
         if jax.default_backend() != "cpu":
             raise ValueError(f"the native engine is for CPUs, and this is {jax.default_backend()}. Use engine='jax'.")
-        _check_native(_kind(sim), sim.order)
+        _check_native(kernel_of(sim).name, sim.order)
         return engine if isinstance(engine, Native) else Native(), "native: as asked"
     if engine != "auto":
         raise ValueError(f"unknown engine {engine!r}.{suggestion(str(engine), ENGINES)}")
     if jax.default_backend() != "cpu":
         return "jax", f"jax: the compiled kernel is for CPUs, and this is {jax.default_backend()}"
     try:
-        _check_native(_kind(sim), sim.order)
+        _check_native(kernel_of(sim).name, sim.order)
     except BuildError as error:
         _say_once(str(error))
         return "jax", f"jax: {error}"
@@ -53,9 +53,9 @@ def _say_once(reason: str) -> None:
     log.warning("waves are computed by the JAX engine, which is slower than the compiled one: %s", reason)
 
 
-def _kind(sim: Simulation) -> str:
-    kernel = elastic.KERNEL if isinstance(sim, elastic.ElasticSimulation) else native.ACOUSTIC[len(sim.shape)]
-    return kernel.name
+def kernel_of(sim: Simulation) -> native.Kernel:
+    """Return the compiled kernel for the waves of a simulation."""
+    return elastic.KERNEL if isinstance(sim, elastic.ElasticSimulation) else native.ACOUSTIC[len(sim.shape)]
 
 
 @lru_cache
