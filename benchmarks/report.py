@@ -20,6 +20,7 @@ ORDER = (
     "population",
     "population_forms",
     "seismic",
+    "seismic_3d",
     "seismic_solvers",
     "xpcs",
     "survey",
