@@ -8,11 +8,12 @@ import tempfile
 from pathlib import Path
 
 FLAGS = {"CFLAGS": "-march=native", "CMAKE_ARGS": "-DDW_SKIP_CUDA=ON"}
+NEEDED = {"NDIMS": "2 3", "ACCURACIES": "4 8", "DTYPES": "float"}
 HOW = "compiled here by its own release flags and -march=native"
 
 
 def install(pip: list, requirement: str) -> None:
-    """Compile deepwave's scalar and elastic kernels of two dimensions, orders 4 and 8, float32: all that is measured.
+    """Compile deepwave's scalar and elastic kernels of two and three dimensions, orders 4 and 8, float32.
 
     The others would take hours on a small machine; the package leaves out by itself what its library lacks.
     """
@@ -29,7 +30,7 @@ def install(pip: list, requirement: str) -> None:
 
 
 def _needed(rules: str) -> str:
-    for name, values in (("NDIMS", "2"), ("ACCURACIES", "4 8"), ("DTYPES", "float")):
+    for name, values in NEEDED.items():
         rules, n = re.subn(rf"^set\({name} .*\)$", f"set({name} {values})", rules, flags=re.MULTILINE)
         if n != 1:
             raise RuntimeError(

@@ -59,7 +59,7 @@ def peer_python(name: str) -> Path:
     """
     folder = _home() / name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    flags = peer_sources.FLAGS if PEERS[name].source else {}
+    flags = (peer_sources.FLAGS, peer_sources.NEEDED) if PEERS[name].source else {}
     wanted = hashlib.sha256(repr((sys.version_info[:2], PEERS[name], flags)).encode()).hexdigest()
     stamp = folder / "requirements.sha256"
     with open(folder.with_suffix(".lock"), "w") as lock:

@@ -26,6 +26,7 @@ ORDER = (
     "seismic",
     "seismic_elastic",
     "seismic_offgrid",
+    "seismic_3d",
     "seismic_solvers",
     "xpcs",
     "xpcs_chains",

@@ -60,18 +60,19 @@ def against(peer: str, kind: str, size: str, order: int, waves: str = "acoustic"
         whole = [np.load(f"{folder}/{side}.npy").astype(float) for side in ("ours", "peer")]
     inner = [array[1:-1, 1:-1] for array in whole] if (peer, kind) == ("sweep", "gradient") else whole
     peaks = {f"peak_{side}": figures.pop(f"said_{side}")["peak"] for side in ("ours", "peer")}
-    figures |= peaks | {"difference_whole": _distance(*whole)}
-    return _figures(figures, arguments, _distance(*inner), *(float(np.linalg.norm(array)) for array in whole))
+    figures |= peaks | {"difference_whole": distance(*whole)}
+    return figures_of(figures, arguments, distance(*inner), *(float(np.linalg.norm(array)) for array in whole))
 
 
-def _distance(ours: np.ndarray, peer: np.ndarray) -> float:
+def distance(ours: np.ndarray, peer: np.ndarray) -> float:
+    """Return how far two arrays are apart, relative to the second."""
     return float(np.linalg.norm(ours - peer) / np.linalg.norm(peer))
 
 
 def _alone(module: str, size: str, order: int) -> dict:
     arguments = _case(size, order, SHOTS["deepwave"])
     figures = run_ours(f"benchmarks.seismic_{module}", arguments)
-    return _figures(figures, arguments, figures.pop("difference", None), None, None)
+    return figures_of(figures, arguments, figures.pop("difference", None), None, None)
 
 
 def _marmousi() -> dict:
@@ -86,10 +87,10 @@ def _marmousi() -> dict:
     ours, peer = figures.pop("said_ours"), figures.pop("said_peer")
     size = {"shape": ours["shape"], "nt": arguments["nt"], "shots": arguments["batch"] * arguments["steps"]}
     figures |= {"peak_ours": ours["peak"], "peak_peer": peer["peak"], "details": {"ours": ours, "peer": peer}}
-    return {"marmousi": _figures(figures, size, None, ours["error"], peer["error"])}
+    return {"marmousi": figures_of(figures, size, None, ours["error"], peer["error"])}
 
 
-def _figures(figures: dict, size: dict, difference, quality_ours, quality_peer) -> dict:
+def figures_of(figures: dict, size: dict, difference, quality_ours, quality_peer) -> dict:
     """Return one case's figures under the names that all cases share."""
     updates = size["shots"] * size["nt"] * np.prod(size["shape"]) / 1e9
     rates = {f"rate_{side}": float(updates / figures[f"cpu_{side}"]) for side in ("ours", "peer")}

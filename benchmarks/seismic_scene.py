@@ -16,7 +16,10 @@ DH, DT, V_MAX, F_PEAK, LAYER = 10.0, 1e-3, 4200.0, 10.0, 20
 
 @dataclass(frozen=True)
 class Scene:
-    """A model (nz, nx) in m/s, a wavelet (nt,), and positions (n, 2) in cells (z, x); every shot has all receivers."""
+    """A model (nz, nx) in m/s, a wavelet (nt,), and positions (n, 2) in cells (z, x); every shot has all receivers.
+
+    Or (nz, ny, nx) and (z, y, x).
+    """
 
     velocity: np.ndarray
     wavelet: np.ndarray
@@ -31,11 +34,12 @@ class Scene:
 
 def scene(asked: dict) -> Scene:
     """Return a rough model whose velocity grows with depth. asked: shape, nt, shots, order."""
-    nz, nx = asked["shape"]
-    depth = np.arange(nz)[:, None] / nz
-    velocity = 1600 + 2400 * depth + np.random.default_rng(0).uniform(0, 100, (nz, nx))
-    sources = np.array([(2, round(x)) for x in np.linspace(5, nx - 6, asked["shots"])])
-    receivers = np.array([(3, x) for x in range(0, nx, 2)])
+    nz, *between, nx = asked["shape"]
+    depth = np.arange(nz).reshape(-1, *(1 for _ in asked["shape"][1:])) / nz
+    velocity = 1600 + 2400 * depth + np.random.default_rng(0).uniform(0, 100, asked["shape"])
+    middle = [n // 2 for n in between]
+    sources = np.array([(2, *middle, round(x)) for x in np.linspace(5, nx - 6, asked["shots"])])
+    receivers = np.array([(3, *middle, x) for x in range(0, nx, 2)])
     wavelet = ricker(F_PEAK, DT, asked["nt"])
     return Scene(velocity.astype(np.float32), wavelet, sources, receivers, asked["order"])
 

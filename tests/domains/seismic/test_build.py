@@ -71,11 +71,12 @@ def of_another_user(path):
 
 
 @pytest.mark.parametrize("harm", [truncated, garbage, writable_by_all, linked, without_checksum, of_another_user])
-def test_damaged_and_planted_libraries_are_built_anew(calls, harm, caplog):
-    path = build.library_path("acoustic", 2)
+@pytest.mark.parametrize("kind", ["acoustic", "acoustic_3d"])
+def test_damaged_and_planted_libraries_are_built_anew(calls, kind, harm, caplog):
+    path = build.library_path(kind, 2)
     path.with_suffix(".checked").touch()
     harm(path)
-    assert build.library_path("acoustic", 2) == path
+    assert build.library_path(kind, 2) == path
     assert path.read_text() == "a library"
     assert not path.is_symlink()
     assert path.stat().st_uid == os.getuid()

@@ -1,11 +1,11 @@
-"""Three dimensions: the analytic solution, the plane case, derivatives, and what is said about engines."""
+"""Three dimensions: the analytic solution, the plane case, derivatives, and what is checked."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shardfit.domains.seismic import Simulation, acquisition, choose_engine, largest_dt, propagate, ricker
+from shardfit.domains.seismic import Simulation, acquisition, largest_dt, propagate, ricker
 from tests.domains.seismic.cases import quick_jit, relative
 
 
@@ -63,9 +63,6 @@ def test_what_is_checked_and_said():
     sim = Simulation((10, 11, 12), 10.0, 1e-3, 20, 2500.0, 60.0)
     assert sim.widths == (20,) * 6
     assert sim.v_max * largest_dt(sim) / 10 == pytest.approx(2 / np.sqrt(16 / 3 * 3))
-    assert choose_engine("auto", sim) == ("jax", "jax: three dimensions, and the compiled kernel is for two")
-    with pytest.raises(ValueError, match="native engine is for two dimensions"):
-        choose_engine("native", sim)
     with pytest.raises(ValueError, match=r"positions are \(z, y, x\)"):
         acquisition(sim, [(2, 3)], [(1, 1)])
     with pytest.raises(ValueError, match="axis y: 11 is outside"):

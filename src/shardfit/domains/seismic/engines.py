@@ -37,7 +37,7 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
             raise ValueError(f"the native engine has no {sim.waves} waves. Use engine='jax', or 'auto', for them.")
         if jax.default_backend() != "cpu":
             raise ValueError(f"the native engine is for CPUs, and this is {jax.default_backend()}. Use engine='jax'.")
-        _check_native(_kind(sim), sim.order)
+        _check_native(kernel_of(sim).name, sim.order)
         return engine if isinstance(engine, Native) else Native(), "native: as asked"
     if engine != "auto":
         raise ValueError(f"unknown engine {engine!r}.{suggestion(str(engine), ENGINES)}")
@@ -46,7 +46,7 @@ def choose_engine(engine: str | Native, sim: Simulation) -> tuple[str | Native, 
     if jax.default_backend() != "cpu":
         return "jax", f"jax: the compiled kernel is for CPUs, and this is {jax.default_backend()}"
     try:
-        _check_native(_kind(sim), sim.order)
+        _check_native(kernel_of(sim).name, sim.order)
     except BuildError as error:
         _say_once(str(error))
         return "jax", f"jax: {error}"
@@ -62,9 +62,9 @@ def _only_jax(sim: Simulation) -> TypeGuard[MediumSimulation]:
     return isinstance(sim, MediumSimulation) and not sim.compiled
 
 
-def _kind(sim: Simulation) -> str:
-    kernel = elastic.KERNEL if isinstance(sim, elastic.ElasticSimulation) else native.ACOUSTIC[len(sim.shape)]
-    return kernel.name
+def kernel_of(sim: Simulation) -> native.Kernel:
+    """Return the compiled kernel for the waves of a simulation."""
+    return elastic.KERNEL if isinstance(sim, elastic.ElasticSimulation) else native.ACOUSTIC[len(sim.shape)]
 
 
 @lru_cache

@@ -86,6 +86,14 @@ def segment_length(kernel: Kernel, sim: Simulation, settings: Native, shots: int
     return length + length % 2  # the acoustic kernel correlates two steps at a time
 
 
+def kept_bytes(kernel: Kernel, sim: Simulation, settings: Native, shots: int, item: int = 4) -> int:
+    """Return the bytes that a backward pass over shots keeps on a device: states, and a segment for every team."""
+    length = segment_length(kernel, sim, settings, shots, item)
+    states = shots * (math.ceil(sim.nt / length) - 1) * kernel.state(sim)
+    segments = min(shots, usable_threads(settings)) * min(length, sim.nt) * kernel.kept * math.prod(sim.padded)
+    return item * (states + segments)
+
+
 def traces(sim: Simulation, settings: Native, kappa: jax.Array, wavelet: jax.Array, shots: Shots) -> jax.Array:
     """Return acoustic traces (shots, receivers, nt). kappa: (v dt)², padded; wavelet: (shots, sources, nt)."""
     return run(ACOUSTIC[len(sim.shape)], sim, settings, kappa, wavelet, shots)

@@ -1,8 +1,8 @@
 """Shot gathers from a velocity model: the one entrance to both engines.
 
-- 'native': compiled time loops on the CPU, acoustic and elastic in two dimensions, with first derivatives forward and
-  in reverse. Built on first use where a compiler is there.
-- 'jax': everywhere, also in three dimensions, with second derivatives and a choice of memory strategies.
+- 'native': compiled time loops on the CPU, acoustic in two and three dimensions, elastic in two, with first derivatives
+  forward and in reverse. Built on first use where a compiler is there.
+- 'jax': everywhere, with second derivatives and a choice of memory strategies.
 
 `engines.choose_engine` resolves 'auto' and says why. Both give the same numbers to rounding.
 """

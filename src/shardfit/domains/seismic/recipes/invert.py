@@ -11,9 +11,10 @@ from shardfit.core.mesh import n_shards
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.domains.seismic.arrays import Velocity
-from shardfit.domains.seismic.engines import choose_engine
+from shardfit.domains.seismic.engines import choose_engine, kernel_of
 from shardfit.domains.seismic.medium import Medium, MediumSimulation, as_medium, bare, speed
 from shardfit.domains.seismic.metrics import model_error, structural_similarity
+from shardfit.domains.seismic.native import Native, kept_bytes
 from shardfit.domains.seismic.recipes.band import Band
 from shardfit.domains.seismic.recipes.options import InversionOptions
 from shardfit.domains.seismic.recording import Recording
@@ -147,13 +148,15 @@ def invert(
 
 
 def engine_used(sim: Simulation, options: InversionOptions, n_shots: int, devices: int) -> str:
-    """Return which engine runs and why, and how the JAX engine keeps states, with their bytes on a device."""
+    """Return which engine runs and why, and how states are kept for gradients, with their bytes on a device."""
     chosen, why = choose_engine(options.engine, sim)
-    if chosen != "jax":
-        return why
     each = -(-max(size or n_shots for size in options.batchsizes) // devices)
-    each *= sim.kept if isinstance(sim, MediumSimulation) else 1  # fields that a step of one shot keeps
     item = np.dtype(options.waves.dtype).itemsize
+    if isinstance(chosen, Native):
+        shots = min(each, options.chunk or each)
+        size = kept_bytes(kernel_of(sim), sim, chosen, shots, item) / 1e6
+        return f"{why}; memory: {size:,.0f} MB for states of {shots} shots" if size >= 1 else why
+    each *= sim.kept if isinstance(sim, MediumSimulation) else 1  # fields that a step of one shot keeps
     strategy, reason = as_strategy(options.memory, sim, each, item)
     size = "" if options.memory == "auto" else f", {n_bytes(strategy, sim, each, item) / 1e6:,.0f} MB"
     return f"{why}; memory: {reason}{size}"
