@@ -7,6 +7,7 @@ import pytest
 import shardfit as sf
 from shardfit.sampling.refits import rto as module
 from shardfit.sampling.refits.rto import rto
+from shardfit.surveys.ledger import LEDGER, points_finished
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((30, 3))
@@ -85,16 +86,23 @@ def test_refits_go_on_where_they_were_interrupted(tmp_path, monkeypatch):
     whole = rto(problem, draws=60, progress=False, slots=SLOTS)
     real = module.survey
 
-    def interrupted(*args, control, **options):
-        real(*args, control=type(control)(slots=control.slots, limit=25, progress=False), **options).close()
-        raise KeyboardInterrupt
+    def interrupted(limit):
+        def survey(*args, control, **options):
+            real(*args, control=type(control)(slots=control.slots, limit=limit, progress=False), **options).close()
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "survey", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        rto(problem, draws=60, run_dir=tmp_path, progress=False, slots=SLOTS)
-    monkeypatch.setattr(module, "survey", real)
+        monkeypatch.setattr(module, "survey", survey)
+        with pytest.raises(KeyboardInterrupt):
+            rto(problem, draws=60, run_dir=tmp_path, progress=False, slots=SLOTS)
+        monkeypatch.setattr(module, "survey", real)
+
+    (tmp_path / "refits-000").mkdir()
+    (tmp_path / "refits-000" / LEDGER).touch()  # its maker ended in its first instant
+    interrupted(25)
+    interrupted(35)  # after the last refit, before the draws are written
     resumed = rto(problem, draws=60, run_dir=tmp_path, progress=False, slots=SLOTS)
     np.testing.assert_array_equal(resumed.z, whole.z)
+    assert points_finished(tmp_path / "refits-000") == 60  # none is made in vain
     more = rto(problem, draws=80, run_dir=tmp_path, progress=False, slots=SLOTS)
     np.testing.assert_array_equal(more.z[:, :60], whole.z)
     for words in ("belongs to another fit", "frame.npz is of another run"):

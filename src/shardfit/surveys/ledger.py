@@ -321,6 +321,18 @@ def gather_parts(folder: str | Path) -> None:
             ledger.gather()
 
 
+def points_finished(folder: str | Path) -> int:
+    """Return how many points the ledger of a folder holds: none without one, or if its maker ended in its first instant."""
+    path = Path(folder) / LEDGER
+    if not path.is_file():
+        return 0
+    with explained(path), contextlib.closing(connect(path, read_only=True)) as connection:
+        if is_blank(connection):
+            return 0
+    with Ledger.open(folder, read_only=True) as ledger:
+        return len(ledger.ids())
+
+
 def _make_tables(connection: sqlite3.Connection, heading: Heading) -> None:
     with writing(connection):
         for statement in tables_of(heading).values():

@@ -31,9 +31,8 @@ from shardfit.solve.lbfgs import LBFGS
 from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.designs import Design
 from shardfit.surveys.engine import Engine
-from shardfit.surveys.ledger import LEDGER
+from shardfit.surveys.ledger import points_finished
 from shardfit.surveys.point import SurveyPoint
-from shardfit.surveys.reading import Survey
 from shardfit.surveys.run import survey
 from shardfit.surveys.variants import variants
 
@@ -186,12 +185,9 @@ class _Study:
         axes = {DRAW: perturbed.axis}
         design = Design((DRAW,), tuple((i,) for i in range(MOST)))
         settings = {"run_dir": folder, "design": design, "solver": self.chosen.solver, "mesh": self.mesh}
-        there = 0
-        if (folder / LEDGER).exists():
-            with Survey(folder) as earlier:
-                there = len(earlier)
         # a design without end: more draws of the same run are more of its points
-        control = SurveyControl(slots=self.chosen.slots, limit=max(1, draws - there), progress=self.progress)
+        missing = max(0, draws - points_finished(folder))
+        control = SurveyControl(slots=self.chosen.slots, limit=missing, progress=self.progress)
         with survey(perturbed.problem, axes, control=control, **settings) as found:
             return sorted(found.ledger.records(), key=lambda point: point.id)[:draws]
 
