@@ -322,7 +322,7 @@ def gather_parts(folder: str | Path) -> None:
 
 
 def points_finished(folder: str | Path) -> int:
-    """Return how many points the ledger of a folder holds: none without one, or if its maker ended in its first instant."""
+    """Return how many points a folder's ledger holds: none without one, or if its maker ended in its first instant."""
     path = Path(folder) / LEDGER
     if not path.is_file():
         return 0
