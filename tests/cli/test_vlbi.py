@@ -363,6 +363,7 @@ def test_movie_command_leaves_a_movie(folder, capsys):
     assert page.count("<img") >= 3 and "h UTC" in page
 
 
+@pytest.mark.slow
 def test_errors_of_a_top_set(capsys, tmp_path):
     """Phases are not calibrated here, so visibilities are not explained: the spread is all there is, and it is said."""
     out = tmp_path / "survey"

@@ -148,7 +148,8 @@ def test_constants_of_the_model_are_counted():
     assert plan(Problem(Objective({"data": term}), START)).memory.replicated >= table.nbytes
 
 
-@pytest.mark.parametrize("make", [pytest.param(residual_problem, marks=pytest.mark.slow), mixed_problem])
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [residual_problem, mixed_problem])
 def test_suggestions_hold(make):
     problem = make()
     now = plan(problem)

@@ -99,7 +99,7 @@ def test_46_coefficients_integrated_or_sampled_leave_the_same_posterior():
     assert integrated.evaluations < sampled.evaluations / 2
 
 
-@pytest.mark.parametrize("name", [*PAIRS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n == "flow" else []) for n in PAIRS])
 def test_what_is_integrated_is_the_integral_of_what_is_sampled(name):
     """Up to a constant: the Gaussian integral over the scales, from value and curvature of the joint density."""
     short, long = PAIRS[name]()

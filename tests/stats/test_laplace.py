@@ -91,6 +91,7 @@ def test_least_curvature_of_a_matrix():
     assert laplace(problem, np.zeros(9)).lowest == pytest.approx(np.linalg.eigvalsh(hessian / np.outer(size, size))[0])
 
 
+@pytest.mark.slow
 def test_sd_of_a_function_of_all_parameters():
     problem = smooth_problem(np.random.default_rng(3), "log")
     params = converged(problem)

@@ -87,6 +87,7 @@ def coloured():
     return colours.problem(400, 100)
 
 
+@pytest.mark.slow
 def test_colour_gradient_against_differences(coloured):
     key, step = jax.random.key(5), 1e-6
     gradient = coloured.objective.value_and_grad(coloured.x0, key)[1]

@@ -60,6 +60,7 @@ def test_float32_keeps_its_digits(engine, order, dh):
     assert relative(found, expected) < 3e-6
 
 
+@pytest.mark.slow
 def test_float32_keeps_its_digits_in_elastic_waves():
     """Their differences are antisymmetric: a constant has none however coefficients are rounded."""
     medium, wavelet, sources, receivers = scene()

@@ -8,21 +8,25 @@ import pytest
 from shardfit.domains.seismic import Simulation, acquisition, largest_dt, propagate, ricker
 from tests.domains.seismic.cases import quick_jit, relative
 
+ENGINES = ["jax", pytest.param("native", marks=pytest.mark.slow)]
 
-def test_analytic_solution():
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_analytic_solution(engine):
     """A source w in one cell is w dh³ δ, whose wave is dh³ w(t - r / v) / (4 π r)."""
     n, dh, v, f, nt = 40, 10.0, 2000.0, 25.0, 155
     sim = Simulation((n, n, n), dh, 1e-3, nt, v, f, 8, widths=0)
     source, receivers = np.array((20, 20, 20)), np.array([(28, 20, 20), (20, 26, 26), (25, 25, 14)])
     shots = acquisition(sim, [source], receivers)
-    found = jax.jit(lambda v: propagate(sim, v, ricker(f, sim.dt, nt), shots))(jnp.full(sim.shape, v))[0]
+    found = jax.jit(lambda v: propagate(sim, v, ricker(f, sim.dt, nt), shots, engine))(jnp.full(sim.shape, v))[0]
     for trace, place in zip(found, receivers, strict=True):
         r = dh * np.linalg.norm(place - source)
         q = (np.pi * f * (np.arange(nt) * sim.dt - r / v - 1.5 / f)) ** 2
         assert relative(trace, dh**3 * (1 - 2 * q) * np.exp(-q) / (4 * np.pi * r)) < 0.03
 
 
-def test_sum_along_y_is_the_plane_case():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_sum_along_y_is_the_plane_case(engine):
     """If nothing depends on y, waves summed along it obey the equation in two dimensions, edges included."""
     nt, ny, f = 45, 45, 40.0
     plane = Simulation((12, 14), (10.0, 9.0), 1e-3, nt, 2500.0, f, 4, widths=(3, 4, 5, 2))
@@ -33,7 +37,7 @@ def test_sum_along_y_is_the_plane_case():
     deep = acquisition(solid, [(3, ny // 2, 4.4)], [(6, y, 9) for y in range(ny)])
     expected = quick_jit(lambda v: propagate(plane, v, wavelet, flat, engine="jax"))(velocity)[0, 0]
     spread = jnp.broadcast_to(velocity[:, None], solid.shape)
-    found = quick_jit(lambda v: propagate(solid, v, wavelet, deep))(spread)[0].sum(0)
+    found = quick_jit(lambda v: propagate(solid, v, wavelet, deep, engine))(spread)[0].sum(0)
     assert relative(found, expected) < 1e-6  # what reaches the ends in y
 
 
@@ -48,7 +52,7 @@ def test_derivatives(free_surface):
     wavelet, d = rng.normal(size=nt), jnp.asarray(rng.normal(size=(2, 2, nt)))
 
     def traces(v):
-        return propagate(sim, v, wavelet, shots, memory="segmented")
+        return propagate(sim, v, wavelet, shots, "jax", memory="segmented")
 
     def both(v):
         step = jax.lax.map(lambda h: jnp.vdot(traces(v + h * m), d), jnp.array([1e-2, -1e-2]))

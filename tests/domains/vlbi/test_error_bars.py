@@ -124,7 +124,7 @@ def test_data_that_are_not_explained_give_no_error_bars():
         errors_under_regularisers(found, rank=5, probes=2, maxiter=100)
 
 
-@pytest.mark.parametrize("name", ["ring", "double"])
+@pytest.mark.parametrize("name", [pytest.param("ring", marks=pytest.mark.slow), "double"])
 def test_top_set_and_its_regularisers_cover_the_truth(tmp_path, name):
     axes = {"prior_fwhm_uas": (40.0, 60.0), "simple": (0.1, 1.0), "tv2": (0.1, 1.0)}
     options = {**{k: v for k, v in SMALL.items() if k != "restarts"}, "regularisers": {"flux": 1e4}}

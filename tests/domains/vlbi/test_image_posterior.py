@@ -43,6 +43,7 @@ def drawn():
     return posterior(obs, **PIXELS, flux=0.5, products="vis", draws=40, seed=1), obs, truth
 
 
+@pytest.mark.slow
 def test_draws_fit_the_data(drawn):
     found, obs, _ = drawn
     assert found.images.shape == (40, 16, 16)

@@ -159,6 +159,7 @@ def test_smooth_change_costs_the_same_however_many_frames():
     assert values[0] == pytest.approx(values[1], rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_movie_is_recovered_where_one_image_fails(truth):
     obs = vlbi.observe(truth, eht2022(), gains=0.0, random_phase=False, start_h=8.5, stop_h=14.5, seed=3)
     options = {"npix": 16, "fov_uas": 128, "flux": 2.1, "data": {"vis": 1.0}, "systematic": 0.01, "restarts": 0}

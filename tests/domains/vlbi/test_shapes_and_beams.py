@@ -87,6 +87,7 @@ def test_a_ring_is_fitted_with_its_errors():
     assert 0.7 < np.sqrt(np.mean(np.square(pulls))) < 1.35  # 50 numbers: ± 0.1
 
 
+@pytest.mark.slow
 def test_sizes_are_searched_for():
     obs, truth = mring_data(0)
     found = fit_shape(obs, "mring", products=("amp", "cphase"))

@@ -127,6 +127,7 @@ def test_bounds_of_an_amplitude_are_kept_in_its_own_coordinates():
     assert {*bounded.result.params} == {*STATIC}
 
 
+@pytest.mark.slow
 def test_an_answer_outside_the_bounds_is_searched_within_them(tmp_path):
     model = static()
     usual = model.table["D0"]

@@ -19,6 +19,7 @@ def fitted(seed=0, errors="frames", **settings):
     return fit_correlation(data, static(), FitOptions(errors=errors, **START), QUIET)
 
 
+@pytest.mark.slow
 def test_speckle_makes_errors_larger_and_the_answer_says_so():
     frames, points = (fitted(errors=e, sigma=None, speckles=300) for e in ("frames", "points"))
     assert frames.params == points.params and frames.pieces > 1 and points.pieces is None

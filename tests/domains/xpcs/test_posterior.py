@@ -71,6 +71,7 @@ def bent():
     return read_answer(ready, fit(ready.problem, "lm", certify=False, progress=False))
 
 
+@pytest.mark.slow
 def test_the_marginal_density_is_the_integral_over_scales():
     ready = setup(small(n_frames=16, phi=(20.0,)), static(), FitOptions(scaling="individual", start=STATIC))
     fitted = read_answer(ready, fit(ready.problem, "lm", certify=False, progress=False))
