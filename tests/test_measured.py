@@ -142,7 +142,7 @@ def test_only_the_kernels_that_are_measured_are_compiled():
     kept = "".join(f"  add_deepwave_cpu_object_library({name} ${{NDIM}})\n" for name in ("scalar", "elastic"))
     left_out = "  add_deepwave_cpu_mpml_object_library(elastic ${NDIM})\n"
     left_out += "  add_deepwave_cpu_object_library(elastic_born ${NDIM})\n"
-    needed = "set(NDIMS 2)\nset(ACCURACIES 4 8)\nset(DTYPES float)\n"
+    needed = "set(NDIMS 2 3)\nset(ACCURACIES 4 8)\nset(DTYPES float)\n"
     assert peer_sources._needed(rules + kept + left_out) == needed + kept
     with pytest.raises(RuntimeError, match="NDIMS"):
         peer_sources._needed("another layout")
