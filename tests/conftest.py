@@ -116,6 +116,14 @@ def pytest_xdist_make_scheduler(config, log):
     return ByGroup(config, log)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def programs_are_kept_within_a_file():
+    """Tests that count compilations need it; between files see pytest_runtest_teardown."""
+    from shardfit.core import loaded_programs
+
+    loaded_programs.SHARE = 0.9
+
+
 @pytest.fixture(scope="session")
 def marmousi_data() -> Path:
     """Folder that holds Marmousi, whose terms of use are unclear; its tests are skipped without it."""
