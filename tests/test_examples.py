@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-LONG = ("kde_descent", "seismic_elastic", "posterior_of_galaxies", "posterior_of_layers", "posterior_of_a_source")
+LONG = (
+    "kde_descent",
+    "posterior_of_a_source",
+    "posterior_of_galaxies",
+    "posterior_of_layers",
+    "seismic_elastic",
+    "seismic_inversion",
+    "stellar_mass_function",
+)
 ALONE = ("many_devices", "many_processes")  # they decide how JAX starts
 # two workers may write and read the same compiled program at once: JAX then compiles it anew
 WARNINGS = ["-W", "error", "-W", "ignore:Error reading persistent compilation cache entry:UserWarning"]

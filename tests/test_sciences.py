@@ -144,6 +144,7 @@ def test_the_example_science_fits_and_reports(decay, capsys):
     assert run(capsys, "report", "run")[0] == 0 and Path("run/figures/decay.png").is_file()  # drawn anew
 
 
+@pytest.mark.slow
 def test_the_example_science_runs_surveys(decay, capsys):
     assert run(capsys, "init", "survey", "s.toml", "--science", "decay")[0] == 0
     text = Path("s.toml").read_text().replace('kind = "latin"', 'kind = "grid"')

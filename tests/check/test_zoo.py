@@ -51,6 +51,7 @@ def test_a_fit_of_mixed_rows_is_refused(solver, chunk):
         sf.fit(problem, solver, progress=False)
 
 
+@pytest.mark.slow
 def test_a_gradient_wrong_only_at_the_answer_is_caught():
     problem = zoo.wrong_far_away()
     assert certify(problem).finite_difference["d"] < 1e-6

@@ -57,6 +57,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_draws_table_and_report(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     code = main(["sample", "sample.toml"])  # 300 draws are too few to be called converged, and the code says so

@@ -64,6 +64,7 @@ def config(tmp_path):
     return file
 
 
+@pytest.mark.slow
 def test_model_invert_its_files_and_migrate(capsys, tmp_path, config):
     data, out = tmp_path / "data", tmp_path / "out"
     code, text, err = run(capsys, "seismic", "model", config, "--out", data)

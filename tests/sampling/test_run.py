@@ -56,6 +56,7 @@ def test_moments_are_those_of_the_density(posterior):
     assert "1/s" in str(posterior) and posterior.extra["useful_gradients"] > 0.8
 
 
+@pytest.mark.slow
 def test_groups_give_the_same_draws_on_any_devices():
     options = {**QUICK, "width": 1, "start": "x0", "chains": 4, "draws": 40}
     alone = sf.sample(problem(), **options)

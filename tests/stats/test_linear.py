@@ -250,6 +250,7 @@ def test_integrated_coefficients_are_no_least_squares():
     assert float(again.objective.value(PARAMS)) == pytest.approx(float(objective().value(PARAMS)), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_values_keep_their_digits_at_a_high_signal_to_noise_ratio():
     """Sums around the best coefficients of a start resolve values that plain sums would round away."""
     rows = ROWS | {"y": ROWS["y"] + 3e5}

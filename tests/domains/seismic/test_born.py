@@ -27,6 +27,7 @@ def test_born_traces_are_the_first_order(engine):
     assert np.vdot(quick_jit(pulled)(bar), change) == pytest.approx(np.vdot(bar, found), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_least_squares_migration_finds_what_scattered():
     """Data made by single scattering: few steps explain most of them, and the image has the change's amplitude."""
     sim, smooth, recording = layers()

@@ -125,6 +125,7 @@ def rows_problem(n=24):
     return sf.Problem(sf.Objective({"rows": term}), np.zeros(SHAPE))
 
 
+@pytest.mark.slow
 def test_mini_batches_find_the_common_point():
     problem = rows_problem()
     weights = np.logspace(-1, 0, N).reshape(SHAPE) ** -2.0

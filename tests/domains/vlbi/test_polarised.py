@@ -50,6 +50,7 @@ def found(obs, total):
     return vlbi.polarimetric_image(obs, total, mode="P", **SHORT)
 
 
+@pytest.mark.slow
 def test_pattern_is_recovered(found, truth):
     match = agreement(found.image, truth)
     assert abs(match) > 0.95

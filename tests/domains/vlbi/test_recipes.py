@@ -241,6 +241,7 @@ def test_compact_flux(simulated):
     assert recipes.compact_flux(long) == np.abs(long.vis["I"]).max()
 
 
+@pytest.mark.slow
 def test_a_field_much_larger_than_the_prior(simulated):
     found = recipes.image(simulated[0], npix=256, fov_uas=2000.0, prior_fwhm_uas=40.0, maxiter=1, restarts=0)
     assert found.fits[0].value < found.fits[0].history[0]

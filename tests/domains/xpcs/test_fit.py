@@ -108,6 +108,7 @@ def test_fits_in_memory_in_chunks_and_on_devices_are_the_same(monkeypatch):
         assert np.isclose(other.chi2, whole.chi2, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_search_without_a_ridge_gives_the_models_own_parameters():
     data, options = small(), FitOptions(start=STATIC)
     found = fit_correlation(data, static(), options, QUIET)

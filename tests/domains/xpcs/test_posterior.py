@@ -91,6 +91,7 @@ def test_the_marginal_density_is_the_integral_over_scales():
     assert np.isclose(found[1] - found[0], expected[1] - expected[0], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_priors_on_power_laws_become_densities_of_the_curved_coordinates(bent):
     model, known = bent.setup.model, {"D0": (15000.0, 4000.0), "D_offset": (500.0, 900.0), "alpha": (-0.2, 0.3)}
     with_priors = posterior_problem(bent, known).objective
