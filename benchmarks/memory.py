@@ -54,7 +54,7 @@ def problem(case: str, scale: float):
 
     from shardfit.core.objective import Objective
     from shardfit.core.problem import Problem
-    from shardfit.core.terms import residual_term, statistic_term
+    from shardfit.core.term_makers import residual_term, statistic_term
 
     rng = np.random.default_rng(0)
     kind, _, chunked = case.partition("-")

@@ -20,7 +20,7 @@ def main(asked: dict) -> None:
     import numpy as np
 
     import shardfit as sf
-    from shardfit.core.terms import residual_term
+    from shardfit.core.term_makers import residual_term
     from shardfit.domains.seismic import Native, propagate
 
     given = scene(asked)

@@ -1,4 +1,4 @@
-"""Preconditioned L-BFGS and Adam: misfit and model error over CPU seconds, on Marmousi and on a built-in section.
+"""Solvers of waveform inversion: misfit and model error over CPU seconds, on Marmousi and on a built-in section.
 
 All begin at the same smoothed model, hold the water, have the same bounds and the same bands (below 3 Hz, then all
 frequencies), and pass through all shots equally often; one thread each. `plbfgs` has its default rate; Adam has several
@@ -8,6 +8,7 @@ solver prepares (the Hessian's diagonal) is. The constants of `plbfgs` were chos
 built-in section.
 """
 
+import io
 import json
 import os
 import sys
@@ -18,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.peers import ROOT, run_ours
+from benchmarks.peers import run_ours
 from benchmarks.seismic_marmousi import BOUNDS, DH, WATER, start, truth
 from benchmarks.seismic_ours import simulation
 from benchmarks.seismic_scene import Scene
+from docs.figures.__main__ import store
 
 PEERS = ()
 SETTINGS = {"precision": "float32", "threads": "one"}
@@ -77,7 +79,7 @@ def run(quick: bool) -> dict[str, dict]:
     }
     if not quick:
         found = {name: case["details"]["ways"] for name, case in cases.items()}
-        draw(found, str(ROOT / "docs" / "figures" / "seismic_solvers.png"))
+        store("seismic_solvers", draw(found))
     return cases
 
 
@@ -181,8 +183,8 @@ def _way(way: Mapping, asked: dict, task: tuple) -> tuple[list[tuple[float, np.n
     return models, sum(size * result.evaluations for size, result in zip(sizes, found.results, strict=True))
 
 
-def draw(cases: dict[str, dict], path: str) -> None:
-    """Draw misfit and model error over CPU seconds, a row for every model; thick: the lowest misfit at the end."""
+def draw(cases: dict[str, dict]) -> bytes:
+    """Return a picture: misfit and model error over CPU seconds, a row per model; thick: the lowest final misfit."""
     from shardfit.report import style
 
     figure = style.new_figure(9.0, 6.4)
@@ -199,7 +201,9 @@ def draw(cases: dict[str, dict], path: str) -> None:
         style.finish(axes[0], "CPU time  (s)", f"{name}: misfit of all shots")
         style.finish(axes[1], "CPU time  (s)", "model error  (m/s)")
         style.legend(axes[0])
-    figure.savefig(path, dpi=150)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=150)
+    return picture.getvalue()
 
 
 if __name__ == "__main__":

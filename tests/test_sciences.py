@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from shardfit import Survey, load_result
-from shardfit.cli import main
 from shardfit.sciences import GROUP, Science, get_science, installed
+from tests.command_line import run
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "tiny_science"
@@ -32,12 +32,6 @@ def site(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
     return folder
-
-
-def run(capsys, *argv):
-    code = main([str(word) for word in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def test_built_in_sciences_are_registered():

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from shardfit.core.result import Result
     from shardfit.core.rows import my_rows
     from shardfit.core.status import Status
-    from shardfit.core.terms import penalty, prior, residual_penalty, residual_term, statistic_term, total
+    from shardfit.core.term_makers import penalty, prior, residual_penalty, residual_term, statistic_term
+    from shardfit.core.terms import total
     from shardfit.core.transforms import Above, Below, Identity, Interval, Log, Simplex, Softplus, TanInterval, within
     from shardfit.distributed.executors import run_tasks
     from shardfit.distributed.groups import my_group
@@ -216,7 +217,8 @@ __getattr__, __dir__ = lazy_names(
         "core.result": "Result",
         "core.rows": "my_rows",
         "core.status": "Status",
-        "core.terms": "penalty prior residual_penalty residual_term statistic_term total",
+        "core.term_makers": "penalty prior residual_penalty residual_term statistic_term",
+        "core.terms": "total",
         "core.transforms": "Above Below Identity Interval Log Simplex Softplus TanInterval within",
         "distributed.executors": "run_tasks",
         "distributed.groups": "my_group",

@@ -10,7 +10,7 @@ from shardfit.core.errors import NonFiniteError, ParityError
 from shardfit.core.mesh import ROWS, mesh
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
-from shardfit.core.terms import penalty, residual_term, statistic_term
+from shardfit.core.term_makers import penalty, residual_term, statistic_term
 
 RNG = np.random.default_rng(5)
 ROWS_IN = {"x": RNG.uniform(0.1, 2, 23), "y": RNG.normal(size=23), "sigma": RNG.uniform(0.5, 1, 23)}

@@ -11,6 +11,7 @@ from shardfit.cli import app, commands, main
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.io.results import save_result
+from tests.command_line import run
 
 
 @pytest.fixture
@@ -29,12 +30,6 @@ def run_dir(tmp_path):
         units={"a": "Hz"},
     )
     return str(save_result(result, tmp_path / "run"))
-
-
-def run(capsys, *argv):
-    code = main(argv)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def test_show(capsys, run_dir):

@@ -2,16 +2,10 @@
 
 import pytest
 
-from shardfit.cli import main
 from shardfit.io.results import load_result
+from tests.command_line import run
 
 pytest.importorskip("matplotlib")
-
-
-def run(capsys, *argv):
-    code = main([str(word) for word in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.mark.parametrize("name", ["smf", "gaussian", "colours", "ackley"])

@@ -5,16 +5,17 @@ import csv
 import io
 from functools import partial
 
-import jax
 import numpy as np
 import pytest
 
 from shardfit.cli import main
 from shardfit.io.results import load_result
+from tests.command_line import run
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("optax")
 
+pytestmark = pytest.mark.usefixtures("devices")
 SMALL = """
 show_every = 4
 film = false
@@ -41,18 +42,6 @@ batchsize = 2
 [inversion.conditioning]
 rows = 3
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def devices():
-    """Start JAX with the devices that conftest asks for: a command without --devices would ask for one."""
-    jax.devices()
-
-
-def run(capsys, *argv):
-    code = main([str(word) for word in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.fixture

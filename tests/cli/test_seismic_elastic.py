@@ -2,16 +2,16 @@
 
 import csv
 
-import jax
 import numpy as np
 import pytest
 
-from shardfit.cli import main
 from shardfit.io.results import load_result
+from tests.command_line import run
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("optax")
 
+pytestmark = pytest.mark.usefixtures("devices")
 SMALL = """
 film = false
 [model]
@@ -43,18 +43,6 @@ certify = false
 rows = 2
 smoothing = 1.0
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def devices():
-    """Start JAX with the devices that conftest asks for: a command without --devices would ask for one."""
-    jax.devices()
-
-
-def run(capsys, *argv):
-    code = main([str(word) for word in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.fixture

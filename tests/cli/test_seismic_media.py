@@ -4,19 +4,19 @@ import csv
 import re
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
-from shardfit.cli import main
 from shardfit.cli.seismic.config import read_config
 from shardfit.cli.seismic.invert import inversion_options
 from shardfit.cli.seismic.setup import build
 from shardfit.io.results import load_result
+from tests.command_line import run
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("optax")
 
+pytestmark = pytest.mark.usefixtures("devices")
 SMALL = """
 film = false
 [model]
@@ -54,18 +54,6 @@ KINDS = {
     "viscoacoustic": {"model": "q = 30.0", "start": "q = 60.0", "simulation": "f_ref = 10.0\nmechanisms = 2"},
 }
 FIELDS = {"vti": ("epsilon", "delta"), "viscoacoustic": ("q",)}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def devices():
-    """Start JAX with the devices that conftest asks for: a command without --devices would ask for one."""
-    jax.devices()
-
-
-def run(capsys, *argv):
-    code = main([str(word) for word in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def configuration(waves):

@@ -1,16 +1,16 @@
 """`shardfit seismic` in three dimensions: a lattice of sources and receivers, memory that is planned, errors."""
 
-import jax
 import numpy as np
 import pytest
 
-from shardfit.cli import main
 from shardfit.cli.seismic.config import read_config
 from shardfit.cli.seismic.setup import build
+from tests.command_line import run
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("optax")
 
+pytestmark = pytest.mark.usefixtures("devices")
 SMALL = """
 [model]
 name = "lens"
@@ -37,18 +37,6 @@ learning_rate = 10.0
 certify = false
 memory = "segmented"
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def devices():
-    """Start JAX with the devices that conftest asks for: a command without --devices would ask for one."""
-    jax.devices()
-
-
-def run(capsys, *argv):
-    code = main([str(word) for word in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from shardfit.cli import main
 from shardfit.surveys.reading import Survey
+from tests.command_line import run
 
 CONFIG = """
 problem = "survey_of_lines:make"
@@ -49,12 +49,6 @@ def make(settings, axes):
     made = {"weight": weight_axis("reg", axes["weight"]), "prior": Axis(axes["prior"], prior)}
     return Problem(objective, {"a": 0.0, "b": 0.0}, name="lines"), made, {}
 """
-
-
-def run(capsys, *argv):
-    code = main([str(word) for word in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.fixture

@@ -5,14 +5,9 @@ import pytest
 
 from shardfit.cli import main
 from shardfit.io.results import load_result
+from tests.command_line import run
 
 pytest.importorskip("astropy")
-
-
-def run(capsys, *argv):
-    code = main([str(word) for word in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,11 @@
 import numpy as np
 import pytest
 
-from shardfit.cli import main
+from tests.command_line import run
 
 pytest.importorskip("astropy")
 pytest.importorskip("matplotlib")
 SHORT = ("--preset", "eht", "--npix", 32, "--maxiter", 40, "--restarts", 0)
-
-
-def run(capsys, *argv):
-    code = main([str(word) for word in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.fixture(scope="module")

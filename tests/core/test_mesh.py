@@ -6,7 +6,7 @@ import pytest
 
 from shardfit.core.mesh import layout, mesh, n_shards
 from shardfit.core.objective import Objective
-from shardfit.core.terms import residual_term
+from shardfit.core.term_makers import residual_term
 
 
 def test_all_devices_share_the_rows_by_default():

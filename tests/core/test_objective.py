@@ -10,7 +10,7 @@ import pytest
 
 from shardfit.core.mesh import mesh
 from shardfit.core.objective import Objective
-from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term
+from shardfit.core.term_makers import penalty, residual_penalty, residual_term, statistic_term
 
 X, Y = np.linspace(-1, 1, 6), np.array([0.3, -0.2, 0.5, 1.0, 0.1, -0.4])
 P0 = np.array([0.4, 1.3])

@@ -21,7 +21,7 @@ from shardfit.core.precision import (
     tracing,
 )
 from shardfit.core.problem import Problem
-from shardfit.core.terms import penalty, residual_term, statistic_term
+from shardfit.core.term_makers import penalty, residual_term, statistic_term
 from shardfit.fitting import fit
 
 X = np.linspace(0, 1, 6)

@@ -7,7 +7,7 @@ import pytest
 
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
-from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term
+from shardfit.core.term_makers import penalty, residual_penalty, residual_term, statistic_term
 from shardfit.core.transforms import Interval
 from shardfit.fitting import fit
 

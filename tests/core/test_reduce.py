@@ -13,7 +13,7 @@ from shardfit.core.mesh import mesh
 from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.reduce import SMALL, on_shards
-from shardfit.core.terms import penalty, residual_penalty, residual_term, statistic_term
+from shardfit.core.term_makers import penalty, residual_penalty, residual_term, statistic_term
 
 TOLERANCE = 1e-12
 EDGES = np.linspace(-1.0, 1.0, 4)

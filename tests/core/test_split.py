@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shardfit.core.objective import Objective
-from shardfit.core.terms import penalty, residual_term, statistic_term
+from shardfit.core.term_makers import penalty, residual_term, statistic_term
 
 N, M = 23, 11
 DRAW = np.random.default_rng(0)

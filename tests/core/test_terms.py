@@ -5,15 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shardfit.core.terms import (
-    half_square,
-    penalty,
-    residual_penalty,
-    residual_term,
-    statistic_term,
-    weighted_sum,
-    with_weight,
-)
+from shardfit.core.term_makers import penalty, residual_penalty, residual_term, statistic_term
+from shardfit.core.terms import half_square, weighted_sum, with_weight
 
 ROWS = {"x": np.arange(3.0)}
 

@@ -15,7 +15,7 @@ from shardfit.core.mesh import mesh as make_mesh
 from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
-from shardfit.core.terms import penalty, residual_term, statistic_term
+from shardfit.core.term_makers import penalty, residual_term, statistic_term
 from shardfit.planning import Plan, plan
 from shardfit.planning.shapes import placed_shapes
 from shardfit.planning.units import bytes_text, seconds_text

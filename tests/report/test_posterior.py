@@ -8,7 +8,7 @@ import pytest
 from shardfit.cli import main
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
-from shardfit.core.terms import residual_term
+from shardfit.core.term_makers import residual_term
 from shardfit.report import chain_figures, style
 from shardfit.report.data_figures import chance_of, data_check, residuals_at_draws
 from shardfit.report.posterior import report_posterior

@@ -12,7 +12,7 @@ import numpy as np
 from shardfit.core.objective import Objective
 from shardfit.core.priors import Gamma, Normal
 from shardfit.core.problem import Problem
-from shardfit.core.terms import residual_term, statistic_term
+from shardfit.core.term_makers import residual_term, statistic_term
 
 N, P, K = 121, 3, 4  # rows do not divide: some shards are padded
 DRAW = np.random.default_rng(5)

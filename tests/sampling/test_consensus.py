@@ -12,7 +12,7 @@ import shardfit
 from shardfit.core.errors import CheckpointError
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
-from shardfit.core.terms import statistic_term
+from shardfit.core.term_makers import statistic_term
 from shardfit.sampling.shards.shard_consensus import consensus
 from shardfit.sampling.shards.shard_control import ShardControl
 from shardfit.sampling.shards.shard_table import ShardTable

@@ -8,7 +8,7 @@ import shardfit
 from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
-from shardfit.core.terms import penalty, residual_term
+from shardfit.core.term_makers import penalty, residual_term
 from shardfit.sampling.chains.nuts import NUTS
 from shardfit.sampling.shards.splitting import Shards
 from shardfit.solve.lbfgs import LBFGS

@@ -207,8 +207,14 @@ def test_particles_are_split_over_runs_and_losses_come_back_whole():
 
 
 def test_batches_bound_the_memory_and_change_nothing():
-    rows = {"x": np.linspace(0, 3, 20000), "y": np.zeros(20000)}
-    objective = sf.Objective({"line": sf.statistic_term(lambda p, r: jnp.sin(p[0] * r["x"] + p[1] - r["y"]), rows)})
+    rng = np.random.default_rng(1)
+    rows, mix = rng.normal(size=(20000, 4)), jnp.asarray(rng.normal(size=(4, 4)))
+
+    def mixed(p, rows):
+        """A product is kept in memory, where a compiler can join other operations with the sum."""
+        return jnp.sum(jnp.sin((p[0] * rows) @ mix + p[1]), axis=1)
+
+    objective = sf.Objective({"mixed": sf.statistic_term(mixed, rows, chunk=None)})
     problem = sf.Problem(objective, np.zeros(2), bounds=(-1, 1))
     points = np.random.default_rng(0).uniform(-1, 1, (50, 2))
 

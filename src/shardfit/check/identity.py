@@ -23,7 +23,8 @@ from shardfit.core.params import make_space
 from shardfit.core.precision import PRECISIONS, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.rows import take
-from shardfit.core.terms import RowTerm, residual_penalty
+from shardfit.core.term_makers import residual_penalty
+from shardfit.core.terms import RowTerm
 
 PROBE_ROWS = 64
 OUTSIDE = ("maxiter", "label")  # a run may be continued to a higher limit; a label is only shown

@@ -12,12 +12,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jax.tree_util import register_dataclass
 
-from shardfit.core.equations import Equations, NormalEquations
+from shardfit.core.equations import Equations
 from shardfit.core.errors import suggestion
-from shardfit.core.rows import check_rows, leading, masked, numbered, shapes_of_rows
+from shardfit.core.rows import leading, masked, shapes_of_rows
 
 
 def static() -> Any:
@@ -45,7 +44,7 @@ def total(statistic: Any, *_: Any) -> Any:
 @register_dataclass
 @dataclass(frozen=True)
 class RowTerm:
-    """Rows, the function of a block of rows, and everything it needs; made by residual_term or statistic_term."""
+    """Rows, the function of a block of rows, and everything it needs; see `term_makers`."""
 
     rows: Any
     counts: Any  # (n_shards,) real rows of each shard; None: all are
@@ -239,99 +238,6 @@ def numbers_in(residuals: Any) -> int:
     return sum(leaf.size * (2 if jnp.iscomplexobj(leaf) else 1) for leaf in jax.tree.leaves(residuals))
 
 
-def residual_term(
-    fn: Callable,
-    rows: Any,
-    *args: Any,
-    weight: Any = 1.0,
-    chunk: int | str | None = "auto",
-    gram: NormalEquations | None = None,
-) -> ResidualTerm:
-    """Make a data term from residuals; its value is ½Σ|r|².
-
-    fn(params, rows, *args) takes a block of rows and returns residuals with the rows' leading axis (an array, a pytree,
-    or a dict of named data products). rows: pytree of arrays with one common leading axis; an entry named `sigma` must
-    be positive. chunk: most rows evaluated at once; memory of an evaluation is bounded by it. "auto" chooses as many as
-    a core's cache holds results of, None takes all. gram: normal equations of your own, where they can be had faster
-    than from the derivatives of residuals.
-
-    Example: `residual_term(lambda p, r: (r["y"] - p["a"] * r["x"]) / r["sigma"], {"x": x, "y": y, "sigma": s})`.
-    """
-    fields = row_fields("residual_term", fn, rows, args, weight, chunk)
-    fields["equations"] = check_equations("residual_term", gram, weight)
-    return ResidualTerm(**fields)
-
-
-def statistic_term(
-    fn: Callable,
-    rows: Any,
-    *args: Any,
-    loss: Callable = total,
-    weight: Any = 1.0,
-    chunk: int | str | None = "auto",
-    stochastic: bool | str = False,
-    checked: bool = False,
-    gram: NormalEquations | None = None,
-    slopes: Callable | None = None,
-) -> StatisticTerm:
-    """Make a data term from summed statistics and a loss of their totals.
-
-    fn(params, rows, *args) returns per-row statistics (real or complex, any pytree, leading axis = rows);
-    loss(totals, *args) returns one number, or a dict of named numbers. stochastic: True gives both one more argument,
-    a random key that is the same for all rows; "rows" gives fn, after that, an array (n,) of keys, one for each row,
-    which follow a row wherever it goes: draws from them do not depend on chunk, devices or processes. checked:
-    whoever read the rows found their numbers finite, so they are not read again. gram: normal equations, which make
-    least squares possible where the loss is half a sum of squares. slopes(params, rows, real, *args): the sums of a
-    block, in which a row counts real (n,) times, and their derivatives as `jax.jacfwd` gives them, all real, where both
-    together take less than the two walks over chunks of rows that a gradient is made of otherwise.
-
-    Example: `statistic_term(lambda p, rows, key, keys: p * jax.vmap(jax.random.normal)(keys), r, stochastic="rows")`.
-    """
-    _check_callable("statistic_term", "loss", loss)
-    if slopes is not None:
-        _check_callable("statistic_term", "slopes", slopes)
-    if stochastic not in (False, True, "rows"):
-        raise ValueError(
-            f"statistic_term: stochastic={stochastic!r} must be False, True or 'rows' (a key for each row)."
-        )
-    fields = row_fields("statistic_term", fn, rows, args, weight, chunk, checked)
-    fields |= {"stochastic": bool(stochastic), "equations": check_equations("statistic_term", gram, weight)}
-    if stochastic == "rows":
-        fields |= {"by_row": True, "rows": numbered(fields["rows"])}
-    return StatisticTerm(**fields, loss=loss, slopes=slopes)
-
-
-def penalty(fn: Callable, *args: Any, weight: Any = 1.0) -> Penalty:
-    """Make a term without rows: fn(params, *args) returns one number (a regulariser, a negative log prior)."""
-    _check_callable("penalty", "fn", fn)
-    return Penalty(args, _check_weight("penalty", weight), fn)
-
-
-def residual_penalty(fn: Callable, *args: Any, weight: Any = 1.0) -> ResidualPenalty:
-    """Make a penalty from residuals, value ½Σ|r|² (a Gaussian prior), which least squares can use."""
-    _check_callable("residual_penalty", "fn", fn)
-    return ResidualPenalty(args, _check_weight("residual_penalty", weight), fn)
-
-
-def prior(fn: Callable, *args: Any) -> Penalty:
-    """Make a prior on several parameters together: fn(params, *args) returns the logarithm of its density.
-
-    A prior on one parameter is simpler said to the problem: `Problem(..., priors={"tau": HalfCauchy(5.0)})`.
-
-    Example: `Objective({"data": ..., "order": prior(lambda p: -((p["a"] - p["b"]) ** 2))})`.
-    """
-    _check_callable("prior", "fn", fn)
-    return Penalty(args, 1.0, _Negative(fn), prior=True)
-
-
-@dataclass(frozen=True)
-class _Negative:
-    fn: Callable
-
-    def __call__(self, params: Any, *args: Any) -> Any:
-        return -self.fn(params, *args)
-
-
 def weighted_sum(weight: Any, losses: Any, where: str = "term") -> Any:
     """Return Σ weight * loss for one number or for a dict of named numbers."""
     if not isinstance(losses, dict):
@@ -353,52 +259,3 @@ def with_weight(term: Term, weight: Any) -> Term:
             raise ValueError(f"no part {min(odd)!r} in this term.{suggestion(min(odd), term.weight)}")
         weight = {**term.weight, **weight}
     return replace(term, weight=weight)
-
-
-def row_fields(
-    where: str, fn: Callable, rows: Any, args: tuple, weight: Any, chunk: int | str | None, checked: bool = False
-) -> dict[str, Any]:
-    """Return the fields of a row term, checked; where: which function makes it, for messages."""
-    _check_callable(where, "fn", fn)
-    auto = isinstance(chunk, str) and chunk == "auto"
-    limit = None if auto else chunk
-    if limit is not None and (not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 1):
-        raise ValueError(
-            f"{where}: chunk={chunk!r} must be a whole number of rows, at least 1, 'auto', or None for all at once."
-        )
-    rows = check_rows(where, rows, checked)
-    return {
-        "rows": rows,
-        "counts": None,
-        "args": args,
-        "weight": _check_weight(where, weight),
-        "scale": 1.0,
-        "key": None,
-        "fn": fn,
-        "chunk": None if limit is None else int(limit),
-        "auto": auto,
-        "stochastic": False,
-        "by_row": False,
-        "equations": None,
-    }
-
-
-def check_equations(where: str, equations: Any, weight: Any) -> Equations | None:
-    """Return a term's own normal equations, or raise where they cannot be used."""
-    if equations is not None and not isinstance(equations, Equations):
-        raise TypeError(f"{where}: gram is {type(equations).__name__}. Pass gram=NormalEquations(block_sums, solve).")
-    if equations is not None and isinstance(weight, dict):
-        raise ValueError(f"{where}: a term with gram= has one weight, not a dict. Make one term for each weight.")
-    return equations
-
-
-def _check_callable(where: str, name: str, fn: Any) -> None:
-    if not callable(fn):
-        raise TypeError(f"{where}: {name} is {type(fn).__name__}, not a function. Pass the function itself first.")
-
-
-def _check_weight(where: str, weight: Any) -> Any:
-    for leaf in jax.tree.leaves(weight):
-        if not isinstance(leaf, Tracer) and not np.all(np.isfinite(np.asarray(leaf))):
-            raise ValueError(f"{where}: weight {leaf} is not finite.")
-    return weight

@@ -14,7 +14,8 @@ from shardfit.core.objective import Objective
 from shardfit.core.params import Space, spread
 from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem, require_untraced
-from shardfit.core.terms import Penalty, RowTerm, penalty
+from shardfit.core.term_makers import penalty
+from shardfit.core.terms import Penalty, RowTerm
 from shardfit.core.transforms import HEAVY_TAILED, Chain
 from shardfit.sampling.proper import require_read
 from shardfit.solve.points import values_at

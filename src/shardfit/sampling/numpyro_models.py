@@ -16,7 +16,7 @@ from jax.core import Tracer
 from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
-from shardfit.core.terms import prior, statistic_term
+from shardfit.core.term_makers import prior, statistic_term
 from shardfit.core.transforms import Identity, Interval, Log, Shift, Simplex, Transform
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from shardfit.core.terms import StatisticTerm, statistic_term
+from shardfit.core.term_makers import statistic_term
+from shardfit.core.terms import StatisticTerm
 from shardfit.stats.bank import Bank, Places
 from shardfit.stats.kde import fourier_values, kernel_values
 

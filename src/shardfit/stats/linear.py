@@ -18,7 +18,8 @@ from jax.tree_util import register_dataclass
 from shardfit.core.equations import Equations, Gram, NormalEquations, Place
 from shardfit.core.gram import block_rows
 from shardfit.core.rows import leading, masked
-from shardfit.core.terms import RowTerm, check_equations, numbers_in, row_fields, static, with_shapes
+from shardfit.core.term_makers import check_equations, row_fields
+from shardfit.core.terms import RowTerm, numbers_in, static, with_shapes
 from shardfit.stats.groups import (
     check_basis,
     check_data,

@@ -267,6 +267,16 @@ def test_other_solvers(waves, solver):
     sim.refuse({name: np.asarray(x, float) for name, x in check.items()})
 
 
+@both
+def test_a_solver_without_bounds_is_refused(waves):
+    """It could leave what can be simulated: epsilon below delta, waves above v_max."""
+    sim, medium = MEDIA[waves]()
+    shots, wavelet = acquisition(sim, SOURCES, RECEIVERS), ricker(25.0, 1e-3, 50, 0.05)
+    recording = Recording(shots, wavelet, np.ones((2, 2, 50), np.float32))
+    with pytest.raises(ValueError, match="'lbfgs' does not know bounds"):
+        invert(sim, medium, recording, InversionOptions(solver="lbfgs", batchsize=None))
+
+
 @pytest.mark.slow
 @both
 def test_images_energy_and_sources(waves):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import shardfit as sf
-from shardfit.core.terms import residual_term
+from shardfit.core.term_makers import residual_term
 from shardfit.domains.seismic import Simulation, acquisition, propagate, ricker
 from tests.domains.seismic.cases import ENGINES, relative
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shardfit as sf
-from shardfit.core.terms import residual_term
+from shardfit.core.term_makers import residual_term
 from shardfit.domains.vlbi import nufft
 from shardfit.domains.vlbi.forward import as_operator, choose, rows_for, visibilities
 from shardfit.domains.vlbi.grid import Grid, mask_index

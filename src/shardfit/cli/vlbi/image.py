@@ -23,13 +23,7 @@ EXAMPLES = (
 )
 STOPPED = 130  # exit code of an interrupted command
 FIELDS = {
-    **preparation.FIELDS,
-    "npix": "npix",
-    "fov": "fov_uas",
-    "flux": "flux",
-    "prior": "prior_fwhm_uas",
-    "restarts": "restarts",
-    "maxiter": "maxiter",
+    **preparation.IMAGE_FIELDS,
     "stop": "stop",
     "operator": "operator",
     "transform": "transform",
@@ -40,19 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the preset and what may differ from it."""
     parser.add_argument("file", metavar="FILE", nargs="+", help="uvfits files of one band, or with --spectral-index")
     shared.add_out(parser, "vlbi-out")
-    preparation.add_preparation(parser)
-    parser.add_argument("--npix", metavar="N", type=int, help="pixels a side (64)")
-    parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions; m87 128)")
-    parser.add_argument(
-        "--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated; m87 0.6)"
-    )
-    parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (0.3 fields; m87 40)")
+    preparation.add_image(parser, "iterations of every fit (100)", "fits from the blurred image in every round (3)")
     parser.add_argument("--solver", metavar="NAME", default="lbfgs", help="lbfgs, lbfgsb, lbfgs-bt, adam, … (lbfgs)")
     parser.add_argument("--operator", metavar="NAME", help="auto, separable, dense or nufft (auto)")
     parser.add_argument("--transform", metavar="NAME", help="variables of the image: power or log (power)")
-    parser.add_argument("--maxiter", metavar="N", type=int, help="iterations of every fit (100)")
     parser.add_argument("--stop", metavar="T", type=float, help="relative tolerance of every fit (1e-6; m87 1e-4)")
-    parser.add_argument("--restarts", metavar="N", type=int, help="fits from the blurred image in every round (3)")
     shared.add_devices(parser)
     shared.add_processes(parser)
     parser.add_argument("--errors", action="store_true", help="also map standard deviations, regularisers as prior")

@@ -14,15 +14,6 @@ from shardfit.cli.vlbi.files import read_observation
 
 EXAMPLES = ("shardfit vlbi movie sgra.uvfits --frames 12 --smooth 10",)
 STOPPED = 130  # exit code of an interrupted command
-FIELDS = {
-    **preparation.FIELDS,
-    "npix": "npix",
-    "fov": "fov_uas",
-    "flux": "flux",
-    "prior": "prior_fwhm_uas",
-    "restarts": "restarts",
-    "maxiter": "maxiter",
-}
 SUBTITLE = "Images at several times, linear in between, fitted together to the data of one night."
 
 
@@ -39,13 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     )
     parser.add_argument("--smooth", metavar="W", type=float, default=1.0, help="weight of smooth change, dt (1)")
     parser.add_argument("--calm", metavar="W", type=float, default=0.1, help="weight of little change, di (0.1)")
-    preparation.add_preparation(parser)
-    parser.add_argument("--npix", metavar="N", type=int, help="pixels a side (64)")
-    parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions)")
-    parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated)")
-    parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (0.3 fields)")
-    parser.add_argument("--maxiter", metavar="N", type=int, help="iterations of every fit (100; of the movie 1000)")
-    parser.add_argument("--restarts", metavar="N", type=int, help="further fits from blurred frames (3)")
+    preparation.add_image(
+        parser, "iterations of every fit (100; of the movie 1000)", "further fits from blurred frames (3)"
+    )
     shared.add_devices(parser)
     shared.add_processes(parser)
     shared.add_seed(parser, 0, "of the parity check")
@@ -66,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     record.begin(args, out)
     how = RunOptions(None, mesh(rows=devices) if devices > 1 else None, args.seed, out, args.resume)
     joining = {"dt": args.smooth, "di": args.calm}
-    options = preparation.given(args, FIELDS) | _products(args.products)
+    options = preparation.given(args, preparation.IMAGE_FIELDS) | _products(args.products)
     found = movie(obs, frames=args.frames, joining=joining, preset=args.preset, run=how, **options)
     if found.result.status is Status.INTERRUPTED:
         print("interrupted; the same command goes on from there")

@@ -1,4 +1,4 @@
-"""Options of commands that prepare data: the preset, and what differs from it."""
+"""Options of commands that prepare data, and of those that make images: the preset, and what differs from it."""
 
 import argparse
 from typing import Any
@@ -10,6 +10,15 @@ FIELDS = {
     "systematic": "systematic",
     "tolerance": "tolerance",
     "cp_uv_min": "cp_uv_min",
+}
+IMAGE_FIELDS = {
+    **FIELDS,
+    "npix": "npix",
+    "fov": "fov_uas",
+    "flux": "flux",
+    "prior": "prior_fwhm_uas",
+    "restarts": "restarts",
+    "maxiter": "maxiter",
 }
 
 
@@ -35,6 +44,19 @@ def add_preparation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cp-uv-min", metavar="L", type=float, help="wavelengths: shorter baselines form no triangles (0)"
     )
+
+
+def add_image(parser: argparse.ArgumentParser, maxiter: str, restarts: str) -> None:
+    """Add the preparation, the image's size, its flux and its fits; maxiter, restarts: what these say of themselves."""
+    add_preparation(parser)
+    parser.add_argument("--npix", metavar="N", type=int, help="pixels a side (64)")
+    parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions; eht, m87 128)")
+    parser.add_argument(
+        "--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated; m87 0.6)"
+    )
+    parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (0.3 fields; eht, m87 40)")
+    parser.add_argument("--maxiter", metavar="N", type=int, help=maxiter)
+    parser.add_argument("--restarts", metavar="N", type=int, help=restarts)
 
 
 def given(args: argparse.Namespace, names: dict[str, str]) -> dict[str, Any]:

@@ -16,15 +16,6 @@ EXAMPLES = (
     "shardfit vlbi weights vlba.uvfits --try tv=0.1,1,10 --try simple=1,10",
     "shardfit vlbi weights m87.uvfits --preset eht --by baselines",
 )
-FIELDS = {
-    **preparation.FIELDS,
-    "npix": "npix",
-    "fov": "fov_uas",
-    "flux": "flux",
-    "prior": "prior_fwhm_uas",
-    "restarts": "restarts",
-    "maxiter": "maxiter",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -42,13 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--folds", metavar="K", type=int, default=5, help="parts that are held out in turn (5)")
     parser.add_argument("--by", metavar="WHAT", default="scans", help="parts are whole scans or baselines (scans)")
     parser.add_argument("--score", metavar="A,B", help="products that count (the closures that are fitted, or all)")
-    preparation.add_preparation(parser)
-    parser.add_argument("--npix", metavar="N", type=int, help="pixels a side (64)")
-    parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions; eht 128)")
-    parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated)")
-    parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (0.3 fields; eht 40)")
-    parser.add_argument("--maxiter", metavar="N", type=int, help="iterations of every fit of the last image (1000)")
-    parser.add_argument("--restarts", metavar="N", type=int, help="fits from the blurred image, of the last (3)")
+    preparation.add_image(
+        parser, "iterations of every fit of the last image (1000)", "fits from the blurred image, of the last (3)"
+    )
     parser.add_argument("--slots", metavar="N", type=shared.positive, help="fits that share a batch (by memory)")
     shared.add_seed(parser, 0, "of how the data are divided")
     shared.add_json(parser)
@@ -77,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         control=SurveyControl(args.slots),
         run=RunOptions(None, None, args.seed, out, "auto"),
-        **preparation.given(args, FIELDS),
+        **preparation.given(args, preparation.IMAGE_FIELDS),
     )
     if found.image.result.status is Status.INTERRUPTED:
         print("interrupted in the last image; the same command goes on from there")

@@ -10,7 +10,7 @@ import numpy as np
 
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
-from shardfit.core.terms import penalty
+from shardfit.core.term_makers import penalty
 
 if TYPE_CHECKING:  # fits run without jaxtyping
     from jaxtyping import Array, Float

@@ -16,7 +16,7 @@ import numpy as np
 
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
-from shardfit.core.terms import statistic_term
+from shardfit.core.term_makers import statistic_term
 from shardfit.core.transforms import Above, TanInterval
 from shardfit.domains.population.halos import even, triangular, upweights
 from shardfit.stats.bank import BankOptions, make_bank

@@ -18,7 +18,7 @@ from shardfit.core.objective import Objective
 from shardfit.core.precision import PRECISIONS, arithmetic, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.rows import my_rows
-from shardfit.core.terms import statistic_term
+from shardfit.core.term_makers import statistic_term
 from shardfit.domains.population.halos import blocks, log_masses
 from shardfit.stats.histogram import above, bin_counts
 

@@ -21,7 +21,7 @@ traces = propagate(sim, {"vp": vp, "epsilon": epsilon, "delta": delta}, wavelet,
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -123,10 +123,8 @@ class VTISimulation(MediumSimulation):
         self, medium: dict[str, jax.Array], signature: jax.Array, shots: Shots, engine: Any, memory: Any
     ) -> jax.Array:
         """Return traces (shots, receivers, nt), see `propagate`."""
-        stiffness, item = _stiffness(self, medium), signature.dtype.itemsize
-        segments = plain_loops.segments_of(self, memory, len(signature), item)
-        rows = (shots, signature)
-        return plain_loops.over_shots(self, lambda row: _record(self, stiffness, segments, *row), rows, item)
+        record = partial(_record, self, _stiffness(self, medium))
+        return plain_loops.over_shots(self, record, shots, signature, memory)
 
 
 class Stiffness(NamedTuple):

@@ -19,7 +19,7 @@ traces = propagate(sim, {"vp": vp, "q": q}, wavelet, acquisition(sim, sources, r
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -175,10 +175,8 @@ class ViscoacousticSimulation(MediumSimulation):
         self, medium: dict[str, jax.Array], signature: jax.Array, shots: Shots, engine: Any, memory: Any
     ) -> jax.Array:
         """Return traces (shots, receivers, nt), see `propagate`."""
-        rock, item = _rock(self, medium), signature.dtype.itemsize
-        segments = plain_loops.segments_of(self, memory, len(signature), item)
-        rows = (shots, signature)
-        return plain_loops.over_shots(self, lambda row: _record(self, rock, segments, *row), rows, item)
+        record = partial(_record, self, _rock(self, medium))
+        return plain_loops.over_shots(self, record, shots, signature, memory)
 
 
 class Rock(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
-from shardfit.core.terms import statistic_term
+from shardfit.core.term_makers import statistic_term
 from shardfit.domains.seismic.arrays import Series, Traces, Velocity
 from shardfit.domains.seismic.geometry import Shots, select
 from shardfit.domains.seismic.illumination import blocks

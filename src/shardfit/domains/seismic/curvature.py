@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.objective import Objective
-from shardfit.core.terms import statistic_term
+from shardfit.core.term_makers import statistic_term
 from shardfit.domains.seismic.arrays import Response
 from shardfit.domains.seismic.bands import filtered
 from shardfit.domains.seismic.geometry import select

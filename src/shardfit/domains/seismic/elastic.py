@@ -6,6 +6,7 @@ traces = propagate(sim, {"vp": vp, "vs": vs, "rho": rho}, wavelet, acquisition(s
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -19,7 +20,7 @@ from shardfit.domains.seismic.boundary import damping
 from shardfit.domains.seismic.geometry import HALF_WIDTH, Points, Shots
 from shardfit.domains.seismic.medium import Medium, MediumSimulation, Parameter, Range, refuse_cells
 from shardfit.domains.seismic.native import Kernel, Native, run
-from shardfit.domains.seismic.plain_loops import over_shots, segments_of, walk
+from shardfit.domains.seismic.plain_loops import over_shots, walk
 
 # fields that a source acts on, and that a receiver takes the mean of; stresses with a minus sign, as pressure has
 SOURCES = {"explosive": ("sxx", "szz"), "force_x": ("vx",), "force_z": ("vz",)}
@@ -98,7 +99,6 @@ class ElasticSimulation(MediumSimulation):
 def _traces(
     sim: ElasticSimulation, medium: dict[str, jax.Array], signature: jax.Array, shots: Shots, engine: Any, memory: Any
 ) -> jax.Array:
-    dtype = signature.dtype
     # a source of pressure acts between two samples
     inputs = signature if sim.source != "explosive" else (signature + jnp.roll(signature, -1, -1)) / 2
     acting, read = SOURCES[sim.source], RECEIVERS[sim.receiver]
@@ -106,12 +106,7 @@ def _traces(
     material = wave.material(sim, medium)
     if isinstance(engine, Native):
         return _compiled(sim, engine, material, inputs, nodes)
-    segments = segments_of(sim, memory, len(signature), dtype.itemsize)
-
-    def one(row):
-        return _record(sim, material, segments, *row)
-
-    return over_shots(sim, one, (nodes, inputs), dtype.itemsize)
+    return over_shots(sim, partial(_record, sim, material), nodes, inputs, memory)
 
 
 def _compiled(

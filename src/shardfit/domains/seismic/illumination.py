@@ -13,7 +13,7 @@ import numpy as np
 
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective
-from shardfit.core.terms import statistic_term
+from shardfit.core.term_makers import statistic_term
 from shardfit.domains.seismic.arrays import Series, Velocity
 from shardfit.domains.seismic.geometry import Points, Shots
 from shardfit.domains.seismic.medium import as_medium, bare, speed

@@ -5,7 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from shardfit.core.terms import Penalty, penalty
+from shardfit.core.term_makers import penalty
+from shardfit.core.terms import Penalty
 from shardfit.domains.seismic.arrays import Velocity
 
 

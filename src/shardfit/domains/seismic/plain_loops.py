@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from shardfit.domains.seismic import wave
-from shardfit.domains.seismic.geometry import Points
+from shardfit.domains.seismic.geometry import Points, Shots
 from shardfit.domains.seismic.linear import with_transpose
 from shardfit.domains.seismic.medium import MediumSimulation
 from shardfit.domains.seismic.simulation import Simulation
@@ -24,7 +24,19 @@ from shardfit.domains.seismic.strategies import Checkpointed, Full, Strategy, as
 CACHE = 1 << 21  # bytes of fields of the shots that share a loop, as for acoustic waves
 
 
-def segments_of(sim: MediumSimulation, memory: str | Strategy, shots: int, item: int) -> tuple[int, ...]:
+def over_shots(
+    sim: MediumSimulation, record: Callable, shots: Shots, signature: jax.Array, memory: str | Strategy
+) -> jax.Array:
+    """Return record(segments, shot, signature) of every shot; on a CPU as many share a loop as its cache holds."""
+    n, item = len(signature), signature.dtype.itemsize
+    segments = _segments(sim, memory, n, item)
+    together = n
+    if jax.default_backend() == "cpu":
+        together = max(1, CACHE // (2 * sim.kept * math.prod(sim.padded) * item))
+    return lax.map(lambda row: record(segments, *row), (shots, signature), batch_size=min(together, n))
+
+
+def _segments(sim: MediumSimulation, memory: str | Strategy, shots: int, item: int) -> tuple[int, ...]:
     """Return how many segments at each level are computed anew; a step counts as `kept` acoustic ones."""
     strategy, _ = as_strategy(memory, sim, sim.kept * shots, item)
     if memory == "auto" and not isinstance(strategy, Full | Checkpointed):
@@ -35,14 +47,6 @@ def segments_of(sim: MediumSimulation, memory: str | Strategy, shots: int, item:
         case Checkpointed(segments):
             return segments
     raise ValueError(f"{strategy} is not for {sim.waves} waves. Use memory='full', 'segmented', 'two-level' or 'auto'.")
-
-
-def over_shots(sim: MediumSimulation, one: Callable, rows: Any, item: int) -> jax.Array:
-    """Return one(row) of every shot; on a CPU as many share a loop as its cache holds. item: bytes of a number."""
-    together = n = len(jax.tree.leaves(rows)[0])
-    if jax.default_backend() == "cpu":
-        together = max(1, CACHE // (2 * sim.kept * math.prod(sim.padded) * item))
-    return lax.map(one, rows, batch_size=min(together, n))
 
 
 def walk(step: Callable, start: Any, inputs: jax.Array, segments: tuple[int, ...]) -> jax.Array:

@@ -14,7 +14,8 @@ import numpy as np
 from shardfit.core.objective import Objective
 from shardfit.core.precision import refuse_memory_map
 from shardfit.core.problem import Problem
-from shardfit.core.terms import Penalty, statistic_term
+from shardfit.core.term_makers import statistic_term
+from shardfit.core.terms import Penalty
 from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.bands import filtered
 from shardfit.domains.seismic.engines import choose_engine

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from shardfit.core.objective import Objective
 from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
-from shardfit.core.terms import penalty
+from shardfit.core.term_makers import penalty
 from shardfit.domains.vlbi import checks, penalties, transforms
 from shardfit.domains.vlbi.grid import Grid, mask_index
 from shardfit.domains.vlbi.options import options_of

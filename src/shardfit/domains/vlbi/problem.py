@@ -10,7 +10,8 @@ import numpy as np
 from shardfit.core.objective import Objective
 from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
-from shardfit.core.terms import ResidualTerm, penalty, residual_term
+from shardfit.core.term_makers import penalty, residual_term
+from shardfit.core.terms import ResidualTerm
 from shardfit.core.transforms import TanInterval
 from shardfit.domains.vlbi import checks, penalties, penalties_pol, penalties_spectral, transforms
 from shardfit.domains.vlbi.forward import block_size, choose

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.equations import Gram, NormalEquations
-from shardfit.core.terms import StatisticTerm, statistic_term
+from shardfit.core.term_makers import statistic_term
+from shardfit.core.terms import StatisticTerm
 from shardfit.domains.xpcs.forward import Ahead, Geometry, averaged
 from shardfit.domains.xpcs.layout import tiles_at_once
 from shardfit.domains.xpcs.losses import LOSSES, SLOPES

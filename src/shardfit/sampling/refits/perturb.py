@@ -17,7 +17,8 @@ import numpy as np
 from shardfit.core.gram import residuals
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
-from shardfit.core.terms import ResidualTerm, Term, residual_penalty, residual_term
+from shardfit.core.term_makers import residual_penalty, residual_term
+from shardfit.core.terms import ResidualTerm, Term
 from shardfit.sampling.refits.frame import Frame, at_draws
 from shardfit.surveys.axes import Axis, Span, Start
 

@@ -86,7 +86,8 @@ class Band:
         if not set(given) <= {"vp", *fitted}:
             raise ValueError(f"invert: bounds of {sorted(given)}, but what is fitted is {sorted(fitted)}.")
         given = {name: ends for name, ends in given.items() if ends is not None and name in fitted}
-        limits = self.sim.ranges(medium, fitted, given.get("vp")) if options.bounded else {}
+        # beyond them waves would grow without end, so a solver without bounds is refused
+        limits = self.sim.ranges(medium, fitted, given.get("vp"))
         return ModelOptions(
             {**limits, **given},
             options.parameter,

@@ -13,7 +13,7 @@ from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
-from shardfit.core.terms import residual_term
+from shardfit.core.term_makers import residual_term
 from shardfit.core.transforms import Log
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.grid import Grid

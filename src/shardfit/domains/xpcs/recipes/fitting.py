@@ -13,7 +13,7 @@ from shardfit.core.errors import NonFiniteError
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
-from shardfit.core.terms import residual_penalty
+from shardfit.core.term_makers import residual_penalty
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.models import Model, static
 from shardfit.domains.xpcs.problem import TERM, FitOptions, Setup, setup

@@ -9,7 +9,8 @@ import numpy as np
 
 from shardfit.core.errors import suggestion
 from shardfit.core.priors import TruncatedNormal
-from shardfit.core.terms import Penalty, prior
+from shardfit.core.term_makers import prior
+from shardfit.core.terms import Penalty
 from shardfit.domains.xpcs.models import Homodyne, Model
 from shardfit.domains.xpcs.problem import converted, straight
 from shardfit.domains.xpcs.rates import CurvedPower, Parameter, PowerLaw
