@@ -13,11 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from shardfit.core.problem import Problem
 from shardfit.core.status import Status
-from shardfit.solve.points import values_at
-from shardfit.solve.step import StepSolver
-from shardfit.solve.swarm_start import require_box
+from shardfit.solve.box_search import BoxSearch, times
 
 LARGEST_GROWTH = 64  # times the first population: a restart's is never larger
 WORST_CONDITION = 1e14  # of the covariance: its axes can no longer be told from rounding
@@ -70,7 +67,7 @@ class Rates(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CMAES(StepSolver):
+class CMAES(BoxSearch):
     """Covariance matrix adaptation, with restarts.
 
     Every parameter needs finite bounds. The first run starts at x0, restarts anywhere in the box.
@@ -95,20 +92,12 @@ class CMAES(StepSolver):
     ftol: float = 1e-12
     gtol: float = 0.0
     xtol: float = 1e-11
-    needs: ClassVar[str] = "value"
-    bounded: ClassVar[bool] = True
-    stochastic: ClassVar[bool] = True
-    slots: ClassVar[bool] = False
-    any_length: ClassVar[bool] = True
     differentiates: ClassVar[bool] = False
     name: ClassVar[str] = "cmaes"
 
     def __post_init__(self):
         super().__post_init__()
-        for option, least in {"population": 4, "restarts": 0, "at_once": 1}.items():
-            given = getattr(self, option)
-            if given is not None and given < least:
-                raise ValueError(f"cmaes: {option}={given} must be at least {least}.")
+        self.require_least({"population": 4, "restarts": 0, "at_once": 1})
         if not 0 < self.sigma <= 1:
             raise ValueError(f"cmaes: sigma={self.sigma} must be between 0 and 1: it is in box widths.")
         if self.growth not in ("ipop", "bipop"):
@@ -125,10 +114,6 @@ class CMAES(StepSolver):
     def largest(self) -> int:
         """Points of the largest generation that restarts may come to."""
         return self.population * min(LARGEST_GROWTH, 2 ** min(self.restarts, 6))
-
-    def check(self, problem: Problem) -> None:
-        """Raise unless there is a finite box."""
-        require_box(problem.space, problem.box)
 
     def init(self, z0, lower, upper):
         """Return the state before the first generation."""
@@ -165,10 +150,6 @@ class CMAES(StepSolver):
     def begin(self, state, key, given):
         """Return the initial state with its random key."""
         return state._replace(key=jax.random.key_data(key))
-
-    def evaluate(self, space, objective, z, key):
-        """Return the values at z (population, n)."""
-        return values_at(space, objective, z, key, self.at_once)
 
     def step(self, evaluate: Callable, state: State) -> State:
         """Draw and evaluate one part of a generation; follow its better points once it is whole."""
@@ -258,14 +239,9 @@ class CMAES(StepSolver):
         """Return the spread of the distribution, for a progress display."""
         return {"spread": float(state.sigma * jnp.max(state.lengths))}
 
-    def note(self, state):
-        """Say how many evaluations failed and how often it was started again."""
-        notes = []
-        if count := int(state.nonfinite):
-            notes.append(f"{count} evaluations were not finite and counted as infinite.")
-        if count := int(state.restart):
-            notes.append(f"It was started again {count} time{'s' * (count > 1)}, last with {int(state.size)} points.")
-        return " ".join(notes)
+    def again(self, state):
+        """Say how often it was started again, and how large it had become."""
+        return f"It was started again {times(state.restart)}, last with {int(state.size)} points."
 
 
 def _flat(state: State, ftol: float) -> jax.Array:

@@ -17,12 +17,11 @@ import numpy as np
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.solve.base import Finish, Solver, Task
+from shardfit.solve.box_search import BoxSearch, times
 from shardfit.solve.capabilities import require_objective
 from shardfit.solve.draws import uniform_pairs
-from shardfit.solve.points import values_at
 from shardfit.solve.polish import polish
-from shardfit.solve.step import StepSolver
-from shardfit.solve.swarm_start import carried, population, require_box, restored
+from shardfit.solve.swarm_start import carried, population, restored
 
 
 class State(NamedTuple):
@@ -53,7 +52,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swarm(StepSolver):
+class Swarm(BoxSearch):
     """Particles that remember their own best place and hear of the swarm's best.
 
     Every parameter needs finite bounds; x0 only says what the parameters are. The start is a Latin hypercube, with
@@ -90,20 +89,11 @@ class Swarm(StepSolver):
     at_once: int | None = None
     ftol: float = 0.0
     gtol: float = 0.0
-    needs: ClassVar[str] = "value"
-    bounded: ClassVar[bool] = True
-    stochastic: ClassVar[bool] = True
-    slots: ClassVar[bool] = False
-    any_length: ClassVar[bool] = True
     name: ClassVar[str] = "swarm"
 
     def __post_init__(self):
         super().__post_init__()
-        least = {"particles": 2, "restarts": 0, "keep": 0, "polish_best": 1, "stagnation": 1, "at_once": 1}
-        for option, smallest in least.items():
-            given = getattr(self, option)
-            if given is not None and given < smallest:
-                raise ValueError(f"swarm: {option}={given} must be at least {smallest}.")
+        self.require_least({"particles": 2, "restarts": 0, "keep": 0, "polish_best": 1, "stagnation": 1, "at_once": 1})
         if not self.velocity_cap > 0:
             raise ValueError(f"swarm: velocity_cap={self.velocity_cap} must be positive: it is in box widths per step.")
         if self.gtol:
@@ -135,7 +125,7 @@ class Swarm(StepSolver):
 
     def check(self, problem: Problem) -> None:
         """Raise unless there is a finite box, and for a polish that cannot descend on this problem."""
-        require_box(problem.space, problem.box)
+        super().check(problem)
         if self.polish is None:
             return
         second = _as_solver(self.polish)
@@ -193,10 +183,6 @@ class Swarm(StepSolver):
             reserve=np.stack(drawn[1:]) if self.restarts else state.reserve,
         )
         return state if self.start is None else restored(state, self.start)
-
-    def evaluate(self, space, objective, z, key):
-        """Return the values of all particles z (particles, n)."""
-        return values_at(space, objective, z, key, self.at_once)
 
     def step(self, evaluate, state):
         """Move, evaluate, remember."""
@@ -275,14 +261,9 @@ class Swarm(StepSolver):
         """Return what another swarm can start from."""
         return carried(state)
 
-    def note(self, state):
-        """Say how many evaluations failed and how often the swarm was drawn anew."""
-        notes = []
-        if count := int(state.nonfinite):
-            notes.append(f"{count} evaluations were not finite and counted as infinite.")
-        if count := int(state.restart):
-            notes.append(f"The swarm was drawn anew {count} time{'s' * (count > 1)}.")
-        return " ".join(notes)
+    def again(self, state):
+        """Say how often the swarm was drawn anew."""
+        return f"The swarm was drawn anew {times(state.restart)}."
 
 
 def _as_solver(solver: Any) -> Solver:
