@@ -6,7 +6,7 @@ nothing ever moves; cells that press against a bound are left out of a step.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,27 @@ from shardfit.solve.step import StepSolver
 
 DECREASE = 1e-4  # share of the promised decrease that a step must bring
 SHORTEST = 1e-3  # of a step, before the search along it is given up
+
+
+class Judged(NamedTuple):
+    """What an evaluation says of the step that led to it, and the point from which to go on."""
+
+    start: jax.Array  # it was the first of all
+    fresh: jax.Array  # it was the first of its rows: there is nothing to compare it with
+    enough: jax.Array  # it lowered the misfit enough
+    moves: jax.Array  # the step is taken
+    taken: jax.Array  # the step
+    length: jax.Array  # of the next step along it, where it is not taken
+    change: jax.Array  # of the gradient, in units of `unit`
+    x: jax.Array
+    gradient: jax.Array  # at x, zero where the model is held
+    free: jax.Array  # cells that may move from x
+    unit: jax.Array  # largest component of the first gradient: squares of small ones vanish in float32
+
+    @property
+    def slope(self) -> jax.Array:
+        """The gradient at x in units of `unit`."""
+        return self.gradient / jnp.where(self.unit > 0, self.unit, 1)
 
 
 @dataclass(frozen=True)
@@ -83,15 +104,39 @@ class Conditioned(StepSolver):
             scaled = jnp.stack([smooth(one, self.smoothing) for one in scaled.reshape(self.shape)]).ravel()
         return jnp.where(free, state.scale * scaled, 0)
 
-    def ended(self, state: Any, value: Any, gradient: jax.Array, free: jax.Array, events: tuple) -> jax.Array:
-        """Return the status after an evaluation: what it says of the point that was accepted.
+    def judge(self, state: Any, value: Any, gradient: jax.Array, fresh: jax.Array) -> Judged:
+        """Return what value and gradient at `state.ahead` say. fresh: the rows are others than those before."""
+        start, taken = ~jnp.isfinite(state.value), state.ahead - state.x
+        old, new = (jnp.where(state.scale > 0, g, 0) for g in (state.gradient, gradient))
+        promised = jnp.vdot(old, taken)
+        enough = (promised < 0) & (value <= state.value + DECREASE * promised)
+        moves = fresh | enough
+        unit = jnp.where(start, jnp.max(jnp.abs(new)), state.unit)
+        length = jnp.where(moves, 1.0, state.length * shorter(value - state.value, promised)).astype(state.x.dtype)
+        x, here = jnp.where(moves, state.ahead, state.x), jnp.where(moves, new, old)
+        free, change = self.free(state, x, here), (new - old) * (1 / jnp.where(unit > 0, unit, 1))
+        return Judged(start, fresh, enough, moves, taken, length, change, x, here, free, unit)
 
-        events: it was the first of all; it was the first of its rows; it lowered the misfit enough; nothing does.
-        """
-        start, fresh, enough, stalled = events
+    def accepted(self, state: Any, value: Any, gradient: jax.Array, said: Judged, stalled: jax.Array) -> Any:
+        """Return the state at the point from which to go on, with its status. stalled: no step lowers the misfit."""
+        return state._replace(
+            x=said.x,
+            value=jnp.where(said.moves, value, state.value),
+            gradient=jnp.where(said.moves, gradient, state.gradient),
+            status=self.ended(state, value, said, stalled),
+            steps=state.steps + (said.moves & ~said.start),
+            length=said.length,
+            unit=said.unit,
+        )
+
+    def ended(self, state: Any, value: Any, said: Judged, stalled: jax.Array) -> jax.Array:
+        """Return the status after an evaluation: what it says of the point that was accepted."""
         if self.batch:  # a batch says nothing about the whole
-            return jnp.where(fresh & ~jnp.isfinite(value), Status.NONFINITE.code, Status.RUNNING.code).astype(jnp.int32)
-        flat = jnp.max(jnp.where(free, jnp.abs(gradient), 0)) <= self.gtol
+            return jnp.where(said.fresh & ~jnp.isfinite(value), Status.NONFINITE.code, Status.RUNNING.code).astype(
+                jnp.int32
+            )
+        start, enough = said.start, said.enough
+        flat = jnp.max(jnp.where(said.free, jnp.abs(said.gradient), 0)) <= self.gtol
         small = state.value - value <= self.ftol * jnp.abs(value)
         cases = (
             (start & ~jnp.isfinite(value), Status.NONFINITE),

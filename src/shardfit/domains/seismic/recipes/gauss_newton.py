@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from shardfit.domains.seismic.gauss_newton import product
-from shardfit.domains.seismic.recipes.conditioned import DECREASE, SHORTEST, Conditioned, clipped, shorter
+from shardfit.domains.seismic.recipes.conditioned import SHORTEST, Conditioned, clipped
 
 FORCING = 0.1  # share of the first residual, in the preconditioner's norm, that ends conjugate gradients
 
@@ -118,31 +118,14 @@ class GaussNewton(Conditioned):
         return jax.lax.cond(state.looks, self._looked, self._multiplied, state, value, vector)
 
     def _looked(self, state: State, value: Any, gradient: jax.Array) -> State:
-        start = ~jnp.isfinite(state.value)
-        fresh = start | bool(self.batch)
-        taken = state.ahead - state.x
-        old, new = (jnp.where(state.scale > 0, g, 0) for g in (state.gradient, gradient))
-        promised = jnp.vdot(old, taken)
-        enough = (promised < 0) & (value <= state.value + DECREASE * promised)
-        moves = fresh | enough
-        length = jnp.where(moves, 1.0, state.length * shorter(value - state.value, promised)).astype(state.x.dtype)
-        x, here = jnp.where(moves, state.ahead, state.x), jnp.where(moves, new, old)
-        free = self.free(state, x, here)
-        unit = jnp.where(start, jnp.max(jnp.abs(new)), state.unit)
-        begun = self._begun(state, here / jnp.where(unit > 0, unit, 1), free)
-        events = (start, fresh, enough, ~moves & (length < SHORTEST))
-        return state._replace(
-            x=x,
-            value=jnp.where(moves, value, state.value),
-            gradient=jnp.where(moves, gradient, state.gradient),
-            status=self.ended(state, value, here, free, events),
-            steps=state.steps + (moves & ~start),
-            looks=~moves,
-            ahead=jnp.where(moves, x, state.x + (length / state.length) * taken),
-            length=length,
-            unit=unit,
-            search=jax.tree.map(lambda a, b: jnp.where(moves, a, b), begun, state.search),
+        said = self.judge(state, value, gradient, ~jnp.isfinite(state.value) | bool(self.batch))
+        begun = self._begun(state, said.slope, said.free)
+        state = state._replace(
+            looks=~said.moves,
+            ahead=jnp.where(said.moves, said.x, state.x + (said.length / state.length) * said.taken),
+            search=jax.tree.map(lambda a, b: jnp.where(said.moves, a, b), begun, state.search),
         )
+        return self.accepted(state, value, gradient, said, ~said.moves & (said.length < SHORTEST))
 
     def _begun(self, state: State, gradient: jax.Array, free: jax.Array) -> Search:
         left = jnp.where(free, -gradient, 0)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from shardfit.domains.seismic.recipes.conditioned import DECREASE, SHORTEST, Conditioned, clipped, shorter
+from shardfit.domains.seismic.recipes.conditioned import SHORTEST, Conditioned, clipped
 
 POSITIVE = 1e-6  # cosine of step and change of the gradient, above which the pair is kept: float32 has seven digits
 
@@ -88,37 +88,21 @@ class PreconditionedLBFGS(Conditioned):
     def step(self, evaluate, state):
         """Evaluate, accept or shorten, and aim anew."""
         value, gradient = evaluate(state.ahead)
-        start, fresh = ~jnp.isfinite(state.value), state.seen == 0
-        taken = state.ahead - state.x
-        old, new = (jnp.where(state.scale > 0, g, 0) for g in (state.gradient, gradient))
-        promised = jnp.vdot(old, taken)
-        enough = (promised < 0) & (value <= state.value + DECREASE * promised)
-        moves = fresh | enough
-        unit = jnp.where(start, jnp.max(jnp.abs(new)), state.unit)
-        per_unit = 1 / jnp.where(unit > 0, unit, 1)
-        pairs = _learn(state.pairs, taken, (new - old) * per_unit, ~fresh & enough)
-        length = jnp.where(moves, 1.0, state.length * shorter(value - state.value, promised))
+        said = self.judge(state, value, gradient, state.seen == 0)
+        pairs = _learn(state.pairs, said.taken, said.change, ~said.fresh & said.enough)
         # what was learnt elsewhere misleads here
-        lost = ~moves & (length < SHORTEST)
+        lost = ~said.moves & (said.length < SHORTEST)
         stalled = lost & (pairs.count == 0)
         pairs = pairs._replace(count=jnp.where(lost, 0, pairs.count))
-        x, here = jnp.where(moves, state.ahead, state.x), jnp.where(moves, new, old)
-        free = self.free(state, x, here)
-        aimed = clipped(state, x + self._direction(state, pairs, here * per_unit, free))
-        retried = state.x + (length / state.length) * taken
-        status = self.ended(state, value, here, free, (start, fresh, enough, stalled))
-        return state._replace(
-            x=x,
-            value=jnp.where(moves, value, state.value),
-            gradient=jnp.where(moves, gradient, state.gradient),
-            status=status,
-            steps=state.steps + (moves & ~start),
-            ahead=jnp.where(moves | lost, aimed, retried),
-            length=jnp.where(lost, 1.0, length).astype(x.dtype),
+        aimed = clipped(state, said.x + self._direction(state, pairs, said.slope, said.free))
+        retried = state.x + (said.length / state.length) * said.taken
+        state = state._replace(
+            ahead=jnp.where(said.moves | lost, aimed, retried),
             seen=(state.seen + 1) % self.repeats if self.batch else jnp.ones_like(state.seen),
-            unit=unit,
             pairs=pairs,
         )
+        said = said._replace(length=jnp.where(lost, 1.0, said.length).astype(said.x.dtype))
+        return self.accepted(state, value, gradient, said, stalled)
 
     def _direction(self, state: State, pairs: Pairs, gradient: jax.Array, free: jax.Array) -> jax.Array:
         """Return minus the inverse Hessian times a gradient, among the cells that are free, within the limit."""
