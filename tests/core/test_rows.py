@@ -9,7 +9,8 @@ import pytest
 
 from shardfit.core import rows as module
 from shardfit.core.mesh import mesh
-from shardfit.core.rows import check_rows, compact, masked, place_rows, sum_blocks, take
+from shardfit.core.precision import arithmetic
+from shardfit.core.rows import check_rows, compact, masked, place_rows, shapes_of_rows, sum_blocks, take
 
 X = np.arange(4.0)
 
@@ -100,3 +101,12 @@ def test_blocks_cover_every_counted_row_once(n, chunk):
 def test_masked_stops_nan():
     found = masked(jnp.array([True, False]), jnp.array([[1.0, 2.0], [jnp.nan, jnp.inf]]))
     np.testing.assert_array_equal(found, [[1, 2], [0, 0]])
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("float32", np.int32), ("float64", np.int64)])
+def test_shapes_have_types_of_the_present_precision(precision, expected):
+    """JAX 0.12 warns of a wider type where it traces with it."""
+    with arithmetic(precision):
+        shape = shapes_of_rows({"i": np.arange(5), "key": jax.random.split(jax.random.key(0), 5)}, 2)
+        assert shape["i"].dtype == expected and shape["i"].shape == (2,)
+        assert jnp.issubdtype(shape["key"].dtype, jax.dtypes.prng_key)

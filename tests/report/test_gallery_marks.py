@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 import tomllib
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -113,7 +114,7 @@ def test_tags_and_notes_are_kept(folder):
 
 def test_what_was_marked_by_hand_is_noticed(folder):
     tag(folder, [1], "top set")
-    with sqlite3.connect(folder / "ledger.sqlite") as connection:
+    with closing(sqlite3.connect(folder / "ledger.sqlite", isolation_level=None)) as connection:
         connection.execute("UPDATE marks SET tag = 'worst'")
     with Survey(folder) as survey, pytest.raises(CheckpointError, match="does not match its checksum"):
         marks(survey.ledger)
@@ -133,7 +134,7 @@ def test_a_point_tells_how_to_run_it_again(folder):
 
 
 def test_a_flipped_byte_is_told(folder):
-    with sqlite3.connect(folder / "ledger.sqlite") as connection:
+    with closing(sqlite3.connect(folder / "ledger.sqlite", isolation_level=None)) as connection:
         connection.execute("UPDATE found SET params = x'0000000000000001' WHERE id = 2")
     points = Points.open(folder)
     with pytest.raises(CheckpointError, match="does not match its checksum"):
@@ -142,7 +143,7 @@ def test_a_flipped_byte_is_told(folder):
 
 
 def test_pictures_that_are_too_large(folder):
-    with sqlite3.connect(folder / "ledger.sqlite") as connection:
+    with closing(sqlite3.connect(folder / "ledger.sqlite", isolation_level=None)) as connection:
         connection.execute("UPDATE found SET picture = zeroblob(100000000) WHERE id = 2")
     points = Points.open(folder)
     with pytest.raises(CheckpointError, match="too large"):

@@ -23,8 +23,9 @@ from shardfit.core.params import make_space
 from shardfit.core.precision import PRECISIONS, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.rows import take
+from shardfit.core.stand_ins import stand_in
 from shardfit.core.term_makers import residual_penalty
-from shardfit.core.terms import RowTerm
+from shardfit.core.terms import RowTerm, with_shapes
 
 PROBE_ROWS = 64
 OUTSIDE = ("maxiter", "label")  # a run may be continued to a higher limit; a label is only shown
@@ -123,9 +124,7 @@ def _term_facts(reader: Reader, name: str, term: Any, params: Any, precision: st
     portable = getattr(term.fn, "portable", None)
     plain = term if portable is None else replace(term, fn=portable())
     if isinstance(term, RowTerm):
-        n = term.n_rows
-        rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((n, *leaf.shape[1:]), leaf.dtype), term.rows)
-        plain = replace(plain, rows=rows, counts=None)
+        plain = with_shapes(plain, term.n_rows)
         if term.key is not None:
             facts[f"random key of term {name!r}"] = digest(term.key)
         facts |= _own_facts(reader, name, term)
@@ -169,7 +168,7 @@ def _abstract(tree: Any) -> Any:
     def one(leaf):
         if not hasattr(leaf, "shape"):
             return leaf
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=getattr(leaf, "weak_type", False))
+        return stand_in(leaf, weak=getattr(leaf, "weak_type", False))
 
     return jax.tree.map(one, tree)
 

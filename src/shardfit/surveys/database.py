@@ -19,20 +19,15 @@ def connect(path: Path, *, read_only: bool = False, shared: bool = False) -> sql
     """Open a database. shared: other machines may read it, which SQLite's write-ahead log does not allow for."""
     require_file(path)
     if not read_only:
-        connection = _opened(path, "rwc")
-        connection.execute(f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        return connection
-    connection = _opened(path, "ro")
+        journal = f"PRAGMA journal_mode = {'DELETE' if shared else 'WAL'}"
+        return _opened(path, "rwc", journal, "PRAGMA synchronous = NORMAL")
     try:
-        connection.execute("PRAGMA schema_version").fetchone()
+        return _opened(path, "ro", "PRAGMA schema_version")
     except sqlite3.OperationalError:
-        connection.close()
         if path.with_name(path.name + "-wal").exists():
             raise
         # the log needs a folder that can be written to; in one that cannot nobody writes, so no log is needed
-        connection = _opened(path, "ro&immutable=1")
-    return connection
+        return _opened(path, "ro&immutable=1")
 
 
 def is_blank(connection: sqlite3.Connection, schema: str = "main") -> bool:
@@ -91,10 +86,16 @@ def explained(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _opened(path: Path, mode: str) -> sqlite3.Connection:
+def _opened(path: Path, mode: str, *first: str) -> sqlite3.Connection:
+    """Open a file and ask what must be asked first; if that fails, nothing stays open."""
     address = f"{path.resolve().as_uri()}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # damage is for checksums to notice
-    connection.execute("PRAGMA trusted_schema = OFF")  # before anything else is asked: it may be a stranger's
-    connection.execute("PRAGMA cell_size_check = ON")
+    try:
+        # trust comes before anything else is asked: it may be a stranger's
+        for question in ("PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON", *first):
+            connection.execute(question).fetchone()
+    except BaseException:
+        connection.close()
+        raise
     return connection

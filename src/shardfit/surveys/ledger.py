@@ -10,6 +10,7 @@ import json
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,11 @@ COMPARED = ("total", "axes", "parts", "params", "dtype", "picture", "shape")  # 
 
 
 class Ledger:
-    """The points of a survey on disk. Made by `create` or `open`; a context manager."""
+    """The points of a survey on disk. Made by `create` or `open`; a context manager; closed when nobody holds it."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, heading: Heading):
         self.path, self.connection, self.heading = path, connection, heading
+        weakref.finalize(self, connection.close)
         self.checked = False
         # A thread that sets the limit of its query holds Python's lock and waits for SQLite's; another whose query
         # reaches its limit holds SQLite's and waits for Python's. One query at a time is all that SQLite does anyway.

@@ -14,7 +14,7 @@ import numpy as np
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
-from shardfit.core.rows import take
+from shardfit.core.rows import shapes_of_rows, take
 from shardfit.core.terms import ResidualTerm, RowTerm, half_square, weighted_sum
 from shardfit.sampling.posterior import Posterior
 
@@ -92,8 +92,7 @@ def n_numbers(term: RowTerm, params: Any) -> int:
     """Return how many real numbers the data of a term are: residuals, complex ones twice, or rows."""
     if not isinstance(term, ResidualTerm):
         return term.n_rows
-    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype), term.rows)
-    shapes = jax.eval_shape(lambda p, r: term.contributions(p, r, None), params, one)
+    shapes = jax.eval_shape(lambda p, r: term.contributions(p, r, None), params, shapes_of_rows(term.rows, 1))
     sizes = [
         leaf.size * (2 if np.issubdtype(leaf.dtype, np.complexfloating) else 1) for leaf in jax.tree.leaves(shapes)
     ]
