@@ -281,7 +281,7 @@ class Swarm(StepSolver):
         if count := int(state.nonfinite):
             notes.append(f"{count} evaluations were not finite and counted as infinite.")
         if count := int(state.restart):
-            notes.append(f"The swarm was drawn anew {count} time{'s' * (count > 1)}.")
+            notes.append(f"The swarm was restarted {count} time{'s' * (count > 1)}.")
         return " ".join(notes)
 
 
