@@ -144,7 +144,8 @@ def write() -> None:
 def page() -> str:
     """Return the text of docs/measured.md; suites without results are not in it."""
     names = sorted(path.stem for path in RESULTS.glob("*.json") if path.stem not in CAMPAIGNS)
-    return _page("head", sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)))
+    sections = _page("head", sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)))
+    return f"{sections}\n{published()}"
 
 
 def reliability() -> str:
@@ -153,12 +154,12 @@ def reliability() -> str:
 
 
 def _page(head: str, names: list[str]) -> str:
-    parts = [(PAGES / f"{head}.md").read_text()]
+    parts = [(PAGES / f"{head}.md").read_text().format_map(_AllSuites())]
     for name in names:
         measured = kept(name)
         title, _, rest = _text(name, measured["cases"]).partition("\n\n")
         parts.append(f"{title}\n\n{provenance(measured['record'])}\n\n{rest}")
-    return "\n".join([*parts, published()])
+    return "\n".join(parts)
 
 
 def published() -> str:
@@ -194,14 +195,14 @@ def fill(text: str, cases: dict[str, dict]) -> str:
 
 
 def provenance(record: dict) -> str:
-    """Return one line that says what the figures of a suite come from."""
+    """Return what the figures of a suite come from: one line that a reader can open."""
     peers = {name: version for versions in record["peers"].values() for name, version in versions.items()}
     versions = ", ".join(f"{name} {version}" for name, version in {**record["packages"], **peers}.items())
     settings = "; ".join(f"{name}: {value}" for name, value in record["settings"].items())
     return (
-        f"*{record['date']}, commit {record['commit']}, {record['cores']} cores of {record['cpu']}, load "
-        f"{record['load']} at the start and {record['load_after']} at the end of {record['seconds']} s. {versions}. "
-        f"{settings}.*"
+        f"<details><summary>Measured on {record['date']}, {record['cores']} cores of {record['cpu']}</summary>Commit "
+        f"{record['commit']}; load {record['load']} at the start and {record['load_after']} at the end of "
+        f"{record['seconds']} s. {versions}. {settings}.</details>"
     )
 
 

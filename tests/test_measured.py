@@ -37,6 +37,21 @@ def test_page_is_what_the_results_give():
     assert report.RELIABILITY.read_text() == report.reliability(), "run: python -m benchmarks report"
 
 
+def test_each_page_has_its_own_sections_only():
+    """Published tables are on the page of measurements, not on that of reliability as well; no heading comes twice."""
+    for page in (report.page(), report.reliability()):
+        titles = re.findall(r"^##+ .*", page, re.MULTILINE)
+        assert len(titles) == len(set(titles))
+    assert "The published tables" in report.page() and "The published tables" not in report.reliability()
+
+
+def test_the_summary_takes_its_figures_from_results(tmp_path, monkeypatch):
+    ratio = report.Figure(report.kept("seismic")["cases"]["marmousi"]["cpu_ratio"])
+    assert f"{ratio} | [Seismic waves]" in report.page().partition("\n## ")[0]
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    assert report.page().partition("\n## ")[0].count(report.NOT_RUN) > 10
+
+
 def test_texts_and_results_belong_to_suites():
     pages = {path.stem for path in report.PAGES.glob("*.md")}
     assert {*report.ORDER, *report.CAMPAIGNS} == pages - {"head", "published", "reliability"}
@@ -71,7 +86,7 @@ def test_a_suite_without_a_text_shows_all_its_columns(tmp_path, monkeypatch):
     record = {**about, "packages": {"jax": "1"}, "peers": {}, "settings": {"threads": "one"}}
     report.keep("another", {"record": record, "cases": {"a": {"ours": 0.12345, "peer": None}}})
     page = report.page()
-    assert "## another" in page and "| a    | 0.1235 | –    |" in page and "commit c0ffee" in page
+    assert "## another" in page and "| a    | 0.1235 | –    |" in page and "Commit c0ffee" in page
 
 
 @pytest.mark.parametrize("name", RESULTS)

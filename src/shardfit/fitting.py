@@ -57,8 +57,9 @@ def fit(
     'swarm') with its options as keywords, a Solver object, any optax transformation, any optimistix solver, or a
     callable.
     mesh: devices to split the rows over, from `shardfit.mesh`; the answer does not depend on it.
-    run_dir: folder for checkpoints and the result; resume: 'auto' goes on where an earlier call stopped, 'must' insists
-    on it, 'never' starts anew. callback(snapshot) is called every `every` steps; returning True ends the fit.
+    run_dir: folder for checkpoints and the result; resume: 'auto' continues an earlier call if there is one, 'must'
+    fails if there is none, 'never' starts over. callback(snapshot) is called every `every` steps; returning True ends
+    the fit.
     certify: check gradient, blocks and sharding on some of the rows, before the fit and at its answer.
     progress: None shows it on a terminal or for long runs.
 

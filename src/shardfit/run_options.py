@@ -24,7 +24,7 @@ class RunOptions:
     run_dir
         folder in which every fit keeps its checkpoints and result.
     resume
-        'auto' goes on where an earlier call stopped, 'must' insists on it, 'never' starts anew.
+        'auto' continues an earlier call if there is one, 'must' fails if there is none, 'never' starts over.
     progress
         whether a line shows how far a fit is; None shows it on a terminal or for long runs.
 

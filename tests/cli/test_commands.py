@@ -76,7 +76,7 @@ def test_version(capsys):
         (("show",), "required: DIR"),
         (("show", "a", "b"), "too many arguments: 'b'"),
         (("vlbi", "simulate", "--out", "x.uvfits", "--seed", "-1"), "zero or positive"),
-        (("completion", "bsh"), "'bsh' is none of the choices. Did you mean 'bash'?"),
+        (("completion", "bsh"), "'bsh' is not one of the choices. Did you mean 'bash'?"),
         (("--debgu", "devices"), "unknown option '--debgu'. Did you mean '--debug'?"),
     ],
 )

@@ -110,5 +110,5 @@ def test_a_template_to_start_from(tmp_path, monkeypatch, capsys):
     (tmp_path / "model.py").write_text("mine = True\n")
     assert main(["init", "sample", "mine.toml"]) == 0
     out = capsys.readouterr().out
-    assert "shardfit sample mine.toml" in out and "stays as it is" in out
+    assert "shardfit sample mine.toml" in out and "was not changed" in out
     assert (tmp_path / "model.py").read_text() == "mine = True\n"

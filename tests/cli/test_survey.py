@@ -125,7 +125,7 @@ table = [{ weight = 0.1, prior = 1.0 }, { weight = 10.0, prior = 0.0 }]
 
 def test_workers_go_with_no_limit(capsys, config):
     code, _, err = run(capsys, "survey", "run", config, "--workers", 2, "--limit", 3)
-    assert code == 2 and "neither devices nor a limit" in err
+    assert code == 2 and "cannot be combined with --devices or --limit" in err
 
 
 def test_init_writes_what_run_reads(capsys, tmp_path):

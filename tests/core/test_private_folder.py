@@ -21,14 +21,14 @@ def test_a_new_folder_is_the_users_alone(tmp_path):
 def test_others_may_write_to_it(tmp_path, mode):
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(mode)
-    with pytest.raises(PermissionError, match="others may write to .*open"):
+    with pytest.raises(PermissionError, match="other users can write to .*open"):
         private_folder(tmp_path / "open")
 
 
 def test_others_could_replace_it(tmp_path):
     (tmp_path / "common").mkdir()
     (tmp_path / "common").chmod(0o777)
-    with pytest.raises(PermissionError, match="they may write to .*common"):
+    with pytest.raises(PermissionError, match="they can write to .*common"):
         private_folder(tmp_path / "common" / "mine")
     (tmp_path / "common").chmod(0o1777)  # as /tmp: what is there belongs to whom it belongs
     private_folder(tmp_path / "common" / "mine")

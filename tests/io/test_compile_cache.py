@@ -97,10 +97,10 @@ def test_a_folder_open_to_others_is_not_used(undecided, monkeypatch, caplog):
     (undecided / "shardfit" / "compiled").chmod(0o777)
     use_compile_cache()
     assert jax.config.jax_compilation_cache_dir is None
-    assert "others may write to" in caplog.text
+    assert "other users can write to" in caplog.text
     monkeypatch.setattr(compile_cache, "_decided", False)
     monkeypatch.setenv(VARIABLE, str(undecided / "shardfit" / "compiled"))
-    with pytest.raises(ValueError, match=f"{VARIABLE}=.*others may write"):
+    with pytest.raises(ValueError, match=f"{VARIABLE}=.*other users can write"):
         use_compile_cache()
 
 

@@ -110,7 +110,7 @@ def test_other_versions_are_named(tmp_path):
     now = config["packages"]["jax"]
     config["packages"]["jax"] = "0.1"
     write_json(tmp_path / "config.json", config)
-    assert f"Begun with other versions: jax 0.1, now {now}." in sf.fit(problem_of(), run_dir=tmp_path, **QUIET).note
+    assert f"Started with other versions: jax 0.1, now {now}." in sf.fit(problem_of(), run_dir=tmp_path, **QUIET).note
     assert "versions changed" in (tmp_path / "events.jsonl").read_text()
     write_json(tmp_path / "config.json", config)
     with pytest.raises(sf.CheckpointError, match="start differ.*Versions have changed too"):
@@ -220,7 +220,7 @@ def test_a_full_disk_keeps_the_answer(solver, tmp_path, monkeypatch):
         monkeypatch.setattr("shardfit.io.journal.Journal._write", refuse)
         monkeypatch.setattr("shardfit.io.files.os.fsync", refuse)
 
-    with pytest.warns(RuntimeWarning, match="No space left on device.*goes on in memory"):
+    with pytest.warns(RuntimeWarning, match="No space left on device.*continues in memory"):
         result = sf.fit(problem_of(), solver, run_dir=sf.RunDir(tmp_path, seconds=0.0), callback=fill, every=1, **QUIET)
     assert result.params == expected.params and result.status is expected.status
     assert "could not be written (the result is not stored: No space left on device)" in result.note
@@ -320,7 +320,7 @@ def test_an_odd_config_is_one_clear_error(runs, tmp_path, odd):
         write_json(folder / "config.json", {"format": 2, "facts": 3})
     else:
         (folder / "config.json").write_bytes(ODD[odd])
-    with pytest.raises(sf.CheckpointError, match="Use resume='never' to start anew"):
+    with pytest.raises(sf.CheckpointError, match="Use resume='never' to start over"):
         sf.fit(problem_of(), "lbfgs", run_dir=folder, **QUIET)
     assert sf.fit(problem_of(), "lbfgs", run_dir=folder, resume="never", **QUIET).success
 

@@ -63,5 +63,5 @@ def test_a_worker_that_dies_or_hangs_is_replaced(whole, tmp_path, make):
 def test_workers_that_always_hang_are_named(tmp_path):
     with pytest.raises(RuntimeError, match="unfinished: shards 0, 1, shards 2, 3") as caught:
         run(partial(line_or_wait, None), tmp_path, workers=1, patience=5)
-    assert any("No sign of life for 5 s: shards 0, 1" in note for note in caught.value.__notes__)
+    assert any("No response for 5 s: shards 0, 1" in note for note in caught.value.__notes__)
     assert any("the same call samples the rest" in note for note in caught.value.__notes__)

@@ -40,7 +40,7 @@ def test_the_page_lists_every_named_solver_with_its_declarations():
 @pytest.mark.parametrize(
     ("problem", "solver", "message"),
     [
-        (lambda: least_squares_problem(bounds={"a": (0, 5)}), "lbfgs", "'lbfgs' does not know bounds. Use .*'lm'"),
+        (lambda: least_squares_problem(bounds={"a": (0, 5)}), "lbfgs", "'lbfgs' does not support bounds. Use .*'lm'"),
         (stochastic_problem, "lbfgs", "'noisy' draws new random numbers"),
         (penalty_problem, "lm", "'valley' has none"),
         (lambda: 3, "lbfgs", "needs a Problem, not int"),
@@ -67,7 +67,7 @@ def test_a_solver_of_ones_own_is_asked_by_its_declarations_alone():
     result = sf.fit(penalty_problem(), Guess(), progress=False)
     np.testing.assert_allclose(result.params, penalty_problem().x0 + 1)
     assert result.status is sf.Status.COMPLETED and "A guess." in result.message
-    with pytest.raises(ValueError, match="'guess' does not know bounds"):
+    with pytest.raises(ValueError, match="'guess' does not support bounds"):
         sf.fit(least_squares_problem(bounds={"a": (0, 5)}), Guess())
 
 

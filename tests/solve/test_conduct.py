@@ -105,7 +105,7 @@ def test_bad_options_are_refused_before_work(solver, options, message):
 def test_what_cannot_be_combined_is_refused():
     import optimistix
 
-    with pytest.raises(ValueError, match="does not know bounds.*Interval"):
+    with pytest.raises(ValueError, match="does not support bounds.*Interval"):
         sf.fit(least_squares_problem(bounds={"a": (0, 5)}), "lbfgs")
     with pytest.raises(ValueError, match="'noisy' draws new random numbers.*freeze"):
         sf.fit(stochastic_problem(), "lbfgs")

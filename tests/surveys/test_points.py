@@ -214,7 +214,7 @@ def test_levenberg_marquardt_with_bounds(tmp_path):
     terms = {"data": residual_term(residual, rows, 0.0), "reg": residual_penalty(nearer, np.zeros(P), weight=1.0)}
     bounded = Problem(Objective(terms), {"m": np.zeros(P)}, bounds={"m": (-0.5, 10.0)})
     axes = {"reg": weight_axis("reg", (0.1, 1.0, 10.0, 100.0, 1000.0))}
-    with pytest.raises(ValueError, match="'lbfgs' does not know bounds. Use 'lm', 'adam'"):
+    with pytest.raises(ValueError, match="'lbfgs' does not support bounds. Use 'lm', 'adam'"):
         survey(bounded, axes, run_dir=tmp_path / "refused")
     with survey(
         bounded, axes, run_dir=tmp_path / "lm", solver="lm", control=SurveyControl(SLOTS), maxiter=MAXITER

@@ -40,7 +40,7 @@ def judge(terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str
 def _draws(name: str, how: str) -> str:
     return (
         f"term {name!r} draws random numbers in the shape of its block, such as jax.random.normal(key, (n, 2)): taken "
-        f"whole and in two blocks, {how} (relative). Draws begin anew in every block, so the value depends on chunk "
+        f"whole and in two blocks, {how} (relative). Draws start again in every block, so the value depends on chunk "
         "and devices. Ask for a key for each row, statistic_term(fn, rows, stochastic='rows'): fn then gets keys "
         "(n,) as its last argument, to be used as jax.vmap(lambda k: jax.random.normal(k, (2,)))(keys)."
     )

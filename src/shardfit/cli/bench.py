@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add where, and what."""
     from shardfit.cli import options
 
-    options.add_devices(parser, "also on so many devices that share the rows (1)")
+    options.add_devices(parser, "also measure on this many devices, which share the rows (1)")
     parser.add_argument("--only", metavar="NAME", action="append", help="core or a science; may be repeated (all)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 

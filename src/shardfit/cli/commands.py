@@ -27,10 +27,10 @@ COMMANDS = (
     Command("demo", "every science once on built-in data, and a page of all reports", "shardfit.cli.demo"),
     Command("survey", "thousands of fits at once: run, resume, rank, export", "shardfit.cli.surveys"),
     Command("fit", "fit a problem of your own", "shardfit.cli.problems.fit"),
-    Command("plan", "memory and time of a problem of your own, before it runs", "shardfit.cli.problems.plan"),
+    Command("plan", "predict memory and time of a problem of your own", "shardfit.cli.problems.plan"),
     Command("sample", "draw from the posterior of a problem of your own", "shardfit.cli.problems.sample"),
-    Command("consensus", "the same, the rows in shards that are combined", "shardfit.cli.problems.consensus"),
-    Command("calibrate", "simulate and sample many times: do intervals hold?", "shardfit.cli.problems.calibrate"),
+    Command("consensus", "sample the rows in shards, and combine the posteriors", "shardfit.cli.problems.consensus"),
+    Command("calibrate", "check posterior intervals on simulated data", "shardfit.cli.problems.calibrate"),
     Command("data", "public data sets: list, get", "shardfit.cli.data"),
     Command("init", "write a commented configuration to start from", "shardfit.cli.init"),
     Command("launch", "run a script in many processes that work as one", "shardfit.cli.launch"),
@@ -43,7 +43,7 @@ COMMANDS = (
     Command("bench", "measure how fast this machine is, science by science", "shardfit.cli.bench"),
     Command("devices", "print what JAX sees, and versions", "shardfit.cli.devices"),
     Command("sciences", "print the installed sciences, and what each can do", "shardfit.cli.sciences"),
-    Command("completion", "print what lets a shell complete commands and options", "shardfit.cli.completion"),
+    Command("completion", "print a script for shell completion", "shardfit.cli.completion"),
 )
 
 
@@ -84,7 +84,7 @@ class Parser(argparse.ArgumentParser):
             "--no-cache",
             action="store_true",
             default=argparse.SUPPRESS,
-            help="neither keep compiled programs for the next run nor use kept ones",
+            help="neither use compiled programs of earlier runs nor store new ones",
         )
         self.add_argument(
             "--quiet", action="store_true", default=argparse.SUPPRESS, help="print nothing but errors and warnings"
@@ -97,7 +97,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             near = suggestion(str(value), map(str, action.choices))
-            raise argparse.ArgumentError(action, f"{value!r} is none of the choices.{near}")
+            raise argparse.ArgumentError(action, f"{value!r} is not one of the choices.{near}")
 
     def options(self) -> list[str]:
         """Return the long options of this parser."""

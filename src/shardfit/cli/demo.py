@@ -66,7 +66,7 @@ def _fresh(out: Path) -> Path:
     """Make the folder, in place of that of an earlier demo."""
     if out.exists():
         if not out.is_dir() or (any(out.iterdir()) and not (out / MARK).exists()):
-            raise ValueError(f"--out {out}: exists, and no demo has made it. Name another folder.")
+            raise ValueError(f"--out {out}: exists and was not made by `shardfit demo`. Name another folder.")
         shutil.rmtree(out)
     out.mkdir(parents=True)
     (out / MARK).touch()
@@ -119,7 +119,7 @@ def _command(out: Path, words: str) -> Any:
             command, cwd=out, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 124, f"given up after {LIMIT:.0f} s\n")
+        return subprocess.CompletedProcess(command, 124, f"stopped after {LIMIT:.0f} s\n")
 
 
 def write_index(out: Path, told: Sequence[Told]) -> Path:

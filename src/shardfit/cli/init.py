@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="where to write (default: KIND.toml)")
     parser.add_argument("--science", metavar="NAME", default="vlbi", help="of a survey: an installed science (vlbi)")
     parser.add_argument("--data", metavar="DATA", help="of a survey: data to put in, where the science reads some")
-    parser.add_argument("--force", action="store_true", help="replace the file if it is there")
+    parser.add_argument("--force", action="store_true", help="replace the file if it exists")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         model = Path("model.py")  # in the present folder, where commands look for it
         _write(path, CONFIG.format(path=path, module=model.stem, stem=path.stem), args.force)
         if model.exists():
-            print(f"{model} is there already and stays as it is")
+            print(f"{model} already exists and was not changed")
         else:
             _write(model, MODEL, args.force)
             print(f"wrote {model}: the model, to be changed into yours")
@@ -49,5 +49,5 @@ def _write(path: Path, text: str, force: bool) -> None:
     from shardfit.io.files import write_atomic
 
     if path.exists() and not force:
-        raise FileExistsError(f"{path} is there already. Give another name, or --force to replace it.")
+        raise FileExistsError(f"{path} already exists. Give another name, or --force to replace it.")
     write_atomic(path, lambda file: file.write(text.encode()))

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--hosts", metavar="HOSTS", help="machines and numbers of processes: a:2,b:2, or a file with a line for each"
     )
-    parser.add_argument("--ssh", metavar="COMMAND", default=SSH, help=f"what reaches a host ({SSH})")
+    parser.add_argument("--ssh", metavar="COMMAND", default=SSH, help=f"command that reaches a host ({SSH})")
     parser.add_argument(
         "--devices-per-process", metavar="D", type=int, default=1, help="CPU devices, or GPUs, of each process (1)"
     )

@@ -40,7 +40,7 @@ def add_resume(parser: argparse.ArgumentParser) -> None:
         "--resume",
         choices=("auto", "must", "never"),
         default="auto",
-        help="go on with an interrupted run in DIR, insist on it, or start anew (auto)",
+        help="auto: continue a run found in DIR; must: fail if there is none; never: start over (auto)",
     )
 
 

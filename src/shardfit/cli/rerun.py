@@ -34,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--rtol", metavar="T", type=float, default=1e-6, help="largest relative difference that counts as equal (1e-6)"
     )
-    parser.add_argument(
-        "--changed", action="store_true", help="run although files have changed since, on what they hold now"
-    )
+    parser.add_argument("--changed", action="store_true", help="run even if input files have changed since")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,7 +79,7 @@ def _require_files(files: Mapping[str, str], changed: bool) -> None:
     """Raise where a file is missing or holds something else than it did."""
     for name, known in files.items():
         if not Path(name).is_file():
-            raise FileNotFoundError(f"{name}, which the run read, is not there any more.")
+            raise FileNotFoundError(f"{name}, which the run read, no longer exists.")
         if record.digest(Path(name)) != known and not changed:
             raise ValueError(
                 f"{name} has changed since the run. Bring back what it was, or add --changed to run on what it is now."

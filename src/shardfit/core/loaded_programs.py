@@ -28,7 +28,7 @@ def let_go_of_programs() -> None:
     Called where work begins. Systems that do not tell their memory maps have no such limit, or none that is known.
     """
     if next(_calls) % EVERY == 0 and (count := n_maps()) > SHARE * _limit():
-        log.info("%d memory maps: compiled programs are let go", count)
+        log.info("%d memory maps: compiled programs are released", count)
         jax.clear_caches()
         gc.collect()
         _return_memory()

@@ -35,10 +35,10 @@ def private_folder(path: str | Path) -> Path:
         raise PermissionError(f"{folder} belongs to another user. Use a folder of your own.")
     if facts.st_mode & 0o022:
         raise PermissionError(
-            f"others may write to {folder}, and to what is trusted there. Delete it, or name another."
+            f"other users can write to {folder}, so programs in it cannot be trusted. Delete it, or name another."
         )
     for above in folder.resolve().parents:
         facts = above.stat()
         if facts.st_uid not in (os.geteuid(), 0) or (facts.st_mode & 0o002 and not facts.st_mode & stat.S_ISVTX):
-            raise PermissionError(f"others could replace {folder}: they may write to {above}. Use another folder.")
+            raise PermissionError(f"other users could replace {folder}: they can write to {above}. Use another folder.")
     return folder

@@ -79,7 +79,7 @@ def run_tasks(
             broken = error
     shown = ", ".join(map(str, list(left)[:NAMES_SHOWN])) + (", ..." if len(left) > NAMES_SHOWN else "")
     raise RuntimeError(
-        f"a worker died without a word (killed, out of memory, or a crash in compiled code); {len(left)} of "
+        f"a worker process ended unexpectedly (killed, out of memory, or a crash in compiled code); {len(left)} of "
         f"{len(tasks)} tasks are unfinished: {shown}. Run these again, with fewer workers if memory was short."
     ) from broken
 

@@ -138,9 +138,7 @@ def _inspect(host: str, ssh: Sequence[str], script: str | None) -> Facts | str:
         "password; other options: --ssh.",
     }
     if done.returncode:
-        return reasons.get(
-            done.returncode, f"it could not be looked at: exit code {done.returncode} ({''.join(said)})."
-        )
+        return reasons.get(done.returncode, f"it could not be checked: exit code {done.returncode} ({''.join(said)}).")
     facts = Facts(**json.loads(done.stdout.strip().splitlines()[-1]))
     own = {package: metadata.version(package) for package in VERSIONS}
     others = [

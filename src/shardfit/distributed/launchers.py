@@ -95,7 +95,7 @@ def _present(launcher: Launcher, environ: Mapping[str, str]) -> bool:
     given = [name for name in (launcher.rank, launcher.size) if name in environ]
     if len(given) == 1:
         missing = launcher.size if given == [launcher.rank] else launcher.rank
-        raise ValueError(f"{given[0]} is set but {missing} is not, so this process cannot know its place. {REMEDY}")
+        raise ValueError(f"{given[0]} is set but {missing} is not, so this process does not know its rank. {REMEDY}")
     return bool(given)
 
 
@@ -114,7 +114,7 @@ def _require_one_story(launcher: Launcher, present: list[Launcher], rank: int, e
 
 def _number(name: str, environ: Mapping[str, str]) -> int:
     if name not in environ:
-        raise ValueError(f"{name} is not set, so this process cannot know its place. {REMEDY}")
+        raise ValueError(f"{name} is not set, so this process does not know its rank. {REMEDY}")
     text = environ[name]
     if not text.isdigit():
         raise ValueError(f"{name}={text!r} is not a number. {REMEDY}")

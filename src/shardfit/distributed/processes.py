@@ -176,7 +176,7 @@ def die_with_parent(parent: int) -> None:
         set_death_signal = 1
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
     if os.getppid() != parent:
-        _leave("the parent is gone.", FOLLOWED)
+        _leave("the process that started it has ended.", FOLLOWED)
 
 
 def die_with_input() -> None:
@@ -227,7 +227,7 @@ def _listen(place: Place) -> None:
                     _leave(f"rank {place.rank}: ends because {news[0][1]}.", WAITED_FOR if blamed else FOLLOWED)
                 return
             if os.getppid() != parent:
-                _leave(f"rank {place.rank}: the parent is gone.", FOLLOWED)
+                _leave(f"rank {place.rank}: the process that started it has ended.", FOLLOWED)
 
     thread = threading.Thread(target=wait, name="shardfit-listen", daemon=True)
     thread.start()

@@ -55,7 +55,7 @@ class Watch:
     def _give_up(self, name: Any, path: Path) -> None:
         self.silent.append(name)
         if not self.kill:
-            raise TimeoutError(f"{name}: its worker has shown no sign of life for {self.patience:g} s.")
+            raise TimeoutError(f"{name}: its worker has not responded for {self.patience:g} s.")
         process = int(path.read_text())
         path.unlink()
         del self.last[name]

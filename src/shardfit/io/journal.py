@@ -33,7 +33,7 @@ class Journal:
             head = self.reader.read(len(self.head))
             if head != self.head[: len(head)]:
                 self.close()
-                raise CheckpointError(f"{path} is damaged or of another run. Use resume='never' to start anew.")
+                raise CheckpointError(f"{path} is damaged or of another run. Use resume='never' to start over.")
             if head == self.head:
                 self.size = (path.stat().st_size - len(head)) // self.record.itemsize
 
@@ -49,7 +49,7 @@ class Journal:
         if entry["z"] != zlib.crc32(z.tobytes()):
             raise CheckpointError(
                 f"{self.path}: evaluation {self.position} was at another point: the solver no longer takes the path "
-                "it took. Another version of a library is the usual cause; use resume='never' to start anew."
+                "it took. Another version of a library is the usual cause; use resume='never' to start over."
             )
         self.position += 1
         return float(entry["value"]), np.array(entry["gradient"])

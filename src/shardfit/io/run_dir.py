@@ -33,7 +33,7 @@ from shardfit.io.results import read_result, require_storable, save_result
 
 FORMAT = 2
 RESUME = ("auto", "must", "never")
-ANEW = "Use resume='never' to start anew."
+ANEW = "Use resume='never' to start over."
 PACKAGES = ("shardfit", "jax", "jaxlib", "numpy", "scipy", "optax", "optimistix", "equinox")
 STATE = ("result.json", "arrays.npz", "ckpt/state.npz", "ckpt/journal.bin")
 HISTORY = ("value", "gradient", "step", "seconds")
@@ -115,12 +115,12 @@ class RunDir:
             hint = f" Versions have changed too ({changed}), which can change what is traced." if changed else ""
             raise CheckpointError(
                 f"{self.path} belongs to another fit: {', '.join(differing)} differ(s).{hint} Use another run_dir, "
-                "or resume='never' to start this one anew."
+                "or resume='never' to start this one over."
             )
         if unidentified:
             raise CheckpointError(f"{self.path} cannot be resumed: {'; '.join(map(str, unidentified))}. {ANEW}")
         if changed:
-            self.notes.append(f"Begun with other versions: {changed}.")
+            self.notes.append(f"Started with other versions: {changed}.")
             self.event("versions changed", versions=changed)
 
     def _write_heading(self, identity: Any, anew: bool) -> None:
@@ -172,7 +172,7 @@ class RunDir:
     def _fail(self, error: OSError) -> None:
         if not self.failure:
             self.failure = error.strerror or str(error)
-            text = f"{self.path} cannot be written ({self.failure}). The fit goes on in memory and returns its result."
+            text = f"{self.path} cannot be written ({self.failure}). The fit continues in memory and returns a result."
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def due(self) -> bool:

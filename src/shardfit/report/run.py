@@ -48,7 +48,7 @@ def read_environment(folder: Path) -> dict[str, Any]:
 def write_page(folder: Path, extra: Mapping, name: str, page: list[Section], badge: Badge) -> Path:
     """Write report.html of a run directory. extra: what a study left, with a title and subtitle or without."""
     title, subtitle = str(extra.get("title") or name), str(extra.get("subtitle", ""))
-    footer = "Made by shardfit. This file is complete in itself."
+    footer = "Made by shardfit. It needs no other file and no network."
     return write_report(folder / "report.html", title, page, badge=badge, subtitle=subtitle, footer=footer)
 
 

@@ -117,7 +117,7 @@ def parity(result: Result) -> Section:
     text += "differences. A mismatch would have stopped the run."
     undecided = sum((certificate.get("undecided") or {}).values())
     if undecided:
-        text += f" The finite differences of {undecided} rows did not settle and say nothing."
+        text += f" The finite differences of {undecided} rows did not settle, so they were not used."
     return Section("Parity certificate", [Text(text), Table(header, rows)])
 
 

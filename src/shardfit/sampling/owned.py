@@ -25,5 +25,5 @@ def read_owned(path: Path, run: str, remedy: str) -> dict[str, np.ndarray]:
     except ValueError as error:
         raise CheckpointError(f"{error} {remedy}") from None
     if str(arrays.pop(RUN, "")) != run:
-        raise CheckpointError(f"{path} is of another run. Use another run_dir, or resume='never' to start anew.")
+        raise CheckpointError(f"{path} is of another run. Use another run_dir, or resume='never' to start over.")
     return arrays

@@ -21,7 +21,7 @@ def require(
     if problem.box is not None and not solver.bounded:
         fitting = _others(lambda kind: kind.bounded and (kind.slots or use != "survey"))
         raise ValueError(
-            f"{use}: solver {solver.name!r} does not know bounds. Use {fitting}, or give the parameters a transform "
+            f"{use}: solver {solver.name!r} does not support bounds. Use {fitting}, or give the parameters a transform "
             "instead: transforms={'name': shardfit.Interval(lower, upper)}."
         )
     if (callback or run_dir) and not solver.resumable:

@@ -103,7 +103,7 @@ class CMAES(BoxSearch):
         if self.growth not in ("ipop", "bipop"):
             raise ValueError(f"cmaes: growth={self.growth!r} must be 'ipop' or 'bipop'.")
         if self.gtol:
-            raise ValueError("cmaes: gtol needs a gradient, which it has not. Use xtol or ftol.")
+            raise ValueError("cmaes: gtol needs a gradient, which CMA-ES does not compute. Use xtol or ftol.")
 
     @property
     def points(self) -> int:

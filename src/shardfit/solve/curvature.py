@@ -71,7 +71,7 @@ def _judged(bars: ErrorBars) -> ErrorBars:
     else:
         return bars
     left = {name: field for name, field in bars.fields.items() if name == "dof"}
-    return ErrorBars(left, f"No standard errors: {why}. Fit on: smaller tolerances, more iterations.")
+    return ErrorBars(left, f"No standard errors: {why}. Fit again with smaller tolerances or more iterations.")
 
 
 def _without_matrix(problem: Problem, result: Result, scale: bool, mesh: Any) -> ErrorBars:

@@ -263,7 +263,7 @@ class Swarm(BoxSearch):
 
     def again(self, state):
         """Say how often the swarm was drawn anew."""
-        return f"The swarm was drawn anew {times(state.restart)}."
+        return f"The swarm was restarted {times(state.restart)}."
 
 
 def _as_solver(solver: Any) -> Solver:

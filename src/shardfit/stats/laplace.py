@@ -143,7 +143,7 @@ def _check(lowest: float) -> None:
     if lowest <= 0:
         raise NoMinimum(
             f"laplace: the objective curves downwards at these parameters (lowest scaled curvature {lowest:.2g}), so "
-            "they are no minimum. Fit on until it converges: smaller tolerances, more iterations."
+            "they are no minimum. Fit again with smaller tolerances or more iterations."
         )
 
 

@@ -266,7 +266,7 @@ class Ledger:
         try:
             return self.heading.unpack(params)
         except ValueError as error:
-            raise CheckpointError(f"{self.path} is damaged ({error}). Run its survey anew.") from None
+            raise CheckpointError(f"{self.path} is damaged ({error}). Run the survey again.") from None
 
     def picture(self, point: int) -> np.ndarray:
         """Return the picture of a point, (ny, nx)."""
@@ -275,7 +275,7 @@ class Ledger:
         params, picture = self._found(point)
         image = self._unpacked(params).get(self.heading.picture or "") if picture is None else array_of(picture)
         if image is None or image.size != np.prod(self.heading.shape):
-            raise CheckpointError(f"{self.path} is damaged (point {point} has no picture). Run its survey anew.")
+            raise CheckpointError(f"{self.path} is damaged (point {point} has no picture). Run the survey again.")
         return image.reshape(self.heading.shape)
 
     def records(self, sql: str = "ORDER BY finished, id", arguments: Sequence[Any] = ()) -> Iterator[SurveyPoint]:
@@ -303,7 +303,7 @@ class Ledger:
         if not rows:
             raise KeyError(f"point {point} is not finished.")
         if not all(size is None or size <= self.heading.most_bytes for size in rows[0]):
-            raise CheckpointError(f"{self.path} is damaged (point {point} is too large). Run its survey anew.")
+            raise CheckpointError(f"{self.path} is damaged (point {point} is too large). Run the survey again.")
         rows = self.select("SELECT array_check, params, picture FROM found WHERE id = ?", (int(point),))
         check, params, picture = rows[0]
         with explained(self.path):

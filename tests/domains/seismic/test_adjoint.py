@@ -159,7 +159,7 @@ def test_memory_is_chosen_and_said():
         assert chosen == as_strategy(name, sim, 8, 4)[0]
         assert name in why
         assert "MB" in why
-    assert "least there is" in as_strategy("auto", sim, 8, 4, budget=1)[1]
+    assert "smallest possible" in as_strategy("auto", sim, 8, 4, budget=1)[1]
     assert as_strategy("auto", small()[0], 8, 4)[0] == Full()
     with pytest.raises(ValueError, match="unknown memory strategy 'segment'.*segmented"):
         as_strategy("segment", sim, 8, 4)

@@ -181,7 +181,7 @@ SIM = VTISimulation((14, 16), (10.0, 9.0), 1e-3, 50, 2700.0, 12.0, widths=(4, 5,
     [
         ("vp", np.nan, r"vp = nan at cell \(3, 4\) is not finite"),
         ("epsilon", np.inf, r"epsilon = inf at cell \(3, 4\) is not finite"),
-        ("delta", 0.5, r"epsilon = .* at cell \(3, 4\) is below delta, where waves would grow without end"),
+        ("delta", 0.5, r"epsilon = .* at cell \(3, 4\) is below delta, where waves grow without limit"),
         ("delta", -0.5, "delta = -0.5 at cell .* not above -1/2"),
         ("epsilon", 0.6, r"vp √\(1 \+ 2 epsilon\) reaches .* m/s, above v_max=2700"),
     ],

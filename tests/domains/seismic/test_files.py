@@ -92,9 +92,9 @@ def test_cells_follow_origin_and_spacing():
     [
         ("a.txt", {}, "unknown kind of file '.txt'"),
         ("missing.npz", {}, "no such file"),
-        ("line.npy", {}, "does not tell its time step"),
+        ("line.npy", {}, "does not contain its time step"),
         ("line.npz", {"dt": 0.004}, "has dt=0.002 s, but 0.004 s was given"),
-        ("line.bin", {"dt": 0.002}, "does not tell its shape"),
+        ("line.bin", {"dt": 0.002}, "does not contain its shape"),
         ("line.bin", {"dt": 0.002, "shape": (2, 3, 41)}, "has 960 bytes, but shape .* takes 984"),
         ("line.bin", {"dt": 0.002, "shape": (6, 40)}, "must be .shots, receivers, nt"),
         ("torn.npz", {}, "is damaged, or not an NPZ file"),

@@ -219,7 +219,7 @@ def test_a_killed_inversion_goes_on_to_the_bit(tmp_path):
 
 
 def test_what_does_not_go_together_is_refused():
-    with pytest.raises(ValueError, match="'lbfgs' knows no conditioning. Use 'plbfgs'"):
+    with pytest.raises(ValueError, match="'lbfgs' does not support conditioning. Use 'plbfgs'"):
         InversionOptions(solver="lbfgs", batchsize=None, conditioning=Conditioning(rows=2))
     with pytest.raises(ValueError, match="conditioning.clip"):
         InversionOptions(solver="plbfgs", batchsize=None, conditioning=Conditioning(clip=98.0))

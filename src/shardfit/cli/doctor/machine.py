@@ -76,7 +76,7 @@ def cores() -> Finding:
     more = "".join(f", {name}={value}" for name, value in told.items())
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load > 1.5 * usable:
-        return Finding("cores", NOTE, f"{text}{more}, load {load:.1f}", "Others work here too: times will be longer.")
+        return Finding("cores", NOTE, f"{text}{more}, load {load:.1f}", "Other programs are running: runs take longer.")
     return Finding("cores", GOOD, text + more)
 
 
@@ -97,7 +97,7 @@ def memory() -> Finding:
     free = available_bytes(jax.devices())
     text = f"{bytes_text(free)} free for each device"
     if free < LITTLE_MEMORY:
-        return Finding("memory", NOTE, text, "`shardfit plan` tells whether a problem fits.")
+        return Finding("memory", NOTE, text, "`shardfit plan` says whether a problem fits.")
     return Finding("memory", GOOD, text)
 
 

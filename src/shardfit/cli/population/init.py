@@ -8,7 +8,7 @@ from shardfit.cli.toml import write_new
 
 EXAMPLES = ("shardfit population init smf.toml",)
 TEMPLATE = """\
-# What `shardfit population fit` and `swarm` read. Every line may be left out; options given to the command win.
+# What `shardfit population fit` and `swarm` read. Every line may be left out; command-line options take precedence.
 
 problem = "{problem}"    # {problems}
 rows = {rows}    # model rows: halos, or points

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     options.add_config(parser, WRITER)
     parser.add_argument("-n", type=int, metavar="N", help="simulated data sets (default: `n` of the file)")
     options.add_out(parser, what="folder of the figure (default: `out` of the file)")
-    options.add_seed(parser, what="of everything random (default: `seed` of the file)")
+    options.add_seed(parser, what="seed of all random numbers (default: `seed` of the file)")
 
 
 def run(args: argparse.Namespace) -> int:

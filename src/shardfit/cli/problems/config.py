@@ -76,7 +76,7 @@ def add_common(parser: argparse.ArgumentParser, devices: str = "devices that sha
     options.add_config(parser, WRITER)
     options.add_out(parser, what="run directory (default: `out` of the file)")
     options.add_devices(parser, devices)
-    options.add_seed(parser, what="of everything random (default: `seed` of the file)")
+    options.add_seed(parser, what="seed of all random numbers (default: `seed` of the file)")
     options.add_resume(parser)
     options.add_json(parser)
 

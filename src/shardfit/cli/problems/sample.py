@@ -8,7 +8,7 @@ from shardfit.cli.problems.config import add_common, close, common_options, read
 EXAMPLES = (
     "shardfit init sample decay.toml",
     "shardfit sample decay.toml --out runs/decay --seed 1",
-    "shardfit sample decay.toml --out runs/decay --draws 4000      # goes on",
+    "shardfit sample decay.toml --out runs/decay --draws 4000      # adds draws",
 )
 
 

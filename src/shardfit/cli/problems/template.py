@@ -1,7 +1,7 @@
 """What `shardfit init fit` and `init sample` write: a configuration with every section, and a model that runs."""
 
 CONFIG = """\
-# A problem of your own, in five commands; each goes on where it stopped if it is given again.
+# A problem of your own, in five commands. A command that was interrupted continues when it is run again.
 #   shardfit plan {path}         what an evaluation will cost
 #   shardfit fit {path}          the best parameters, with error bars where the solver has them
 #   shardfit sample {path}       draws from the posterior

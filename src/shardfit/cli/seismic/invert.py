@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         display=Display(_pictures(out, setup, options), config.show_every) if writes_files() else None,
     )
     if found.interrupted:
-        print("interrupted; the same command goes on from there")
+        print("interrupted; run the same command again to continue")
         return STOPPED
     if not writes_files():
         return 0

@@ -4,10 +4,10 @@ from shardfit.cli.commands import Command
 
 COMMANDS = (
     Command("run", "run a survey as a configuration file says", "shardfit.cli.surveys.run"),
-    Command("resume", "go on with a survey that was stopped", "shardfit.cli.surveys.resume"),
+    Command("resume", "continue a survey that was stopped", "shardfit.cli.surveys.resume"),
     Command("retry", "run the failed points of a survey again", "shardfit.cli.surveys.retry"),
-    Command("continue", "go on with points that met no tolerance", "shardfit.cli.surveys.more"),
-    Command("status", "print how far a survey is, and what failed", "shardfit.cli.surveys.status"),
+    Command("continue", "continue points that did not converge", "shardfit.cli.surveys.more"),
+    Command("status", "print the progress of a survey, and what failed", "shardfit.cli.surveys.status"),
     Command("top", "print the best points, or those below limits", "shardfit.cli.surveys.top"),
     Command("tag", "give points tags and notes, or list them", "shardfit.cli.surveys.tag"),
     Command("point", "run one point again, with a report of data and residuals", "shardfit.cli.surveys.point"),

@@ -64,7 +64,9 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, *
     print(f"shardfit serve {out}    # to look at it while it runs")
     workers = int(place.get("workers", 1))
     if workers > 1 and (mesh is not None or place.get("limit") is not None):
-        raise ValueError("workers go with neither devices nor a limit: each has one device, and all points are dealt.")
+        raise ValueError(
+            "--workers cannot be combined with --devices or --limit: a worker has one device and runs all its points."
+        )
 
     def keep(_: Any = None) -> None:  # that of another survey stays until the ledger has agreed
         if not (out / SAVED).exists():
@@ -108,7 +110,7 @@ def summary(survey: Any, seconds: float | None = None) -> str:
     ]
     lines += [f"  {count:>7,}  {name.lower().replace('_', ' ')}" for name, count in sorted(survey.status().items())]
     if survey.complete and (unconverged := len(survey.ledger.unconverged())):
-        lines.append(f"  {unconverged:,} points met no tolerance: `shardfit survey continue {survey.run_dir}` goes on")
+        lines.append(f"  {unconverged:,} points did not converge: `shardfit survey continue {survey.run_dir}`")
     if slots := survey.ledger.told("slots"):
         lines.append(f"  {slots}")
     last = survey.last_run

@@ -1,4 +1,4 @@
-"""`shardfit survey status`: how far a survey is, and what failed."""
+"""`shardfit survey status`: the progress of a survey, and what failed."""
 
 import argparse
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--trained",
         metavar="RUN",
-        help="only choices that bring back every truth of this survey (its axis `data`)",
+        help="only choices that recover every known image of this survey (its axis `data`)",
     )
     parser.add_argument("--tag", metavar="NAME", help="give all points that are kept this tag, for the gallery")
     parser.add_argument("--wall", metavar="FILE.png", help="draw mean, standard deviation and the best pictures")
@@ -109,7 +109,7 @@ def _trained(survey: Any, training: str) -> list[int]:
     axis, match, least = truths(dict(config.settings), dict(config.axes))
     with Survey(training) as taught:
         kept = trained(taught, axis, match, least)
-    print(f"{len(kept):,} combinations of choices bring back {', '.join(least)}")
+    print(f"{len(kept):,} combinations of choices recover {', '.join(least)}")
     return points_at(survey, kept, leaving_out=(axis,))
 
 

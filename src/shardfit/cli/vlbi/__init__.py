@@ -5,7 +5,7 @@ from shardfit.sciences import Science
 
 COMMANDS = (
     Command("image", "make an image of a uvfits file, with report", "shardfit.cli.vlbi.image"),
-    Command("posterior", "draw images of what a uvfits file leaves open", "shardfit.cli.vlbi.posterior"),
+    Command("posterior", "draw images from the posterior of a uvfits file", "shardfit.cli.vlbi.posterior"),
     Command("weights", "choose weights of regularisers by cross-validation", "shardfit.cli.vlbi.weights"),
     Command("movie", "make a movie of a source that changes in a night", "shardfit.cli.vlbi.movie"),
     Command("study", "train choices on known images, then image all days", "shardfit.cli.vlbi.study"),

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--out", metavar="DIR", help="directory to write (RUN/errors)")
     parser.add_argument("--below", nargs="+", default=[], metavar="COLUMN=LIMIT", help="only points within limits")
     parser.add_argument("--where", nargs="+", default=[], metavar="AXIS=VALUE", help="only these values of axes")
-    parser.add_argument("--trained", metavar="RUN", help="only choices that bring back every truth of this survey")
+    parser.add_argument("--trained", metavar="RUN", help="only choices that recover every known image of this survey")
     parser.add_argument("--align", action="store_true", help="shift pictures onto each other before the mean")
     parser.add_argument("--blur", metavar="UAS", type=float, default=0.0, help="FWHM to blur to, µas (0)")
 

@@ -163,7 +163,7 @@ def _tell(doubts: Sequence[str]) -> None:
 
 
 def _interrupted(where: str) -> None:
-    print(f"interrupted in {where}; the same command goes on from there")
+    print(f"interrupted in {where}; run the same command again to continue")
 
 
 def _errors(imaging: Any, how: Any) -> tuple[Any, tuple[str, ...]]:

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     options = preparation.given(args, preparation.IMAGE_FIELDS) | _products(args.products)
     found = movie(obs, frames=args.frames, joining=joining, preset=args.preset, run=how, **options)
     if found.result.status is Status.INTERRUPTED:
-        print("interrupted; the same command goes on from there")
+        print("interrupted; run the same command again to continue")
         return STOPPED
     for name, value in found.chi2.items():
         print(f"  χ² {name:<8} movie {value:8.3f}   one image {found.static.chi2[name]:8.3f}   per measurement")

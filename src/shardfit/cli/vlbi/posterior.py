@@ -46,10 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--zero-baseline",
         action="store_true",
-        help="scale baselines within a site to the flux of --flux, not leave them out",
+        help="scale baselines within a site to --flux instead of leaving them out",
     )
     parser.add_argument("--ring", action="store_true", help="measure the diameter of a ring in every draw")
-    parser.add_argument("--no-average", action="store_true", help="leave the data as they are, not averaged over scans")
+    parser.add_argument("--no-average", action="store_true", help="do not average the data over scans")
     parser.add_argument("--draws", metavar="N", type=int, default=100, help="images to draw (100)")
     shared.add_seed(parser, 0)
     shared.add_json(parser)

@@ -52,7 +52,7 @@ def add_solution(parser: argparse.ArgumentParser, method: str) -> None:
     parser.add_argument(
         "--method", choices=("both", "phase", "amp"), default=method, help=f"what to solve for ({method})"
     )
-    parser.add_argument("--stations", metavar="A,B", help="stations to solve for, the others are left alone (all)")
+    parser.add_argument("--stations", metavar="A,B", help="stations to solve for; the others stay unchanged (all)")
     parser.add_argument(
         "--tolerance", metavar="T", type=float, default=0.2, help="expected size of amplitude errors (0.2)"
     )

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--gains", metavar="F", type=float, default=0.05, help="size of amplitude gain errors (0.05)")
     parser.add_argument("--leakage", metavar="F", type=float, default=0.0, help="size of polarisation leakage (0)")
     parser.add_argument("--opacity", metavar="T", type=float, default=0.0, help="zenith opacity: noise grows (0)")
-    parser.add_argument("--no-phases", action="store_true", help="leave phases free of the troposphere")
+    parser.add_argument("--no-phases", action="store_true", help="do not add tropospheric phase errors")
     shared.add_seed(parser, 0, "of noise and gains")
 
 

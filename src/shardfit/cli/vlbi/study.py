@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         metavar="F",
         type=float,
         default=1.0,
-        help="run this share of the grid, drawn at random; a later call with a larger one goes on (1)",
+        help="run this share of the grid, drawn at random; a later call with a larger share adds the rest (1)",
     )
     parser.add_argument(
         "--train",

@@ -26,7 +26,7 @@ PUBLISHED = {"M87": (42.0, 3.0)}  # ring diameter and its error, µas: ApJL 875,
 KINDS = ("images", "ring", "filled", "uneven", "none")
 SHOWN = 12  # choices in the report; all are in choices.csv
 SUBTITLE = (
-    "Choices of an imager, trained: kept are those that bring known images back from synthetic data at least as well "
+    "Choices of an imager, trained: kept are those that recover known images from synthetic data at least as well "
     "as the array's beam would show them, and that fit the real data."
 )
 RING_COLUMNS = ("diameter", "width", "x_rad", "y_rad", "diameter_sd", "width_sd")  # rad in a Ring, µas in the table
@@ -60,7 +60,7 @@ def write_study(out: Path, found: Found, asked: Mapping[str, Any]) -> Path:
     badge = Badge("no Top Set", "bad") if len(empty) == len(found.days) else Badge("a Top Set for every day", "good")
     if empty and len(empty) < len(found.days):
         badge = Badge(f"no Top Set for {len(empty)} of {len(found.days)} days", "warn")
-    footer = "Made by shardfit. This file is complete in itself."
+    footer = "Made by shardfit. It needs no other file and no network."
     path, title = out / "report.html", f"{source or 'A source'}: images of trained choices"
     return write_report(path, title, sections, badge=badge, subtitle=SUBTITLE, footer=footer)
 
@@ -181,7 +181,7 @@ def _result(found: Found, source: str) -> Section:
 def _days(out: Path, found: Found) -> Section:
     shown = {day: seen.images for day, seen in found.days.items() if seen.images is not None}
     if not shown:
-        return Section("Images", [Text("No choice that brings the known images back fits the data of any day.")])
+        return Section("Images", [Text("No choice that recovers the known images fits the data of any day.")])
     caption = (
         "Mean and spread (standard deviation) of the images of the Top Set of every day, shifted onto the one that "
         "fits best. The circle has the mean diameter of the rings. North is up, east to the left."
@@ -255,7 +255,7 @@ def _training(out: Path, day: str, found: Found) -> Section:
     matches = save_figure(draw.matches(training), out, f"matches-{day}")
     known = save_figure(draw.known(taught.truths, taught.resolution, taught.images), out, f"known-{day}")
     text = "Known images, as the beam would show them, and mean and spread of what the choices kept make of them."
-    pictures = [PngBlock(matches, "All choices; right of the line: brought back."), PngBlock(known, text)]
+    pictures = [PngBlock(matches, "All choices; right of the line: recovered."), PngBlock(known, text)]
     return Section(f"Training on {day}", [Table(header, rows, caption), *pictures])
 
 

@@ -64,7 +64,7 @@ class Found:
         lines = []
         for day, taught in self.trainings.items():
             kept, of = len(taught.training.passed()), len(taught.training.whole)
-            lines.append(f"{kept:,} of {of:,} choices bring all known images back (trained on {day})")
+            lines.append(f"{kept:,} of {of:,} choices recover all known images (trained on {day})")
         for day, seen in self.days.items():
             if seen.images is None:
                 lines.append(f"{day}: none of them fits the data; {seen.fit:,} images of other choices do")

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         **preparation.given(args, preparation.IMAGE_FIELDS),
     )
     if found.image.result.status is Status.INTERRUPTED:
-        print("interrupted in the last image; the same command goes on from there")
+        print("interrupted in the last image; run the same command again to continue")
         return 130
     for k in dict.fromkeys((found.chosen, found.best)):
         what = "chosen" if k == found.chosen else "lowest score"

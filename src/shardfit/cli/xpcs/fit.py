@@ -40,7 +40,7 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--start", metavar="NAME=VALUE", action="append", default=[], help="where a parameter begins")
     parser.add_argument("--starts", metavar="N", type=int, help="search from so many different starts (1)")
     options.add_devices(parser)
-    options.add_seed(parser, None, "of everything random (as configured)")
+    options.add_seed(parser, None, "seed of all random numbers (as configured)")
     parser.add_argument("--no-arrays", action="store_true", help="leave out fitted_data.npz and heat maps")
 
 

@@ -7,7 +7,7 @@ from shardfit.cli.toml import write_new
 
 EXAMPLES = ("shardfit xpcs init c2.toml",)
 TEMPLATE = """\
-# What `shardfit xpcs fit` reads. Every line may be left out; options given to the command win.
+# What `shardfit xpcs fit` reads. Every line may be left out; options on the command line take precedence.
 
 mode = "{mode}"    # static, laminar_flow, two_component
 convention = "compat"    # of shear: "compat", the numbers of the package homodyne, or "theory"
@@ -30,7 +30,7 @@ sigma = "estimate"    # noise of c2: a number, or measured from the data
 [fit]
 scaling = "auto"    # auto: one contrast and offset; individual, fourier, constant, constant_averaged
 fourier_order = 2    # of scaling fourier
-shared_from = 3    # angles from which on auto shares
+shared_from = 3    # auto: one contrast and offset for all from this number of angles
 loss = "linear"    # or soft_l1, huber, cauchy, arctan
 errors = "frames"    # standard errors from the scatter of frames, or of single points: "points"
 triangle = "upper"    # or both: every pair counts twice, errors are too small by √2

@@ -25,7 +25,7 @@ def write_report(out: Path, fit: Any, config: Config) -> Path:
 def _parameters(fit: Any) -> dict[str, Any]:
     caption = "Standard errors are scaled by the reduced χ²; they take points as independent of each other."
     if fit.pieces is not None:
-        caption = f"Standard errors are from the scatter of frames, about {fit.pieces:.0f} independent pieces."
+        caption = f"Standard errors are from the scatter of frames, about {fit.pieces:.0f} independent samples."
     return {"header": ["parameter", "value", "1σ", "unit"], "rows": fit.table(), "caption": caption}
 
 

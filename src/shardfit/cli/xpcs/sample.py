@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--warmup", metavar="N", type=int, default=500, help="steps before them (500)")
     parser.add_argument("--chains", metavar="N", type=int, default=4, help="chains (4)")
     options.add_devices(parser, "devices that share the chains (1)")
-    options.add_seed(parser, None, "of everything random (as configured)")
+    options.add_seed(parser, None, "seed of all random numbers (as configured)")
     options.add_resume(parser)
     options.add_json(parser)
 

@@ -28,8 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     add_fit_arguments(parser)
     parser.add_argument("--pattern", metavar="GLOB", default="*", help="names of files to take (*)")
     parser.add_argument("--every", metavar="S", type=float, default=2.0, help="seconds between looks (2)")
-    parser.add_argument("--settle", metavar="S", type=float, default=5.0, help="a file is complete after so long (5)")
-    parser.add_argument("--idle", metavar="S", type=float, help="end when nothing has come for so long (never)")
+    settled = "seconds without a change after which a file counts as complete (5)"
+    parser.add_argument("--settle", metavar="S", type=float, default=5.0, help=settled)
+    parser.add_argument("--idle", metavar="S", type=float, help="seconds without a new file until it stops (never)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             _watch(args, folder, ledger, split)
         except KeyboardInterrupt:
-            print(f"stopped; the same command goes on. Summary: {out / 'summary.html'}")
+            print(f"stopped; run the same command again to continue. Summary: {out / 'summary.html'}")
             return STOPPED
         return 0 if all("reduced_chi2" in row for row in ledger.rows()) else 1
 

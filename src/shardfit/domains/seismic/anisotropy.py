@@ -63,7 +63,7 @@ class VTISimulation(MediumSimulation):
         for name in ("epsilon", "delta"):
             refuse_cells(~np.isfinite(medium[name]), name, medium[name], "not finite")
         refuse_cells(delta <= -0.5, "delta", delta, "not above -1/2, so that waves have no speed")
-        what = "below delta, where waves would grow without end. Raise it to delta, or lower delta"
+        what = "below delta, where waves grow without limit. Raise it to delta, or lower delta"
         refuse_cells(epsilon < delta - ROUNDING, "epsilon", epsilon, what)
 
     def speeds(self, medium: Mapping[str, Any]) -> tuple[Any, Any, str]:
@@ -91,7 +91,7 @@ class VTISimulation(MediumSimulation):
         """Raise where epsilon may fall below delta, or waves become too fast."""
         if "epsilon" in low and "delta" in high and np.any(low["epsilon"] < high["delta"] - ROUNDING):
             raise ValueError(
-                "bounds: epsilon may become less than delta, where waves would grow without end. Keep the lower bound "
+                "bounds: epsilon may become less than delta, where waves grow without limit. Keep the lower bound "
                 "of epsilon at or above delta, or above its upper bound where both are fitted."
             )
         if {"vp", "epsilon"} <= set(high):

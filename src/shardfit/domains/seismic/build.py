@@ -163,7 +163,7 @@ def _compile(kind: str, half: int, path: Path) -> None:
         if fault is None:
             return  # another process has compiled it meanwhile
         if path.is_symlink() or path.exists():
-            log.warning("%s is compiled anew: %s", path, fault)
+            log.warning("%s is compiled again: %s", path, fault)
         made = Path(folder) / path.name
         _make(kind, half, made)
         made.chmod(0o600)

@@ -125,7 +125,7 @@ def _kind(path: str | Path, exists: bool = True) -> str:
 
 def _known_dt(path: str | Path, dt: float | None) -> float:
     if dt is None:
-        raise ValueError(f"{path} does not tell its time step. Give dt in seconds.")
+        raise ValueError(f"{path} does not contain its time step. Give dt in seconds.")
     return dt
 
 
@@ -154,7 +154,7 @@ def _mapped(path: str | Path, kind: str, shape: Any, dtype: Any) -> np.ndarray:
         with clear_errors(Path(path), "a NumPy file"):
             return np.load(path, mmap_mode="r", allow_pickle=False)
     if shape is None:
-        raise ValueError(f"{path}: raw binary does not tell its shape. Give shape, and dtype if it is not {dtype}.")
+        raise ValueError(f"{path}: raw binary does not contain its shape. Give shape, and dtype if it is not {dtype}.")
     expected, actual = int(np.prod(shape)) * np.dtype(dtype).itemsize, Path(path).stat().st_size
     if expected != actual:
         raise ValueError(

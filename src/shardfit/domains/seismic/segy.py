@@ -212,7 +212,7 @@ def _interval(file: Any) -> int:
 
 def _check_times(path: str | Path, file: Any) -> None:
     if not _interval(file):
-        raise ValueError(f"{path}: the headers tell no sample interval. Set bytes 3217-3218, e.g. with segyio.")
+        raise ValueError(f"{path}: the headers have no sample interval. Set bytes 3217-3218, e.g. with segyio.")
     said, own = file.bin[3217] & MOST, np.unique(file.attributes(117)[:] & MOST)
     own = own[own > 0]
     if said and own.size and (own != said).any():

@@ -83,7 +83,7 @@ def as_strategy(memory: str | Strategy, sim: Simulation, shots: int, item: int, 
     for name in ("full", "segmented", "two-level", "binomial"):
         need, limit = n_bytes(named[name], sim, shots, item), min(SMALL, budget) if name == "full" else budget
         if need <= limit or name == "binomial":
-            fits = "fits into" if need <= limit else "is the least there is, although above"
+            fits = "fits into" if need <= limit else "is the smallest possible, although above"
             return named[name], f"{name}: {need / 1e6:,.0f} MB for {shots} shots {fits} {limit / 1e6:,.0f} MB"
     raise AssertionError("binomial always answers")
 

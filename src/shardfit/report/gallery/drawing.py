@@ -84,7 +84,7 @@ class Drawer:
             raise
         if not answer:
             self.close()
-            raise CannotDraw("the process that draws has ended, for want of memory perhaps.")
+            raise CannotDraw("the drawing process has ended, perhaps because memory ran out.")
         found = json.loads(answer)
         if "error" in found:
             raise CannotDraw(found["error"])
@@ -98,7 +98,7 @@ class Drawer:
             except queue.Empty:
                 seconds = time.monotonic() - began
             if seconds > self.seconds:
-                raise CannotDraw(f"drawing took more than {self.seconds:g} s and was given up.")
+                raise CannotDraw(f"drawing took more than {self.seconds:g} s and was stopped.")
             if seconds > GRACE and gone():
                 raise Gone
 
@@ -133,7 +133,7 @@ def _read(lines: Any, answers: queue.Queue) -> None:
 def _science_of(folder: Path) -> tuple[str, dict[str, Any], str]:
     """Return science and settings of a survey's configuration, and why its points cannot be drawn, '' if they can."""
     if not has_config(folder):
-        return "", {}, "This survey was not run from a configuration file, so nobody knows its data."
+        return "", {}, "This survey was not run from a configuration file, so its data are not known."
     try:
         content = tomllib.loads((folder / SAVED).read_text(encoding="utf-8", errors="replace"))
     except (tomllib.TOMLDecodeError, RecursionError):

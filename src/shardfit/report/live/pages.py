@@ -40,7 +40,7 @@ def run_sections(state: State, up: str = "") -> list[Section]:
 def index_sections(states: Sequence[State], addresses: Sequence[str]) -> list[Section]:
     """Return the page of a folder of runs: one line for each."""
     if not states:
-        return [Section("", [Text("No run is here yet. This page fills itself as runs begin.")])]
+        return [Section("", [Text("There is no run here yet. Runs appear on this page when they start.")])]
     now, rows = time.time(), []
     for state, address in zip(states, addresses, strict=True):
         kind = "–" if state.kind is None else state.kind.name
@@ -98,14 +98,15 @@ def _words(state: State, current: dict[str, Any] | None, now: float) -> list[Blo
     if state.live is None and current is not None:
         inside = next(run for run in state.runs if run.live is current)
         ended = sum(run.kind is not None for run in state.runs)
-        words.append(f"At work on {inside.folder.name}: {current['title']}. {ended} parts have ended.")
+        words.append(f"Now running {inside.folder.name}: {current['title']}. {ended} parts have ended.")
     if current is not None:
         words.append(
-            f"Begun {duration(now - current['began'])} ago, last word {duration(now - current['updated'])} ago."
+            f"Started {duration(now - current['began'])} ago, last update {duration(now - current['updated'])} ago."
         )
     if state.badge(now).text == "silent":
         words.append(
-            "Nothing has been written for a while, and no end is recorded. The same command goes on from here."
+            "Nothing has been written for a while: the run is in a long step, or was killed. If it was killed, run the "
+            "same command again to continue."
         )
     return [Text(" ".join(words))] if words else []
 

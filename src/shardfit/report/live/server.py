@@ -85,7 +85,7 @@ class Runs:
         return self._page(title_of(state), run_sections(state, up), state.badge())
 
     def _page(self, title: str, sections: list[Section], badge: Badge | None) -> tuple[str, str]:
-        footer = "Drawn by shardfit from what the folder holds; it looks again every two seconds."
+        footer = "Made by shardfit from the files in this folder; updated every two seconds."
         return title, render_main(title, sections, badge=badge, footer=footer)
 
     def _folder(self, path: str) -> Path | None:

@@ -44,7 +44,7 @@ class Blocks:
         """Return the blocks that are complete, in order; raise for one that is damaged or of another run."""
         found = []
         while self.root is not None and (self.path / "draws.npz").exists():
-            remedy = f"Delete {self.path} and what follows it, or start anew."
+            remedy = f"Delete {self.path} and all that follow it, or start over with resume='never'."
             found.append(read_owned(self.path / "draws.npz", run, remedy))
             self.count += 1
         return found

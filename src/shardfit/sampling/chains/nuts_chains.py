@@ -83,7 +83,7 @@ def _width(
         try:
             content = read_json(earlier)
         except ValueError as error:
-            raise CheckpointError(f"{error} Give width=..., or start anew with resume='never'.") from None
+            raise CheckpointError(f"{error} Give width=..., or start over with resume='never'.") from None
         return content["width"], content["why"]
     if given not in (None, "measure"):
         raise ValueError(f"sample: width={given!r} must be a number of chains, or 'measure'.")

@@ -77,7 +77,7 @@ Finding = tuple[str | None, str, str]  # status it calls for, None for a caution
 
 def _mixing(z: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...], independent: bool) -> list[Finding]:
     if z.shape[1] < diagnostics.FEWEST_DRAWS:
-        return [(NOT_CONVERGED, f"{z.shape[1]} draws per chain say nothing", "ess")]
+        return [(NOT_CONVERGED, f"{z.shape[1]} draws per chain are too few to judge", "ess")]
     found: list[Finding] = []
     table = summarize(names, ("",) * len(names), z, weights, independent)
     ratio = np.where(np.isnan(table["rhat"]), np.inf, table["rhat"])

@@ -114,8 +114,8 @@ def _log_det(matrix: np.ndarray, what: str, space: Space) -> float:
     size = np.linalg.eigvalsh(matrix / np.outer(unit, unit))
     if not size[0] > SINGULAR * size[-1]:
         raise ValueError(
-            f"evidence: {what} leaves a direction free (curvature {size[0]:.2g}), so it has no integral. Give every "
-            "parameter a prior."
+            f"evidence: {what} does not constrain one direction (curvature {size[0]:.2g}), so it has no integral. Give "
+            "every parameter a prior."
         )
     return float(np.log(size).sum() + 2 * np.log(unit).sum())
 

@@ -42,7 +42,7 @@ def run_on_workers(
             yield from (k for k in tasks[name][4] if store.path(k).exists())
     except (RuntimeError, TimeoutError) as error:
         if watch.silent:
-            error.add_note(f"No sign of life for {control.patience:g} s: {'; '.join(dict.fromkeys(watch.silent))}.")
+            error.add_note(f"No response for {control.patience:g} s: {'; '.join(dict.fromkeys(watch.silent))}.")
         error.add_note("What was finished is kept: the same call samples the rest.")
         raise
     finally:

@@ -148,8 +148,8 @@ class InversionOptions:
             return
         if self.conditioning.clip is not None:
             raise ValueError(
-                f"invert: solver {self.solver!r} searches along lines, so its gradient must be the misfit's own, not "
-                "cut off. Drop conditioning.clip."
+                f"invert: solver {self.solver!r} uses a line search, which needs the exact gradient, not a clipped "
+                "one. Drop conditioning.clip."
             )
         if self.solver == "gauss-newton":
             require_residuals(as_loss(self.loss))
@@ -157,7 +157,7 @@ class InversionOptions:
             return
         if not self.conditioning.idle:
             raise ValueError(
-                f"invert: solver {self.solver!r} knows no conditioning. Use {PRECONDITIONED[0]!r}, or one of "
+                f"invert: solver {self.solver!r} does not support conditioning. Use {PRECONDITIONED[0]!r}, or one of "
                 f"{', '.join(FIRST_ORDER)}, or drop it."
             )
         if any(size is not None for size in self.batchsizes):

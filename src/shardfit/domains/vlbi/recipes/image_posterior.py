@@ -296,6 +296,6 @@ def _in_words(points: HyperPoints, chi2: float, h: np.ndarray) -> str:
         )
     if points.effective < FEW:
         told.append(
-            f"Only {points.effective:.1f} effective hyper-parameters: what they leave open is hardly in the spread."
+            f"Only {points.effective:.1f} effective hyper-parameters: the spread hardly contains their uncertainty."
         )
     return " ".join(told)

@@ -184,7 +184,7 @@ def polarimetric_image(
     told = chi2_doubts(chi2_of, measured, tolerance=about["systematic"])
     doubts = (*told, *_total_doubts(ready, found, chi2_of), *step_doubts(result))
     if "I" not in chosen.mode and isinstance(obs, ImagingResult) and obs.doubts:
-        doubts = (*doubts, f"it rests on a Stokes I image that is doubtful: {obs.doubts[0]}")
+        doubts = (*doubts, f"it relies on a doubtful Stokes I image: {obs.doubts[0]}")
     return PolarisedResult(found, with_doubts(result, doubts), chi2_of, ready, chosen, problem, doubts)
 
 

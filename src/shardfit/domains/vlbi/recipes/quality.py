@@ -16,10 +16,10 @@ TOLERATED = ("vis", "amp", "logamp")  # products whose errors a tolerance is add
 GAIN_FREE = ("cphase", "camp", "logcamp", "cphase_cov", "logcamp_cov", "m", "v")  # station gains drop out of these
 CALIBRATE = "Calibrate, or allow for calibration errors (tolerance, systematic)."
 LOOSEN = (
-    "Gains play no part in them, so calibration will not help: let regularisers weigh less (`shardfit vlbi weights`, "
-    "`cross_validate`), widen field and prior, or raise the errors (systematic)."
+    "Gains do not affect them, so calibration will not help: lower the weights of the regularisers "
+    "(`shardfit vlbi weights`, `cross_validate`), widen field and prior, or raise the errors (systematic)."
 )
-RESHAPE = "Gains play no part in them: the source has another shape, or larger errors (systematic)."
+RESHAPE = "Gains do not affect them: the source has another shape, or the errors are too small (systematic)."
 FLUX = 0.1  # relative difference of an image's flux from the given one
 
 

@@ -228,7 +228,7 @@ def _as_options(choice: Mapping[str, float], options: ImagingOptions) -> dict[st
 def _doubts(found: Survey) -> list[str]:
     if found.converged >= 0.99:
         return []
-    return [f"{1 - found.converged:.1%} of the fits met no tolerance; shardfit survey continue goes on with them."]
+    return [f"{1 - found.converged:.1%} of the fits did not converge; `shardfit survey continue` continues them."]
 
 
 def _edges(axes: Mapping[str, Sequence[float]], choice: Mapping[str, float]) -> list[str]:

@@ -43,7 +43,7 @@ class CorrelationFit:
         (n,) of the angles, in the order of the data; contrast_stderr, offset_stderr (n,).
     covariance
         (2n + p, 2n + p) of [contrast, offset, parameters]. Errors by points are scaled by the reduced χ²: divide by
-        `variance` for noise that is known to be right. Errors by frames are of `pieces` independent pieces.
+        `variance` for noise that is known to be right. Errors by frames are of `pieces` independent samples.
     chi2, dof
         Σr² in units of σ over n_points, and these less the free parameters; chi2_of_angle (n,) per point.
     rates
@@ -252,7 +252,7 @@ def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
     if setup.data.sigma is None:
         notes.append("σ was not given: 0.01 is assumed, χ² is not calibrated. estimate_noise measures it.")
     if setup.n_missing:
-        notes.append(f"{setup.n_missing:,} points are missing (NaN or infinity) and take no part.")
+        notes.append(f"{setup.n_missing:,} points are missing (NaN or infinity) and are ignored.")
     notes += [
         f"{name} is at its bound {fit.params[name]:g}: widen it, or hold it." for name in _at_bounds(setup, fit.params)
     ]
@@ -269,7 +269,7 @@ def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
                 f"rate's band, hold {other}, or fit the model curved(model, data)."
             )
     if abs(fit.params.get("gamma_dot_t0", 1.0)) < COLLAPSE:
-        notes.append("The shear rate has collapsed to nothing: compare with the static model.")
+        notes.append("The shear rate has collapsed to zero: compare with the static model.")
     for name, values, (low, high) in (("contrast", fit.contrast, CONTRAST), ("offset", fit.offset, OFFSET)):
         outside = np.flatnonzero((values < low) | (values > high))
         if outside.size:

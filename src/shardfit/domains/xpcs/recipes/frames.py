@@ -46,8 +46,8 @@ def errors_by_frames(fit: CorrelationFit) -> CorrelationFit:
         for (name, before), error in zip(fit.stderr.items(), errors[2 * n :], strict=True)
     }
     values = setup.model.values(fit.params)
-    note = f"Speckle lives so long that all frames are about {pieces:.1f} independent pieces: the standard errors are "
-    note += "rough. Measure longer, or more angles."
+    note = f"Speckles change so slowly that all frames count as about {pieces:.1f} independent samples: "
+    note += "the standard errors are rough. Measure longer, or more angles."
     return replace(
         fit,
         stderr=stderr,
@@ -71,7 +71,7 @@ def _at_least(scatter: np.ndarray, least: np.ndarray) -> np.ndarray:
 
 def frame_scatter(setup: Setup, params: dict, contrast: Any, offset: Any) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the covariance of the gradient over [a, b, parameters] by frames and by points, and the first one's number
-    of independent pieces.
+    of independent samples.
     """
     data, basis, model = setup.data, np.asarray(setup.design.basis), setup.model
     (n, m), p, nt = basis.shape, len(model.names), data.n_frames

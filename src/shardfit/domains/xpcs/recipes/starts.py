@@ -112,7 +112,7 @@ def about_minima(reached: list, table: Mapping[str, Parameter], variance: float)
     spread = max(_distance(params, reached[0][1], table) for _, params in equal)
     text = f"{len(equal)} of {len(reached)} searches ended at the lowest value, parameters apart by up to {spread:.1%}."
     if len(places) > 1:
-        text += f" {len(places)} different answers fit equally well: the data do not choose between them."
+        text += f" {len(places)} different answers fit equally well: the data cannot tell them apart."
     return [text]
 
 

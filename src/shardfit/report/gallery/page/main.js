@@ -24,7 +24,7 @@ const OFTEN = 1500; // milliseconds between looks at a running survey
 const SELDOM = 6000;
 const LATE = 30; // seconds that a point from another worker may come after later ones
 const NONE_INSIDE = "No point lies within all ranges. Widen one, or start over with Reset.";
-const NONE_YET = "No point is finished yet. This page fills itself as the survey runs.";
+const NONE_YET = "No point is finished yet. Points appear here as the survey runs.";
 
 class App {
   constructor(source, { facts, progress }, page) {
