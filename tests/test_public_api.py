@@ -195,3 +195,17 @@ def test_the_modules_of_the_page_exist():
         first, *rest = re.findall(r"`([\w.]+)`", row)
         for name in (first, *(first.rpartition(".")[0] + other for other in rest)):
             importlib.import_module(name)
+
+
+def test_every_science_has_its_own_reference():
+    """A page for each, which mkdocstrings fills with all that the package exports; every name has a docstring."""
+    for name in ("vlbi", "seismic", "population", "xpcs"):
+        science = importlib.import_module(f"shardfit.domains.{name}")
+        page = (PAGE.parent / "api" / f"{name}.md").read_text()
+        assert f"::: shardfit.domains.{name}" in page and f"api/{name}.md" in PAGE.read_text()
+        bare = [
+            n
+            for n in getattr(science, "__all__", ())
+            if callable(getattr(science, n)) and not getattr(science, n).__doc__
+        ]
+        assert not bare, f"{name}: {bare}"

@@ -192,14 +192,19 @@ HEADLINES = {
                 _seconds("sweep_marmousi inversion"),
             ),
             Row(
-                "speed-up on 8 devices",
-                "5.87 (fixed problem, 256 × 256 × 1024 cells), 7.98 (fixed share), acoustic, by domain decomposition",
-                "no GPU here; shots are independent, see the predictions of `scale`",
+                "speed-up by sharing shots, 4 GPUs",
+                "3.53 (two-layer model, notebook 12)",
+                "no GPU here; the predictions of `scale` are on this page",
+            ),
+            Row(
+                "speed-up by splitting one model, 8 GPUs",
+                "5.87 (fixed problem, 256 × 256 × 1024 cells), 7.98 (fixed share), acoustic, 3-D",
+                "not done",
             ),
         ),
         "Its settings on 101 × 401 cells of 30 m, the public copy of the model; the original has 25 m and 17 km. The "
-        "speed-ups are from _dd_cuda/PERF_REPORT.md of the same repository and split one model over GPUs, which "
-        "shardfit does not do.",
+        "speed-ups are from docs/examples/index.md and _dd_cuda/PERF_REPORT.md in the same place; GPUs of the first "
+        "are not named.",
     ),
     "diffopt-smf": Headline(
         "DiffOpt: stellar mass function",
