@@ -25,6 +25,10 @@ LEVELS: dict[str, dict[str, frozenset[str]]] = {
     "aarch64": {"armv8-a": frozenset()},
 }
 
+# the C++ library of the machine that runs it may be older, so it is inside; what of it is not called is left out, for it
+# would ask for a C library as new as here
+PORTABLE = ("-static-libstdc++", "-Wl,--exclude-libs,ALL", "-Wl,--gc-sections", "-s")
+
 
 def find(kind: str, half: int) -> Path | None:
     """Return the kernel of this package for the best level that this processor has, None if there is none.
@@ -70,8 +74,7 @@ def make() -> None:
         for order in ORDERS:
             for level in levels:
                 path = FOLDER / _name(kind, order // 2, level, interface())
-                # the C++ library of the machine that runs it may be older
-                flags = (f"-march={level}", "-static-libstdc++", "-static-libgcc")
+                flags = (f"-march={level}", *PORTABLE)
                 subprocess.run(build.command(kind, order // 2, path, flags), check=True, timeout=build.TIMEOUT)
                 print(path.name, flush=True)
 
