@@ -24,9 +24,8 @@ LEVELS: dict[str, dict[str, frozenset[str]]] = {
     "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2},
     "aarch64": {"armv8-a": frozenset()},
 }
-
-# the C++ library of the machine that runs it may be older, so it is inside; what of it is not called is left out, for it
-# would ask for a C library as new as here
+# the C++ library of the machine that runs it may be older, so it is inside; what is not called of it is left out, for
+# that would ask for a C library as new as here
 PORTABLE = ("-static-libstdc++", "-Wl,--exclude-libs,ALL", "-Wl,--gc-sections", "-s")
 
 
