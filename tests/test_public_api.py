@@ -4,7 +4,10 @@ import importlib
 import re
 from pathlib import Path
 
+import pytest
+
 import shardfit as sf
+from tests.public_surface import LISTS, SURFACE
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 
@@ -183,6 +186,20 @@ def test_names_of_seismic():
     assert set(seismic.__all__) == SEISMIC
     for name in SEISMIC:
         assert getattr(seismic, name).__doc__, f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("file", SURFACE)
+def test_commands_options_keys_and_names_of_domains(file):
+    """`python -m tests.public_surface` writes the lists anew; what has gone belongs into the changelog."""
+    assert list(SURFACE[file]()) == (LISTS / file).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("domain", ["vlbi", "xpcs"])
+def test_names_of_domains_say_what_they_are(domain):
+    module = importlib.import_module(f"shardfit.domains.{domain}")
+    assert [
+        name for name in module.__all__ if callable(getattr(module, name)) and not getattr(module, name).__doc__
+    ] == []
 
 
 def test_the_page_lists_every_name_once_with_a_line():

@@ -34,8 +34,8 @@ def marks(ledger: Ledger) -> dict[int, tuple[tuple[str, ...], str]]:
     if not has_marks(ledger):
         return {}
     found: dict[int, tuple[list[str], list[str]]] = {}
-    sql = "SELECT id, tag, text, row_check FROM marks WHERE length(tag) <= ?1 AND length(text) <= ?1 ORDER BY id, tag"
-    for number, name, text, check in ledger.select(sql, (MOST_TEXT,)):
+    sql = "SELECT id, tag, text, row_check FROM marks WHERE length(tag) <= ? AND length(text) <= ? ORDER BY id, tag"
+    for number, name, text, check in ledger.select(sql, (MOST_TEXT, MOST_TEXT)):
         with explained(ledger.path):
             require_check(check, checksum(number, name, text), f"a tag of point {number}")
         tags, notes = found.setdefault(number, ([], []))

@@ -16,13 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.domains.seismic.boundary import profiles
-from shardfit.domains.seismic.build import library, source_digest
+from shardfit.domains.seismic.build import BuildError, library, source_digest
 from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.linear import with_transpose
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.stencil import FIRST, second_coefficients
 
 CACHE = 6 << 20  # bytes of a segment that a core's share of the last cache may hold
+DIRECTIONS = ("forward", "backward", "linearised")
 SHORTEST = 16  # steps: with fewer, keeping states costs more than the cache gives
 
 
@@ -114,10 +115,16 @@ def register(kind: str, half: int) -> str:
         raise RuntimeError(f"the native engine runs on CPUs, not on {jax.default_backend()}.")
     # the name says which sources it was compiled from: by it a run directory tells kernels apart
     prefix, found = f"shardfit_{kind}_{2 * half}_{source_digest()}", library(kind, half)
-    for direction in ("forward", "backward", "linearised"):
-        for dtype in ("float32", "float64"):
-            name = f"{direction}_{dtype}"
+    names = [f"{direction}_{dtype}" for direction in DIRECTIONS for dtype in ("float32", "float64")]
+    try:
+        for name in names:
             jax.ffi.register_ffi_target(f"{prefix}_{name}", jax.ffi.pycapsule(getattr(found, name)), platform="cpu")
+    except jax.errors.JaxRuntimeError as error:
+        reason = str(error).rstrip(".")
+        raise BuildError(
+            f"this jaxlib does not take the compiled kernel: {reason}. With CXX=g++, or the name of another compiler, "
+            "it is compiled anew."
+        ) from error
     return prefix
 
 

@@ -4,9 +4,12 @@
 """
 
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import jax
 
 from shardfit.domains.seismic import build
 from shardfit.domains.seismic.stencil import ORDERS
@@ -21,16 +24,32 @@ LEVELS: dict[str, dict[str, frozenset[str]]] = {
     "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2},
     "aarch64": {"armv8-a": frozenset()},
 }
+# the C++ library of the machine that runs it may be older, so it is inside; what is not called of it is left out, for
+# that would ask for a C library as new as here
+PORTABLE = ("-static-libstdc++", "-Wl,--exclude-libs,ALL", "-Wl,--gc-sections", "-s")
 
 
 def find(kind: str, half: int) -> Path | None:
-    """Return the kernel of this package for the best level that this processor has, None if there is none."""
-    known = features()
+    """Return the kernel of this package for the best level that this processor has, None if there is none.
+
+    XLA calls kernels that were compiled for an earlier version of its interface, but for no later one.
+    """
+    known, (major, minor) = features(), interface()
     for level, needed in LEVELS.get(platform.machine(), {}).items():
-        path = FOLDER / _name(kind, half, level)
-        if needed <= known and path.is_file():
-            return path
+        for earlier in range(minor, -1, -1) if needed <= known else ():
+            path = FOLDER / _name(kind, half, level, (major, earlier))
+            if path.is_file():
+                return path
     return None
+
+
+def interface() -> tuple[int, int]:
+    """Return the version, (major, minor), of the interface that the installed jaxlib calls kernels by."""
+    header = Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text(encoding="utf-8")
+    found = dict(re.findall(r"^#define XLA_FFI_API_(MAJOR|MINOR) (\d+)", header, re.MULTILINE))
+    if len(found) != 2:
+        raise build.BuildError("the version of XLA's foreign functions is not in the headers of this jaxlib.")
+    return int(found["MAJOR"]), int(found["MINOR"])
 
 
 def features() -> frozenset[str]:
@@ -53,16 +72,15 @@ def make() -> None:
     for kind in KINDS:
         for order in ORDERS:
             for level in levels:
-                path = FOLDER / _name(kind, order // 2, level)
-                # the C++ library of the machine that runs it may be older
-                flags = (f"-march={level}", "-static-libstdc++", "-static-libgcc")
+                path = FOLDER / _name(kind, order // 2, level, interface())
+                flags = (f"-march={level}", *PORTABLE)
                 subprocess.run(build.command(kind, order // 2, path, flags), check=True, timeout=build.TIMEOUT)
                 print(path.name, flush=True)
 
 
-def _name(kind: str, half: int, level: str) -> str:
+def _name(kind: str, half: int, level: str, version: tuple[int, int]) -> str:
     """The name says which sources it was made from: a file that was left from other ones is not found."""
-    return f"{kind}-{2 * half}-{level}-{build.source_digest()}.so"
+    return f"{kind}-{2 * half}-{level}-ffi{version[0]}.{version[1]}-{build.source_digest()}.so"
 
 
 if __name__ == "__main__":
