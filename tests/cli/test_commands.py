@@ -90,10 +90,10 @@ def test_misspelt_command_lines(capsys, argv, expected):
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (("show", "nowhere"), "nowhere holds no result"),
-        (("report", "nowhere"), "nowhere holds no result"),
+        (("show", "nowhere"), "nowhere: no such folder"),
+        (("report", "nowhere"), "nowhere: no such folder"),
         (("demo", "--only", "nothing"), "no such chapter"),
-        (("vlbi", "image", "x.uvfits", "--devices", "0"), "at least 1 device"),
+        (("vlbi", "image", "x.uvfits", "--devices", "0"), "--devices: 0 is not a whole number of at least 1"),
         (("vlbi", "image", "x.uvfits", "--devices", "1000"), "JAX sees"),
     ],
 )

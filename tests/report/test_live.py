@@ -73,7 +73,7 @@ def test_a_running_run(client):
 
 def test_an_ended_run(client, root):
     page = client.get("/run/a/line/").text
-    assert "converged" in page and "finished" in page and "ended" in page
+    assert "Converged" in page and "finished" in page and "ended" in page
     assert "<th>parameter</th>" in page and "<th>unit</th>" not in page  # there are none
     assert client.get("/run/a/line/report.html").status_code == 404
     sf.save_result(sf.load_result(root / "a/line"), root / "a/line")

@@ -9,11 +9,19 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from shardfit.cli.commands import Parser, UsageError, add_commands, all_commands, parse
+from shardfit.cli.mishaps import describe, is_users
 from shardfit.cli.versions import own_version
 
 # what the library raises on purpose; anything else is a defect and shows where it happened
 EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError)
 USAGE, FAILURE, STOPPED = 2, 2, 130
+EXAMPLES = (
+    "shardfit demo                    # every science once; one page leads to all reports",
+    "shardfit init fit                # a problem of your own: fit.toml and model.py",
+    "shardfit fit fit.toml --out runs/first",
+    "shardfit serve runs              # all runs in the browser, while they run",
+    "shardfit vlbi image --help       # options and examples of a command",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as end:  # argparse leaves this way after --help and --version
         return int(end.code or 0)
     except UsageError as error:
-        _say(f"shardfit: {error}\nTry `shardfit --help`.")
+        _say(f"shardfit: {error}\nTry `{error.program} --help`.")
         return USAGE
     except KeyboardInterrupt:
         _say("shardfit: interrupted.")
@@ -36,13 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except EXPECTED as error:
-        if isinstance(error, NotImplementedError):  # a kind of RuntimeError, but never raised on purpose
-            raise
-        if "--debug" in argv:
-            traceback.print_exc()
+    except Exception as error:
+        if "--debug" in argv or not _expected(error):
+            traceback.print_exc()  # of what nobody foresaw, where it happened says most
         else:
-            _say(f"shardfit: {_text(error)}\n(--debug shows where)")
+            _say(f"shardfit: {describe(error)}\n(--debug shows where)")
         return FAILURE
 
 
@@ -50,6 +56,7 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
     """Return the options of a command line; `run` is what does it, None where a command is missing."""
     parser = Parser(prog="shardfit", description="Fit differentiable models to more data than one device holds.")
     parser.add_argument("--version", action="version", version=f"shardfit {own_version()}")
+    parser.epilog = "\n".join(["examples:", *(f"  {line}" for line in EXAMPLES)])
     add_commands(parser, all_commands(), argv)
     return parse(parser, argv)
 
@@ -69,7 +76,8 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
             code = args.run(args)
         except BaseException as error:
             if args.record is not None:
-                args.record.withdraw(STOPPED if isinstance(error, KeyboardInterrupt) else FAILURE)
+                stopped = isinstance(error, KeyboardInterrupt)
+                args.record.withdraw(STOPPED if stopped else FAILURE, "" if stopped else describe(error))
             raise
         if args.record is not None:
             args.record.finish(code)
@@ -99,14 +107,12 @@ def _voice(quiet: bool, machine: bool) -> Iterator[None]:
                 os.environ.pop("SHARDFIT_PROGRESS", None)
 
 
-def _text(error: BaseException) -> str:
-    # JAX notes on every error that its own frames were left out of the traceback, which is not shown here
-    notes = [note for note in getattr(error, "__notes__", ()) if "internal frames" not in note]
-    if isinstance(error, ModuleNotFoundError):
-        from shardfit.core.extras import remedy
+def _expected(error: Exception) -> bool:
+    """Whether the library raises such an error on purpose, or a user's own code did: its message says enough.
 
-        notes.append(remedy(error))
-    return "\n".join([str(error) or type(error).__name__, *dict.fromkeys(filter(None, notes))])
+    NotImplementedError, a kind of RuntimeError, the library never raises on purpose.
+    """
+    return is_users(error) or (isinstance(error, EXPECTED) and not isinstance(error, NotImplementedError))
 
 
 def _say(text: str) -> None:

@@ -23,6 +23,7 @@ class Command:
     module: str | None
 
 
+KINDS = {int: "a whole number", float: "a number"}  # types of options, in words
 COMMANDS = (
     Command("demo", "every science once on built-in data, and a page of all reports", "shardfit.cli.demo"),
     Command("survey", "thousands of fits at once: run, resume, rank, export", "shardfit.cli.surveys"),
@@ -59,7 +60,11 @@ def all_commands() -> tuple[Command, ...]:
 
 
 class UsageError(Exception):
-    """The command line was not understood."""
+    """The command line was not understood. program: the command whose help says more."""
+
+    def __init__(self, message: str, program: str = "shardfit"):
+        super().__init__(message)
+        self.program = program
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -92,11 +97,22 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise with the usage line."""
-        raise UsageError(f"{message}\n{self.format_usage().strip()}")
+        raise UsageError(f"{message}\n{self.format_usage().strip()}", self.prog)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """Return a value as its option wants it, or say in plain words what it wants."""
+        kind = KINDS.get(action.type) if isinstance(action.type, type) else None
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError:
+            if kind is None:
+                raise
+            raise argparse.ArgumentError(action, f"{arg_string!r} is not {kind}.") from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            near = suggestion(str(value), map(str, action.choices))
+            hidden = getattr(action, "hidden", ())
+            near = suggestion(str(value), (str(choice) for choice in action.choices if choice not in hidden))
             raise argparse.ArgumentError(action, f"{value!r} is not one of the choices.{near}")
 
     def options(self) -> list[str]:
@@ -109,7 +125,7 @@ def add_commands(parser: Parser, commands: Sequence[Command], argv: Sequence[str
     chosen = next((word for word in argv if not word.startswith("-")), None)
     names = [command.name for command in commands]
     if chosen is not None and chosen not in names:
-        raise UsageError(f"unknown command {chosen!r}.{suggestion(chosen, names)}")
+        raise UsageError(f"unknown command {chosen!r}.{suggestion(chosen, names)}", parser.prog)
     group = parser.add_subparsers(title="commands", metavar="COMMAND")
     parser.set_defaults(parser=parser, run=None)
     for command in commands:

@@ -32,6 +32,7 @@ function __shardfit_words
 end
 complete -c shardfit -a '(__shardfit_words)'
 """
+WORDS = "words"
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 EXAMPLES = (
     'eval "$(shardfit completion bash)"                     # in ~/.bashrc',
@@ -42,13 +43,16 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the shell; what follows `words` is a command line, whatever it looks like."""
-    parser.add_argument("shell", metavar="SHELL", choices=(*SCRIPTS, "words"), help=f"one of: {', '.join(SCRIPTS)}")
+    shell = parser.add_argument(
+        "shell", metavar="SHELL", choices=(*SCRIPTS, WORDS), help=f"one of: {', '.join(SCRIPTS)}"
+    )
+    shell.hidden = (WORDS,)  # type: ignore[attr-defined]  # for the scripts only
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the script, or the words that may follow."""
-    if args.shell != "words":
+    if args.shell != WORDS:
         print(SCRIPTS[args.shell], end="")
         return 0
     for word in next_words(args.words or [""]):

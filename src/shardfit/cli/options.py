@@ -18,7 +18,7 @@ def add_out(parser: argparse.ArgumentParser, default: str | None = None, what: s
 
 def add_devices(parser: argparse.ArgumentParser, what: str = "devices that share the rows (1)") -> None:
     """Add how many devices work; what: at what."""
-    parser.add_argument("--devices", metavar="N", type=int, help=what)
+    parser.add_argument("--devices", metavar="N", type=positive, help=what)
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:

@@ -14,12 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli import options
 from shardfit.io.files import read_json, write_json
+from shardfit.io.living import own_process
 
 NAME = "command.json"
 FORMAT = 1
 WHOLE = 4 << 30  # bytes; of larger files blocks are read, evenly spread, for hashing all would take longer than a fit
 BLOCK, BLOCKS = 1 << 22, 64
+ANSWERS = ("result.json", "posterior.json")
 NOT_OPTIONS = ("parser", "run", "argv", "record")
 
 
@@ -40,8 +43,10 @@ class Record:
         self.content |= {"exit": code, "seconds": round(time.perf_counter() - self.began, 3)}
         self.write()
 
-    def withdraw(self, code: int) -> None:
-        """Add that the command failed; take the folder back where it failed before it left anything there."""
+    def withdraw(self, code: int, error: str = "") -> None:
+        """Add that the command failed, and why; take the folder back where it failed before it left anything there."""
+        if error:
+            self.content["error"] = error
         if self.fresh and [path.name for path in self.folder.iterdir()] == [NAME]:
             (self.folder / NAME).unlink()
             self.folder.rmdir()
@@ -78,10 +83,13 @@ def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None)
         "files": {str(path): digest(path) for path in dict.fromkeys(named)},
         "environment": environment(),
         "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "process": own_process(),
         "exit": None,
         "seconds": None,
     }
-    args.record = Record(Path(folder), found)
+    args.record = Record(options.directory(str(folder)), found)
+    if getattr(args, "resume", None) == "auto" and any((args.record.folder / name).is_file() for name in ANSWERS):
+        print(f"{folder} holds an answer already: the run goes on from it (--resume never starts anew)", flush=True)
     args.record.write()
 
 

@@ -17,6 +17,7 @@ EXAMPLES = (
     "shardfit rerun runs/m87 --out elsewhere --rtol 1e-4",
 )
 OUT = "--out"
+VOICE = ("--json", "--quiet")
 
 
 class Difference(NamedTuple):
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     for line in _environment_changes(told):
         print(line)
     words = [*without_option(told["command"], OUT), OUT, str(second)]
+    words = [word for word in words if word not in VOICE]  # of this command's own output, these are its options
     print(f"$ cd {shlex.quote(str(place))} && {shlex.join(['shardfit', *words])}", flush=True)
     before = os.getcwd()
     os.chdir(place)
@@ -69,7 +71,8 @@ def _repeat(words: Sequence[str]) -> int:
     """Run a recorded command in this process; only commands that record themselves are run."""
     from shardfit.cli.app import main
 
-    code = main([*words, "--resume", "never"] if "--resume" in words else words)
+    fresh = without_option(words, "--resume")  # `must` would find nothing in a new folder
+    code = main(fresh)
     if code not in (0, 1):  # 1: it ran, and says that its answer is not to be trusted
         raise RuntimeError(f"the command ended with exit code {code}; its message is above.")
     return code

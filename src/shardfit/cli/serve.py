@@ -17,7 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the folder and where to listen."""
     parser.add_argument("run_dir", metavar="DIR", help="run directory, or a folder of run directories")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-    parser.add_argument("--port", type=int, default=PORT, help=f"port; 0: any free one (default {PORT})")
+    parser.add_argument(
+        "--port", metavar="PORT", type=_port, default=PORT, help=f"port; 0: any free one (default {PORT})"
+    )
     parser.add_argument("--write", action="store_true", help="let a gallery keep tags and notes in its ledger")
     parser.add_argument("--no-token", action="store_true", help="let everyone who can log in to this machine look")
 
@@ -62,3 +64,13 @@ def _application(folder: Path, write: bool) -> tuple[Any, Any]:
 
 def _announce(address: str) -> None:
     print(f"page: {address}\nCtrl-C ends it; the runs are not touched.", flush=True)
+
+
+def _port(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text} is not a port, a whole number below 65536")
+    return number

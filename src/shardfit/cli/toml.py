@@ -1,5 +1,6 @@
 """TOML files of the command line, read with one clear message for what is wrong."""
 
+import argparse
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,18 @@ def read_toml(path: str | Path, writer: str) -> dict[str, Any]:
         raise ValueError(f"{file} is not valid TOML: its brackets are nested too deeply.") from None
 
 
-def write_new(path: str | Path, text: str) -> Path:
-    """Write a configuration to a file that is not there yet."""
+def add_new_file(parser: argparse.ArgumentParser) -> None:
+    """Add the file that an `init` command writes."""
+    parser.add_argument("file", metavar="FILE", help="TOML file to write")
+    parser.add_argument("--force", action="store_true", help="replace the file if it is there")
+
+
+def write_new(path: str | Path, text: str, force: bool = False) -> Path:
+    """Write a configuration to a file that is not there yet. force: or in place of what is there."""
     from shardfit.io.files import write_atomic
 
     file = Path(path)
-    if file.exists():
-        raise FileExistsError(f"{file} exists. Name another file, or delete it first.")
+    if file.exists() and not force:
+        raise FileExistsError(f"{file} is there already. Give another name, or --force to replace it.")
     write_atomic(file, lambda open_file: open_file.write(text.encode()))
     return file

@@ -111,6 +111,8 @@ class RunDir:
         facts, versions, unidentified = (earlier[name] for name in kinds)
         changed = _changes(versions, environment()["packages"])
         differing = [name for name in {**identity.facts, **facts} if facts.get(name) != identity.facts.get(name)]
+        if "solver" in differing:  # then its options differ too, and say nothing more
+            differing = [name for name in differing if not name.startswith("solver's ")]
         if differing:
             hint = f" Versions have changed too ({changed}), which can change what is traced." if changed else ""
             raise CheckpointError(

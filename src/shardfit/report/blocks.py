@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 PNG = b"\x89PNG\r\n\x1a\n"
+LONGEST_WORD = 16  # letters; a column with longer ones, such as file names, may break them
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,19 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """A paragraph that must not be overlooked, such as an error; its lines stay lines."""
+
+    text: str
+
+    def render(self) -> str:
+        """Return HTML."""
+        return f'<pre class="notice">{escape(self.text)}</pre>'
+
+
+@dataclass(frozen=True)
 class Link:
-    """A cell of a table that leads to another file, named relative to the page."""
+    """A cell of a table, or a line of its own, that leads to another file, named relative to the page."""
 
     text: str
     path: str
@@ -36,24 +48,33 @@ class Link:
     def __str__(self):
         return self.text
 
+    def render(self) -> str:
+        """Return HTML."""
+        return f"<p>{_cell(self)}</p>"
+
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts or links under a header; columns of numbers are aligned to the right."""
+    """Rows of texts or links under a header; columns of numbers are aligned to the right.
+
+    stacked: on a phone every row becomes a block of lines, each cell beside the name of its column.
+    """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str | Link]]
     caption: str = ""
+    stacked: bool = False
 
     def render(self) -> str:
-        """Return HTML."""
-        caption = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
-        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
-        marks = [' class="n"' if _numeric(column) else "" for column in columns]
-        head = _cells("th", self.header, marks)
-        body = "".join(f"<tr>{_cells('td', row, marks)}</tr>" for row in self.rows)
-        table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return f'<div class="scroll">{table}</div>'
+        """Return HTML; the caption stands outside what may be moved sideways."""
+        caption = f'<p class="caption">{escape(self.caption)}</p>' if self.caption else ""
+        columns = list(zip(*self.rows, strict=True)) if self.rows else [()] * len(self.header)
+        marks = [' class="n"' if _numeric(column) else ' class="w"' if _wide(column) else "" for column in columns]
+        head = f"<thead><tr>{_cells('th', self.header, marks)}</tr></thead>" if any(self.header) else ""
+        names = self.header if self.stacked else ()
+        body = "".join(f"<tr>{_cells('td', row, marks, names)}</tr>" for row in self.rows)
+        kind = ' class="stacked"' if self.stacked else ""
+        return f'{caption}<div class="scroll"><table{kind}>{head}<tbody>{body}</tbody></table></div>'
 
 
 @dataclass(frozen=True)
@@ -98,7 +119,7 @@ class Drawing(Protocol):
         ...
 
 
-Block = Text | Table | PngBlock | Cards | Drawing
+Block = Text | Notice | Link | Table | PngBlock | Cards | Drawing
 
 
 @dataclass(frozen=True)
@@ -128,12 +149,20 @@ def escape(text: Any) -> str:
 
 
 def _numeric(column: Sequence[Any]) -> bool:
+    """Whether a column is of numbers, with units or without; dates and checksums are none."""
     shown = [str(cell) for cell in column if str(cell)]
-    return bool(shown) and all(re.match(r"[+\-−]?(\d|nan|inf)|–$", cell) for cell in shown)
+    number = re.compile(r"(?!\d{4}-\d\d-\d\d)[+\-−]?(\d[\d.,]*(e[+-]?\d+)?(?![\w-])|nan|inf)|–$")
+    return bool(shown) and all(number.match(cell) for cell in shown)
 
 
-def _cells(tag: str, row: Sequence[Any], marks: Sequence[str]) -> str:
-    return "".join(f"<{tag}{mark}>{_cell(cell)}</{tag}>" for mark, cell in zip(marks, row, strict=True))
+def _wide(column: Sequence[Any]) -> bool:
+    return any(len(word) > LONGEST_WORD for cell in column for word in str(cell).split())
+
+
+def _cells(tag: str, row: Sequence[Any], marks: Sequence[str], names: Sequence[str] = ()) -> str:
+    labels = [f' data-name="{escape(name)}"' for name in names] or [""] * len(row)
+    filled = zip(marks, labels, row, strict=True)
+    return "".join(f"<{tag}{mark}{label}>{_cell(cell)}</{tag}>" for mark, label, cell in filled)
 
 
 def _cell(cell: Any) -> str:

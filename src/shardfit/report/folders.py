@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shardfit.core.params import label_of
+from shardfit.report.made import read_command
 
 LEDGER, POSTERIOR, RESULT, BEGUN = "ledger.sqlite", "posterior.json", "result.json", "config.json"
 EXTRA = "report.json"  # what a study left for the report
@@ -31,9 +32,13 @@ def require_kind(folder: str | Path) -> Kind:
     """Return what a folder holds, or raise saying what it lacks."""
     kind = kind_of(folder)
     if kind is None:
+        if not Path(folder).is_dir():
+            raise FileNotFoundError(f"{folder}: no such folder.")
+        failure = read_command(Path(folder)).get("error")
         begun = (Path(folder) / BEGUN).is_file()
         why = "its run has not ended" if begun else f"there is neither {RESULT}, {POSTERIOR} nor {LEDGER}"
-        raise FileNotFoundError(f"{folder} holds no result: {why}.")
+        why = f"its run failed: {failure}" if isinstance(failure, str) and failure else f"{why}."
+        raise FileNotFoundError(f"{folder} holds no result: {why}")
     return kind
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shardfit.io.files import write_atomic
-from shardfit.report.blocks import Section, escape
+from shardfit.report.blocks import Link, Section, escape
 
 # the page may show images it carries and use its own style; everything else is refused by the browser
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -26,16 +26,23 @@ def style() -> str:
 
 
 def render_main(
-    title: str, sections: Sequence[Section], *, badge: Badge | None = None, subtitle: str = "", footer: str = ""
+    title: str,
+    sections: Sequence[Section],
+    *,
+    badge: Badge | None = None,
+    subtitle: str = "",
+    footer: str = "",
+    up: Link | None = None,
 ) -> str:
-    """Return what a page shows, without its head."""
+    """Return what a page shows, without its head. up: the page that led to it."""
     if badge is not None and badge.tone not in TONES:
         raise ValueError(f"badge tone {badge.tone!r} is unknown. Use one of {', '.join(TONES)}.")
     mark = f'<span class="badge {badge.tone}">{escape(badge.text)}</span>' if badge else ""
     under = f'<p class="subtitle">{escape(subtitle)}</p>' if subtitle else ""
     body = "\n".join(section.render() for section in sections)
+    back = f'<div class="up">{up.render()}</div>' if up else ""
     return (
-        f'<header><div class="headline"><h1>{escape(title)}</h1>{mark}</div>{under}</header>\n'
+        f'<header>{back}<div class="headline"><h1>{escape(title)}</h1>{mark}</div>{under}</header>\n'
         f"{body}\n<footer>{escape(footer)}</footer>\n"
     )
 

@@ -17,6 +17,7 @@ from shardfit.report import figures
 from shardfit.report.blocks import Block, PngBlock, Section, Table, Text
 from shardfit.report.folders import EXTRA, extra_of
 from shardfit.report.html import Badge, write_report
+from shardfit.report.made import made, read_command
 from shardfit.report.sections import PARAMETERS, badge_of, report_of
 from shardfit.report.style import png_bytes
 from shardfit.sciences import get_science
@@ -48,6 +49,8 @@ def read_environment(folder: Path) -> dict[str, Any]:
 def write_page(folder: Path, extra: Mapping, name: str, page: list[Section], badge: Badge) -> Path:
     """Write report.html of a run directory. extra: what a study left, with a title and subtitle or without."""
     title, subtitle = str(extra.get("title") or name), str(extra.get("subtitle", ""))
+    how = made(read_command(folder), folder, environment=not (folder / "env.json").is_file())
+    page = [*page, *([how] if how.blocks else [])]
     footer = "Made by shardfit. It needs no other file and no network."
     return write_report(folder / "report.html", title, page, badge=badge, subtitle=subtitle, footer=footer)
 

@@ -150,8 +150,13 @@ def options_of(factory: Any) -> set[str]:
 
 
 def check_options(name: str, factory: Any, options: dict) -> None:
-    """Raise for an option the solver does not have, suggesting the nearest."""
+    """Raise for an option the solver does not have, suggesting the nearest, and for a text in place of a number."""
     known = options_of(factory)
-    for option in options:
+    usual = {f.name: f.default for f in fields(factory)}
+    for option, value in options.items():
         if option not in known:
             raise TypeError(f"solver {name!r} has no option {option!r}.{suggestion(option, known)}")
+        if isinstance(value, str) and isinstance(usual[option], int | float):
+            kind = "a whole number" if type(usual[option]) is int else "a number"
+            kind = "true or false" if isinstance(usual[option], bool) else kind
+            raise TypeError(f"solver {name!r}: {option} = {value!r} must be {kind}.")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from shardfit.cli.commands import Command, Parser, add_commands
 
+EXAMPLES = ("shardfit data list", "shardfit data get m87 .")
 COMMANDS = (
     Command("list", "print the data sets, their sizes and licences", "shardfit.cli.data.listing"),
     Command("get", "copy or download a data set, with its checksum", "shardfit.cli.data.getting"),

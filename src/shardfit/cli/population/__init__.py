@@ -3,6 +3,7 @@
 from shardfit.cli.commands import Command
 from shardfit.sciences import Science
 
+EXAMPLES = ("shardfit population init smf.toml", "shardfit population fit smf.toml --out runs/smf")
 COMMANDS = (
     Command("fit", "fit a built-in population problem as a file says", "shardfit.cli.population.fit"),
     Command("swarm", "search the parameter box of a problem with a swarm", "shardfit.cli.population.swarm"),

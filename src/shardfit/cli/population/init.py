@@ -4,7 +4,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from shardfit.cli.toml import write_new
+from shardfit.cli.toml import add_new_file, write_new
 
 EXAMPLES = ("shardfit population init smf.toml",)
 TEMPLATE = """\
@@ -29,7 +29,7 @@ maxiter = 100
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file and the problem."""
-    parser.add_argument("file", metavar="FILE", help="TOML file to write")
+    add_new_file(parser)
     parser.add_argument("--problem", metavar="NAME", default="smf", help="smf, gaussian, colours, ackley (smf)")
 
 
@@ -49,6 +49,6 @@ def run(args: argparse.Namespace) -> int:
         options=lines(study.options) or "# none",
         solver=lines(study.solver),
     )
-    path = write_new(args.file, text)
+    path = write_new(args.file, text, args.force)
     print(f"{path}: edit it, then `shardfit population fit {path}`")
     return 0

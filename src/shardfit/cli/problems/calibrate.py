@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from shardfit.cli import options
 from shardfit.cli.loading import load_function
@@ -15,14 +14,14 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, how many data sets, and where the figure goes."""
     options.add_config(parser, WRITER)
     parser.add_argument("-n", type=int, metavar="N", help="simulated data sets (default: `n` of the file)")
-    options.add_out(parser, what="folder of the figure (default: `out` of the file)")
+    options.add_out(parser, what="folder of the figure (default: `out` of the section, or of the file)")
     options.add_seed(parser, what="seed of all random numbers (default: `seed` of the file)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Calibrate, print the verdict, and draw the ranks."""
     config = read_config(args.config)
-    settings = dict(config.calibrate)
+    settings = config.section("calibrate")
     if "make" not in settings:
         raise ValueError(f"{config.path}: [calibrate] make = 'module:function' is missing: (params, key) to a Problem.")
     make = load_function(settings.pop("make"), f"{config.path}: [calibrate] make")
@@ -33,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
     calibration = calibrate(make, config.make_problem().x0, **settings)
     print(calibration)
-    folder = Path(args.out or config.out)
+    folder = config.folder("calibrate", args.out)
     save_figure(calibration_ranks(calibration), folder, "calibration")
     print(f"figure: {folder / 'figures' / 'calibration.png'}")
     return 0 if calibration.passed else 1

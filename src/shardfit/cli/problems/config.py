@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options, record
-from shardfit.cli.loading import load_function
+from shardfit.cli.loading import call_with, load_function
 from shardfit.cli.processes import request_devices
 from shardfit.cli.toml import read_toml
 from shardfit.core.errors import suggestion
@@ -19,7 +19,8 @@ PLAIN: dict[str, tuple[type, str]] = {
     "problem": (str, "a text"),
     "seed": (int, "a whole number"),
 }  # entries that are no sections
-OF_A_FIT = ("solver", "errors")
+METHODS = ("fit", "sample", "consensus", "calibrate")  # sections that may name a folder of their own
+OF_A_FIT = ("solver", "errors", "out")
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,20 @@ class Config:
     seed: int = 0
     path: str = ""
 
+    def section(self, name: str) -> dict[str, Any]:
+        """Return the options of a method, without the folder that it may name for itself."""
+        return {key: value for key, value in getattr(self, name).items() if key != "out"}
+
+    def folder(self, name: str, given: str | None) -> Path:
+        """Return the run directory of a method: as given on the command line, its own, or the file's."""
+        return Path(given or getattr(self, name).get("out") or self.out)
+
     def make_problem(self) -> Any:
         """Return the user's problem."""
         from shardfit.core.problem import Problem
 
-        problem = load_function(self.problem, f"{self.path}: problem")(**self.settings)
+        function = load_function(self.problem, f"{self.path}: problem")
+        problem = call_with(function, self.settings, f"{self.path}: [settings] of {self.problem!r}")
         if not isinstance(problem, Problem):
             raise TypeError(
                 f"{self.path}: problem = {self.problem!r} returned a {type(problem).__name__}, not a shardfit.Problem."
@@ -62,6 +72,9 @@ def read_config(path: str | Path) -> Config:
     for name in ("out", "problem"):
         if name not in content:
             raise ValueError(f"{path}: {name} is missing. `{WRITER}` writes an example.")
+    for name in METHODS:
+        if not isinstance(content.get(name, {}).get("out", ""), str):
+            raise ValueError(f"{path}: [{name}] out must be a text, the name of a folder.")
     for name in content.get("run", {}):
         if name not in ("devices", "rows"):
             raise ValueError(f"{path}: [run] has an unknown entry {name!r}.{suggestion(name, ('devices', 'rows'))}")
@@ -74,20 +87,20 @@ def read_config(path: str | Path) -> Config:
 def add_common(parser: argparse.ArgumentParser, devices: str = "devices that share the chains") -> None:
     """Add the file, and where to run. devices: what they are for."""
     options.add_config(parser, WRITER)
-    options.add_out(parser, what="run directory (default: `out` of the file)")
+    options.add_out(parser, what="run directory (default: `out` of the section, or of the file)")
     options.add_devices(parser, devices)
     options.add_seed(parser, what="seed of all random numbers (default: `seed` of the file)")
     options.add_resume(parser)
     options.add_json(parser)
 
 
-def common_options(config: Config, args: argparse.Namespace, *, chains: bool = True) -> dict[str, Any]:
-    """Return the keywords that all methods share. chains: devices run them side by side; else all share the rows."""
+def common_options(config: Config, args: argparse.Namespace, method: str) -> dict[str, Any]:
+    """Return the keywords that all methods share. Devices share the rows of a fit, or run chains side by side."""
     devices = request_devices(args.devices or config.run.get("devices"))
     seed = config.seed if args.seed is None else args.seed
-    folder = Path(args.out or config.out)
+    folder = config.folder(method, args.out)
     record.begin(args, folder, seed=seed)
-    rows = int(config.run.get("rows", 1)) if chains else devices
+    rows = int(config.run.get("rows", 1)) if method != "fit" else devices
     mesh = options.devices_mesh(devices, rows)
     return {"run_dir": folder, "seed": seed, "resume": args.resume, "progress": True, "mesh": mesh}
 

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Sample all shards, combine them, print the summary, and write the report."""
     config = read_config(args.config)
-    options = common_options(config, args) | dict(config.consensus)
+    options = common_options(config, args, "consensus") | config.section("consensus")
     if args.shards is not None:
         options["shards"] = args.shards
     from shardfit.sampling.shards.shard_consensus import consensus

@@ -28,8 +28,8 @@ def run(args: argparse.Namespace) -> int:
     """Fit, print the answer, write the report; 0 if it converged."""
     began = time.perf_counter()
     config = read_config(args.config)
-    shared = common_options(config, args, chains=False)
-    settings = dict(config.fit)
+    shared = common_options(config, args, "fit")
+    settings = config.section("fit")
     solver, errors = settings.pop("solver", None), bool(settings.pop("errors", False))
     if args.solver is not None and args.solver != solver:  # options in the file are those of its own solver
         solver, settings = args.solver, {}

@@ -1,7 +1,7 @@
 """What `shardfit init fit` and `init sample` write: a configuration with every section, and a model that runs."""
 
 CONFIG = """\
-# A problem of your own, in five commands. A command that was interrupted continues when it is run again.
+# A problem of your own, in five commands. If fit, sample or consensus is interrupted, run it again to continue.
 #   shardfit plan {path}         what an evaluation will cost
 #   shardfit fit {path}          the best parameters, with error bars where the solver has them
 #   shardfit sample {path}       draws from the posterior
@@ -21,18 +21,21 @@ errors = true                    # error bars from the curvature, where the solv
 
 [sample]
 method = "nuts"                  # or "rto": perturbed refits, for images and other problems of many parameters
+out = "runs/{stem}-posterior"    # each method has a folder of its own
 chains = 4
 draws = 1000                     # of each chain; raise it and run again to add draws
 # warmup = 500
 # target_accept = 0.8            # nearer to 1 if there are divergences
 
 [consensus]                      # the rows in shards, each with its own chains
+out = "runs/{stem}-consensus"
 shards = 8
 # by = "angle"                   # name of a row entry: every shard gets its share of each value
 # workers = 2                    # processes that share the shards
 
 [calibrate]
 make = "{module}:simulate_problem"  # simulate_problem(params, key) returns the Problem of data simulated at params
+out = "runs/{stem}-calibration"
 n = 100
 
 [run]

@@ -3,6 +3,7 @@
 from shardfit.cli.commands import Command
 from shardfit.sciences import Science
 
+EXAMPLES = ("shardfit seismic init line.toml", "shardfit seismic invert line.toml --out runs/line")
 COMMANDS = (
     Command("init", "write a commented configuration that runs as it is", "shardfit.cli.seismic.init"),
     Command("model", "make shot gathers of a velocity model", "shardfit.cli.seismic.model"),

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from shardfit.cli.toml import write_new
+from shardfit.cli.toml import add_new_file, write_new
 
 EXAMPLES = ("shardfit seismic init line.toml",)
 TEMPLATE = """\
@@ -71,11 +71,11 @@ smoothing = 1.0      # of the gradient, cells
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file."""
-    parser.add_argument("file", metavar="FILE", help="TOML file to write")
+    add_new_file(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the configuration."""
-    path = write_new(args.file, TEMPLATE)
+    path = write_new(args.file, TEMPLATE, args.force)
     print(f"{path}: now `shardfit seismic invert {path}`")
     return 0

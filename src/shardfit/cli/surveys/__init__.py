@@ -2,6 +2,12 @@
 
 from shardfit.cli.commands import Command
 
+EXAMPLES = (
+    "shardfit init survey survey.toml --science vlbi --data m87.uvfits",
+    "shardfit survey run survey.toml --out runs/m87",
+    "shardfit survey top runs/m87",
+    "shardfit serve runs/m87          # the gallery, while it runs",
+)
 COMMANDS = (
     Command("run", "run a survey as a configuration file says", "shardfit.cli.surveys.run"),
     Command("resume", "continue a survey that was stopped", "shardfit.cli.surveys.resume"),

@@ -3,6 +3,11 @@
 from shardfit.cli.commands import Command
 from shardfit.sciences import Science
 
+EXAMPLES = (
+    "shardfit data get m87 .",
+    "shardfit vlbi image m87/SR1_M87_2017_101_lo_hops_netcal_StokesI.uvfits --preset m87 --out runs/m87",
+    "shardfit vlbi info m87.uvfits",
+)
 COMMANDS = (
     Command("image", "make an image of a uvfits file, with report", "shardfit.cli.vlbi.image"),
     Command("posterior", "draw images from the posterior of a uvfits file", "shardfit.cli.vlbi.posterior"),

@@ -3,6 +3,11 @@
 from shardfit.cli.commands import Command
 from shardfit.sciences import Science
 
+EXAMPLES = (
+    "shardfit xpcs init c2.toml",
+    "shardfit xpcs validate c2.h5 --config c2.toml",
+    "shardfit xpcs fit c2.h5 --config c2.toml --out runs/c2",
+)
 COMMANDS = (
     Command("fit", "fit correlation files as a configuration says, with report", "shardfit.cli.xpcs.fit"),
     Command("watch", "fit files as they appear in a folder", "shardfit.cli.xpcs.watch"),

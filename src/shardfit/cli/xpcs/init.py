@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from shardfit.cli.toml import write_new
+from shardfit.cli.toml import add_new_file, write_new
 
 EXAMPLES = ("shardfit xpcs init c2.toml",)
 TEMPLATE = """\
@@ -55,7 +55,7 @@ starts = 1    # different starts that are searched from
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file and the mode."""
-    parser.add_argument("file", metavar="FILE", help="TOML file to write")
+    add_new_file(parser)
     parser.add_argument("--mode", metavar="NAME", default="static", help="static, laminar_flow, two_component (static)")
 
 
@@ -65,6 +65,6 @@ def run(args: argparse.Namespace) -> int:
 
     mode = make_config({"mode": args.mode}, "--mode").mode
     gap = "gap = 2e6    # Å between the plates\n" if mode == "laminar_flow" else ""
-    path = write_new(args.file, TEMPLATE.format(mode=mode, gap=gap))
+    path = write_new(args.file, TEMPLATE.format(mode=mode, gap=gap), args.force)
     print(f"{path}: edit it, then `shardfit xpcs fit FILE --config {path}`")
     return 0

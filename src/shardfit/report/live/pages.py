@@ -1,6 +1,5 @@
 """Sections of the page of one run, and of the index of many; the same blocks as those of reports."""
 
-import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,32 +7,35 @@ from typing import Any
 
 from shardfit.io.progress import duration
 from shardfit.io.run_dir import RunDir
-from shardfit.report.blocks import PNG, Block, Cards, Link, PngBlock, Section, Table, Text
+from shardfit.report.blocks import PNG, Block, Cards, Link, Notice, PngBlock, Section, Table, Text
 from shardfit.report.folders import outcome_of
 from shardfit.report.live.curves import Curve
-from shardfit.report.live.state import State
+from shardfit.report.live.state import KILLED, SILENT, State
+from shardfit.report.made import command_line, made
 from shardfit.report.values import number, pair, seconds
 
 REPORT = "report.html"
-MOST_PICTURES, MOST_PICTURE_BYTES, MOST_EVENTS = 12, 4 << 20, 12
+MOST_PICTURES, MOST_PICTURE_BYTES, MOST_EVENTS, MOST_PARAMETERS = 12, 4 << 20, 12, 40
 LEFT = {"steps": "at most: convergence ends it earlier"}
 ORDER = ("current", "image", "model", "models")  # pictures to be seen first
+GO_ON = {
+    SILENT: "Nothing has been written for a while: the run is in a long step, or was killed. If it was killed, run the "
+    "same command again to continue.",
+    KILLED: "Its process has ended without recording an end: it was killed, or the machine went down. Run the same "
+    "command again to continue.",
+}
 
 
-def run_sections(state: State, up: str = "") -> list[Section]:
-    """Return the page of a run: how far, curves, answer so far, pictures, runs inside it, how it was made.
-
-    up: relative address of the index, where there is one.
-    """
+def run_sections(state: State) -> list[Section]:
+    """Return the page of a run: how far, curves, answer so far, pictures, runs inside it, how it was made."""
     now, current = time.time(), state.current
     sections = [Section("", [Cards(_cards(state, current, now)), *_words(state, current, now)])]
     if current is not None:
         curves = [Curve(name, *points) for name, points in current["curves"].items() if _is_curve(points)]
         if curves:
             sections.append(Section("So far", curves))
-    sections += [_answer(state), _pictures(state.folder), _inner(state), _made(state), _events(state.folder)]
-    if up:
-        sections.append(Section("", [Table([""], [[Link("all runs of this folder", up)]])]))
+    sections += [_answer(state), _pictures(state.folder), _inner(state), made(state.command, state.folder)]
+    sections.append(_events(state.folder))
     return [section for section in sections if section.blocks]
 
 
@@ -45,12 +47,16 @@ def index_sections(states: Sequence[State], addresses: Sequence[str]) -> list[Se
     for state, address in zip(states, addresses, strict=True):
         kind = "–" if state.kind is None else state.kind.name
         age = duration(max(0.0, now - state.updated)) + " ago"
-        told = [state.badge(now).text, *(_unbroken(text) for text in (*_progress(state), age)), _command_line(state)]
+        told = [
+            state.badge(now).text,
+            *(_unbroken(text) for text in (*_progress(state), age)),
+            command_line(state.command),
+        ]
         rows.append([Link(_title(state), address), kind, *told])
     header = ["run", "kind", "state", "progress", "time", "last word", "command"]
     running = sum(state.badge(now).text == "running" for state in states)
     cards = Cards([("runs", str(len(states)), ""), ("running", str(running), "")])
-    return [Section("", [cards]), Section("Runs", [Table(header, rows)])]
+    return [Section("", [cards]), Section("Runs", [Table(header, rows, stacked=True)])]
 
 
 def title_of(state: State) -> str:
@@ -94,7 +100,7 @@ def _unbroken(text: str) -> str:
 
 
 def _words(state: State, current: dict[str, Any] | None, now: float) -> list[Block]:
-    words = []
+    words: list[str] = []
     if state.live is None and current is not None:
         inside = next(run for run in state.runs if run.live is current)
         ended = sum(run.kind is not None for run in state.runs)
@@ -103,12 +109,10 @@ def _words(state: State, current: dict[str, Any] | None, now: float) -> list[Blo
         words.append(
             f"Started {duration(now - current['began'])} ago, last update {duration(now - current['updated'])} ago."
         )
-    if state.badge(now).text == "silent":
-        words.append(
-            "Nothing has been written for a while: the run is in a long step, or was killed. If it was killed, run the "
-            "same command again to continue."
-        )
-    return [Text(" ".join(words))] if words else []
+    words.append(GO_ON.get(state.badge(now), ""))
+    failure = state.failure
+    shown: list[Block] = [Notice(failure)] if failure else []
+    return [*shown, Text(" ".join(filter(None, words)))] if any(words) else shown
 
 
 def _answer(state: State) -> Section:
@@ -119,19 +123,24 @@ def _answer(state: State) -> Section:
         outcome = outcome_of(state.folder)
     except (ValueError, OSError, RuntimeError) as error:  # being written at this moment, or damaged
         return Section("Answer", [Text(f"It cannot be read now: {error}")])
-    blocks: list[Block] = [Text(str(outcome["message"]))] if outcome.get("message") else []
+    blocks: list[Block] = [Text(_sentence(outcome["message"]))] if outcome.get("message") else []
     blocks += [Text(f"Doubtful: {doubt}") for doubt in outcome.get("doubts", [])]
     parameters, errors, units = (outcome.get(name) or {} for name in ("parameters", "errors", "units"))
     if state.kind.name == "posterior":
-        rows = [[n, *_with_error(p["mean"], p["sd"]), _text(p["rhat"], 4)] for n, p in list(parameters.items())[:40]]
-        blocks.append(Table(["parameter", "mean", "sd", "R-hat"], rows))
+        rows = [
+            [n, *_with_error(p["mean"], p["sd"]), str(units.get(n, "")), _text(p["rhat"], 4)]
+            for n, p in list(parameters.items())[:MOST_PARAMETERS]
+        ]
+        blocks.append(_filled(["parameter", "mean", "sd", "unit", "R-hat"], rows))
+        if len(parameters) > MOST_PARAMETERS:
+            blocks.append(Text(f"The first {MOST_PARAMETERS} of {len(parameters)}; the report has more."))
     elif state.kind.name == "fit":
         rows = [[n, *_with_error(v, errors.get(n)), str(units.get(n, ""))] for n, v in parameters.items()]
         blocks.append(_filled(["parameter", "value", "1σ", "unit"], rows))
         if outcome["parts"]:
             blocks.append(Table(["part", "loss"], [[n, _text(v)] for n, v in outcome["parts"].items()]))
     if (state.folder / REPORT).is_file():
-        blocks.append(Table([""], [[Link("the whole report", REPORT)]]))
+        blocks.append(Link("the whole report", REPORT))
     return Section("Answer", blocks)
 
 
@@ -143,7 +152,9 @@ def _filled(header: list[str], rows: list[list[str]]) -> Table:
 
 def _pictures(folder: Path) -> Section:
     """Return the pictures that the run has drawn so far; links and files that are too large are left out."""
-    found = [p for p in sorted((folder / "figures").glob("*.png")) if p.is_file() and not p.is_symlink()]
+    places = [*sorted((folder / "figures").glob("*.png")), *sorted(folder.glob("*.png"))]
+    own = {path.stem: path for path in reversed(places) if path.is_file() and not path.is_symlink()}  # figures/ first
+    found = sorted(own.values(), key=places.index)
     found.sort(key=lambda path: (ORDER.index(path.stem) if path.stem in ORDER else len(ORDER), path.name))
     blocks: list[Block] = []
     for path in found[:MOST_PICTURES]:
@@ -171,21 +182,6 @@ def _quietly(run: State) -> dict[str, Any]:
         return {}
 
 
-def _made(state: State) -> Section:
-    """Return how the run was made, and how to make it again."""
-    told = state.command
-    if not told:
-        return Section("How it was made", [])
-    environment = _table(told.get("environment"))
-    packages = _table(environment.get("packages"))
-    rows = [["command", _command_line(state)], ["in", str(told.get("folder", ""))], ["seed", _text(told.get("seed"))]]
-    rows += [["begun", str(told.get("began", ""))], ["again", f"shardfit rerun {shlex.quote(str(state.folder))}"]]
-    rows.append(["versions", ", ".join(f"{name} {version}" for name, version in packages.items())])
-    rows.append(["devices", ", ".join(map(str, environment.get("devices") or ()))])
-    rows += [[f"SHA-256 of {name}", str(known)] for name, known in _table(told.get("files")).items()]
-    return Section("How it was made", [Table(["", ""], rows)])
-
-
 def _events(folder: Path) -> Section:
     events = list(RunDir(folder).events())[-MOST_EVENTS:]
     rows = [
@@ -207,14 +203,6 @@ def _clock(seconds: float) -> str:
         return "–"
 
 
-def _table(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _command_line(state: State) -> str:
-    return shlex.join(["shardfit", *state.command["command"]]) if state.command else ""
-
-
 def _share(current: dict[str, Any] | None) -> str:
     if current is None or not current.get("total") or current.get("done") is None:
         return "–"
@@ -226,6 +214,11 @@ def _with_error(value: Any, error: Any) -> tuple[str, str]:
     return pair(value, error) if single else (_text(value), "" if error is None else _text(error))
 
 
+def _sentence(message: Any) -> str:
+    text = str(message)
+    return text[:1].upper() + text[1:]
+
+
 def _is_curve(points: Any) -> bool:
     return isinstance(points, list) and len(points) == 2 and all(isinstance(column, list) for column in points)
 
@@ -234,5 +227,8 @@ def _text(value: Any, digits: int = 6) -> str:
     if isinstance(value, list):
         return ", ".join(map(_text, value))
     if isinstance(value, dict):
+        if set(value) == {"shape", "smallest", "largest"}:  # of a long array
+            shape = " × ".join(map(_text, value["shape"])) if isinstance(value["shape"], list) else "?"
+            return f"{shape} values, {_text(value['smallest'], 4)} … {_text(value['largest'], 4)}"
         return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
     return "–" if value is None else number(value, digits)

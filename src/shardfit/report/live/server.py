@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from shardfit.report.blocks import Section, escape
+from shardfit.report.blocks import Link, Section, escape
 from shardfit.report.gallery.query import Points
 from shardfit.report.html import POLICY, Badge, render_main, style
 from shardfit.report.live.pages import REPORT, index_sections, run_sections, title_of
@@ -82,11 +82,14 @@ class Runs:
 
     def _run(self, folder: Path, up: str) -> tuple[str, str]:
         state = state_of(folder)
-        return self._page(title_of(state), run_sections(state, up), state.badge())
+        back = Link(f"← all runs of {self.root.name}", up) if up else None
+        return self._page(title_of(state), run_sections(state), state.badge(), back)
 
-    def _page(self, title: str, sections: list[Section], badge: Badge | None) -> tuple[str, str]:
+    def _page(
+        self, title: str, sections: list[Section], badge: Badge | None, up: Link | None = None
+    ) -> tuple[str, str]:
         footer = "Made by shardfit from the files in this folder; updated every two seconds."
-        return title, render_main(title, sections, badge=badge, footer=footer)
+        return title, render_main(title, sections, badge=badge, footer=footer, up=up)
 
     def _folder(self, path: str) -> Path | None:
         """Return the run that an address names; None for what is none, or lies elsewhere."""

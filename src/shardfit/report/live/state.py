@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardfit.io.files import read_json
 from shardfit.io.live import NAME as LIVE
 from shardfit.io.live import read_live
+from shardfit.io.living import is_alive
 from shardfit.report.folders import BEGUN, Kind, kind_of
 from shardfit.report.html import Badge
+from shardfit.report.made import COMMAND, read_command
 
-COMMAND = "command.json"
+RUNNING, SILENT, KILLED = Badge("running", "plain"), Badge("silent", "warn"), Badge("killed", "bad")
 SILENT_SECONDS = 30.0  # without a word, after which a run is not called running any more
 MOST_FOLDERS = 2000  # that are looked at for runs
 DEPTH = 4
@@ -57,12 +58,21 @@ class State:
         code = self.command.get("exit")
         return code if isinstance(code, int) else None
 
+    @property
+    def failure(self) -> str:
+        """What ended the command that made this folder, as it told it; empty where nothing did."""
+        told = self.command.get("error")
+        return told if isinstance(told, str) and self.ended is not None else ""
+
     def badge(self, now: float | None = None) -> Badge:
-        """Return the state in a word."""
+        """Return the state in a word: by what was recorded, else by its process where that can be seen, else by time.
+
+        A process that compiles for minutes writes nothing and is running all the same.
+        """
         now = time.time() if now is None else now
         current = self.current
         if current is not None and now - current["updated"] < SILENT_SECONDS:
-            return Badge("running", "plain")
+            return RUNNING
         if self.ended == 130:
             return Badge("interrupted", "warn")
         if self.ended == 2:
@@ -71,15 +81,16 @@ class State:
             return Badge("ended", "good" if self.ended in (0, None) else "warn")
         if self.ended is not None:
             return Badge("ended", "good" if self.ended == 0 else "warn")
-        if now - self.updated < SILENT_SECONDS:
-            return Badge("running", "plain")
-        return Badge("silent", "warn")
+        alive = is_alive(self.command.get("process"))
+        if alive or now - self.updated < SILENT_SECONDS:
+            return RUNNING
+        return SILENT if alive is None else KILLED
 
 
 def state_of(folder: Path) -> State:
     """Return the state of a run, with the runs inside it."""
     inner = tuple(_alone(path) for path in _folders(folder))
-    return State(folder, kind_of(folder), read_live(folder), _command(folder), tuple(s for s in inner if s.begun))
+    return State(folder, kind_of(folder), read_live(folder), read_command(folder), tuple(s for s in inner if s.begun))
 
 
 def runs_below(folder: Path) -> list[State]:
@@ -89,19 +100,7 @@ def runs_below(folder: Path) -> list[State]:
 
 
 def _alone(folder: Path) -> State:
-    return State(folder, kind_of(folder), read_live(folder), _command(folder))
-
-
-def _command(folder: Path) -> dict[str, Any]:
-    path = folder / COMMAND
-    if path.is_symlink() or not path.is_file():
-        return {}
-    try:
-        content = read_json(path)
-    except (ValueError, OSError):
-        return {}
-    words = content.get("command")
-    return content if isinstance(words, list) and all(isinstance(word, str) for word in words) else {}
+    return State(folder, kind_of(folder), read_live(folder), read_command(folder))
 
 
 def _folders(folder: Path) -> Iterator[Path]:
