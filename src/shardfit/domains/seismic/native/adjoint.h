@@ -38,7 +38,7 @@ class Adjoint : public Wave<T, D> {
   };
   Scratch scratch() const {
     const auto most = [](const Reach& reach) { return std::max(reach.size(0), reach.size(1)); };
-    Scratch found{Rows<T>(3 * R, most(this->columns) + 2 * M, 1), {}};
+    Scratch found{Rows<T>(3 * R, most(this->columns) + 2 * WIDTH<T>, 1), {}};
     for (Rows<T>* made : {&found.along_y.t, &found.along_y.q, &found.along_y.f})
       if (most(this->rows)) *made = Rows<T>(R, this->columns.n, 0, 0, most(this->rows) + M, M);
     return found;
@@ -49,24 +49,25 @@ class Adjoint : public Wave<T, D> {
       for (Layer& layer : ends) layer.psi.clear(), layer.zeta.clear();
   }
 
-  // derivative with respect to the sources' wavelets at sample n, from mu[n+1], which is turn i
-  void sample(const Taps<T>& sources, int i, T* wavelet, int64_t n) {
+  // derivative with respect to sample n of the wavelets of sources that end in planes z0 to z1, from mu[n+1], turn i
+  void sample(const Taps<T>& sources, int i, int64_t z0, int64_t z1, T* wavelet, int64_t n) const {
     const auto& set = this->set;
-    for (int64_t j = 0; j < sources.count(); ++j)
-      wavelet[j * set.nt + n] = set.physical ? sources.read(j, this->u[i]) : T(0);
-    if (set.physical) return;
-    sources.each(0, this->planes.n, [&](int64_t j, int64_t plane, int64_t at, T weight) {
-      const T kappa = set.kappa[plane][at];  // zero on a mirror, where mu is
-      if (kappa != T(0)) wavelet[j * set.nt + n] += weight * this->u[i][plane][at] / kappa;
+    sources.ending(z0, z1, [&](int64_t j) {
+      T& sum = wavelet[j * set.nt + n] = set.physical ? sources.read(j, this->u[i]) : T(0);
+      if (set.physical) return;
+      sources.each_of(j, [&](int64_t plane, int64_t at, T weight) {
+        const T kappa = set.kappa[plane][at];  // zero on a mirror, where mu is
+        if (kappa != T(0)) sum += weight * this->u[i][plane][at] / kappa;
+      });
     });
   }
 
-  // t, q and f of the top and bottom layers, of planes `from`, `from + by`, ...; before any thread's `step`
-  void prepare(int i, int64_t from, int64_t by) {
+  // t, q and f of planes z0 to z1 of the top and bottom layers; M planes beside are wanted before a plane's `step`
+  void prepare(int i, int64_t z0, int64_t z1) {
     for (int e = 0; e < 2; ++e) {
-      const int64_t n = this->planes.size(e), begin = this->planes.first(e);
-      for (int64_t plane = from; n && plane < n + M; plane += by) {
-        const int64_t r = plane - extra[e], z = begin + r;
+      const int64_t n = this->planes.size(e), begin = this->planes.first(e), from = begin - extra[e];
+      for (int64_t z = std::max(z0, from); n && z < std::min(z1, from + n + M); ++z) {
+        const int64_t plane = z - from, r = z - begin;
         for (int64_t y = 0; y < this->rows.n; ++y) {
           const int64_t row = y * this->u[i].pitch;
           const T* mu = this->u[i][z] + row;
@@ -110,7 +111,7 @@ class Adjoint : public Wave<T, D> {
     });
     const auto value = [&](int64_t receiver) { return traces[receiver * this->set.nt + n]; };
     receivers.add(z0, z1, value, this->set.kappa, this->u[1 - i]);
-    if (z0 == 0) this->reflect(1 - i);
+    this->finish(1 - i, z0, z1);
   }
 
  private:
@@ -140,7 +141,7 @@ class Adjoint : public Wave<T, D> {
     Layer& layer = layers[X][side];
     for (int r = 0; r < R; ++r) {
       const T* mu = this->u[i][z + r] + y * this->u[i].pitch + from;
-      T *t = scratch.along_x[3 * r] + M, *q = scratch.along_x[3 * r + 1] + M, *f = scratch.along_x[3 * r + 2] + M;
+      T *t = scratch.along_x[3 * r] + WIDTH<T>, *q = scratch.along_x[3 * r + 1] + WIDTH<T>, *f = scratch.along_x[3 * r + 2] + WIDTH<T>;
       make(mu, layer, z + r, y * layer.psi.pitch, n, t, q, f, at);
       for (int m = 1; m <= M; ++m) {
         t[-m] = q[-m] = mu[-m], t[n - 1 + m] = q[n - 1 + m] = mu[n - 1 + m];
@@ -199,23 +200,28 @@ class Adjoint : public Wave<T, D> {
       const int64_t left = this->columns.first(end.x);
       const Rows<T>& made = scratch.along_x;
       Rows<T>& psi = layers[X][end.x].psi;
-      in_x = {made[0] + M - left, made[1] + M - left, made[2] + M - left, psi[z] + y * psi.pitch - left};
+      const int64_t begin = WIDTH<T> - left;
+      in_x = {made[0] + begin, made[1] + begin, made[2] + begin, psi[z] + y * psi.pitch - left};
       tx = 3 * made.step, px = psi.step;
     }
     const int64_t last = this->columns.last(end.x);
     for (int64_t x = this->columns.first(end.x); x < last; x += WIDTH<T>) {
       V column[R + 2 * M], sum[R];
-      const T* from = IN_Z ? in_z.q : u;
-      for (int j = 0; j < R + 2 * M; ++j) column[j] = load(from + (j - M) * st + x);
-      for (int r = 0; r < R; ++r) sum[r] = second<T>([&](int m) { return column[r + M + m]; }, s.cz);
+      const auto read = [&](const T* from) {
+        unrolled<0, R + 2 * M - 1>([&](auto j) { column[j] = load(from + (j - M) * st + x); });
+      };
+      const auto each = [&](const auto& act) {
+        unrolled<0, R - 1>([&](auto r) { act(r, [&](int m) { return column[r + M + m]; }); });
+      };
+      read(IN_Z ? in_z.q : u);
+      each([&](auto r, const auto& at) { sum[r] = second<T>(at, s.cz); });
       if (IN_Z) {
-        for (int j = 0; j < R + 2 * M; ++j) column[j] = load(in_z.f + (j - M) * st + x);
-        for (int r = 0; r < R; ++r) sum[r] -= first<T>([&](int m) { return column[r + M + m]; }, s.dz);
-        for (int j = 0; j < R + 2 * M; ++j) column[j] = load(in_z.t + (j - M) * st + x);
-        for (int r = 0; r < R; ++r)
-          damp(in_z.psi + r * st + x, az[r], first<T>([&](int m) { return column[r + M + m]; }, s.dz));
+        read(in_z.f);
+        each([&](auto r, const auto& at) { sum[r] -= first<T>(at, s.dz); });
+        read(in_z.t);
+        each([&](auto r, const auto& at) { damp(in_z.psi + r * st + x, az[r], first<T>(at, s.dz)); });
       }
-      for (int r = 0; r < R; ++r) {
+      unrolled<0, R - 1>([&](auto r) {
         if (IN_Y) {
           const int64_t o = r * ty + x;
           sum[r] += second<T>([&](int m) { return load(in_y.q + o + m * sy); }, s.cy);
@@ -224,22 +230,22 @@ class Adjoint : public Wave<T, D> {
         } else if (D == 3) {
           sum[r] += second<T>([&](int m) { return load(u + r * st + x + m * sy); }, s.cy);
         }
-        if (IN_X) {
-          const int64_t o = r * tx + x;
-          sum[r] += second<T>([&](int m) { return load(in_x.q + o + m); }, s.cx);
-          sum[r] -= first<T>([&](int m) { return load(in_x.f + o + m); }, s.dx);
-          damp(in_x.psi + r * px + x, load(ax + x), first<T>([&](int m) { return load(in_x.t + o + m); }, s.dx));
-        } else {
-          sum[r] += second<T>([&](int m) { return load(u + r * st + x + m); }, s.cx);
-        }
         const int64_t o = r * st + x;
         const V mu = IN_Z ? load(u + o) : column[r + M];
+        if (IN_X) {
+          const int64_t made = r * tx + x;
+          sum[r] += second<T>(Beside<T>(in_x.q + made), s.cx);
+          sum[r] -= first<T>(Beside<T>(in_x.f + made), s.dx);
+          damp(in_x.psi + r * px + x, load(ax + x), first<T>(Beside<T>(in_x.t + made), s.dx));
+        } else {
+          sum[r] += second<T>(Beside<T>(u + o, mu), s.cx);
+        }
         store(p + o, 2 * mu - load(p + o) + load(k + o) * sum[r]);
-      }
+      });
     }
   }
   template <typename N>
-  static void damp(T* psi, N a, Vec<T> change) {
+  IN_LINE static void damp(T* psi, N a, Vec<T> change) {
     store(psi, a * (load(psi) - change));
   }
 };

@@ -41,9 +41,13 @@ class Forward : public Wave<T, D> {
     this->reflect(0), this->reflect(1);
   }
 
-  void sample(const Taps<T>& receivers, int i, int64_t from, int64_t by, T* traces, int64_t n) {
+  // sample n of receivers from, from + by, ..., or of those that end in planes z0 to z1
+  void sample(const Taps<T>& receivers, int i, int64_t from, int64_t by, T* traces, int64_t n) const {
     for (int64_t r = from; r < receivers.count(); r += by)
       traces[r * this->set.nt + n] = receivers.read(r, this->u[i]);
+  }
+  void sample_ending(const Taps<T>& receivers, int i, int64_t z0, int64_t z1, T* traces, int64_t n) const {
+    receivers.ending(z0, z1, [&](int64_t r) { traces[r * this->set.nt + n] = receivers.read(r, this->u[i]); });
   }
 
   // Planes z0 to z1 of the step that reads turn i. drive takes L + s, the factor of kappa, laid out as the wave; it is
@@ -63,7 +67,7 @@ class Forward : public Wave<T, D> {
       this->u[1 - i][plane][at] += this->set.physical ? this->set.kappa[plane][at] * value : value;
       if (drive && this->set.physical) drive[plane * this->u[0].step + at] += value;
     });
-    if (z0 == 0) this->reflect(1 - i);
+    this->finish(1 - i, z0, z1);
   }
 
   // Add factor times drive, laid out as the wave, to planes z0 to z1 of what the step that read turn i has written.
@@ -75,7 +79,7 @@ class Forward : public Wave<T, D> {
         T* p = this->u[1 - i][z] + row;
         for (int64_t x = 0; x < this->columns.n; x += WIDTH<T>) store(p + x, load(p + x) + load(f + x) * load(d + x));
       }
-    if (z0 == 0) this->reflect(1 - i);
+    this->finish(1 - i, z0, z1);
   }
 
  private:
@@ -116,7 +120,7 @@ class Forward : public Wave<T, D> {
 
   // the absorbing terms of one axis; returns their share in L
   template <typename C>
-  static Vec<T> absorb(Vec<T> curve, Vec<T> slope, Vec<T> flux, const C& c, const Place& place, int64_t o) {
+  IN_LINE static Vec<T> absorb(Vec<T> curve, Vec<T> slope, Vec<T> flux, const C& c, const Place& place, int64_t o) {
     Vec<T> t = c.rise * curve + flux;
     t += c.slope * slope;
     const Vec<T> held = load(place.zeta + o);
@@ -145,30 +149,30 @@ class Forward : public Wave<T, D> {
     const int64_t last = this->columns.last(end.x);
     for (int64_t x = this->columns.first(end.x); x < last; x += WIDTH<T>) {
       V column[R + 2 * M], sum[R];
-      for (int j = 0; j < R + 2 * M; ++j) column[j] = load(u + (j - M) * st + x);
+      unrolled<0, R + 2 * M - 1>([&](auto j) { column[j] = load(u + (j - M) * st + x); });
       if (IN_Z) {
         V flux[R + 2 * M];
-        for (int j = 0; j < R + 2 * M; ++j) flux[j] = load(in_z.psi + (j - M) * st + x);
-        for (int r = 0; r < R; ++r) {
+        unrolled<0, R + 2 * M - 1>([&](auto j) { flux[j] = load(in_z.psi + (j - M) * st + x); });
+        unrolled<0, R - 1>([&](auto r) {
           const auto at = [&](int m) { return column[r + M + m]; };
           const auto kept = [&](int m) { return flux[r + M + m]; };
           sum[r] = absorb(second<T>(at, s.cz), first<T>(at, s.dz), first<T>(kept, s.dz), along_z[r], in_z, r * st + x);
-        }
+        });
       }
       Coefficients<V> along_x{};
       if (IN_X) along_x = along(x);
-      for (int r = 0; r < R; ++r) {
+      unrolled<0, R - 1>([&](auto r) {
         const auto above = [&](int m) { return column[r + M + m]; };
         const auto behind = [&](int m) { return m ? load(u + r * st + m * sy + x) : column[r + M]; };
-        const auto beside = [&](int m) { return m ? load(u + r * st + x + m) : column[r + M]; };
+        const Beside<T> beside(u + r * st + x, column[r + M]);
         if (!IN_Z && !IN_Y && !IN_X) {
           sum[r] = rounded<T>(centre * column[r + M]);
-          for (int m = 1; m <= M; ++m) {
+          unrolled<1, M>([&](auto m) {
             sum[r] += s.cz[m] * (above(m) + above(-m));
             if (D == 3) sum[r] += s.cy[m] * (behind(m) + behind(-m));
-            sum[r] += s.cx[m] * (beside(m) + beside(-m));
-          }
-          continue;
+            sum[r] += s.cx[m] * (beside(m) + beside(Aside<-m>()));
+          });
+          return;
         }
         if (!IN_Z) sum[r] = second<T>(above, s.cz);
         if (IN_Y) {
@@ -178,17 +182,17 @@ class Forward : public Wave<T, D> {
           sum[r] += second<T>(behind, s.cy);
         }
         if (IN_X) {
-          const auto kept = [&](int m) { return load(in_x.psi + r * in_x.step + x + m); };
+          const Beside<T> kept(in_x.psi + r * in_x.step + x);
           sum[r] += absorb(second<T>(beside, s.cx), first<T>(beside, s.dx), first<T>(kept, s.dx), along_x, in_x, r * in_x.step + x);
         } else {
           sum[r] += second<T>(beside, s.cx);
         }
-      }
-      for (int r = 0; r < R; ++r) {
+      });
+      unrolled<0, R - 1>([&](auto r) {
         const int64_t o = r * st + x;
         store(p + o, 2 * column[r + M] - load(p + o) + load(k + o) * sum[r]);
         if (KEEP) store(g + o, sum[r]);
-      }
+      });
     }
   }
 };

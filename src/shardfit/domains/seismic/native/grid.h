@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "pages.h"
@@ -26,11 +28,16 @@ constexpr int R = 4;
 enum { Z, Y, X };        // axes
 constexpr int TILE = 32;  // rows of a plane that are swept through all planes before the next: what they share stays near
 
-#if defined(__AVX__)
+#if defined(__AVX512F__)
+constexpr int BYTES = 64;
+#elif defined(__AVX__)
 constexpr int BYTES = 32;
 #else
 constexpr int BYTES = 16;
 #endif
+
+// compilers leave out of line what is used in many places, and vectors would go through memory
+#define IN_LINE __attribute__((always_inline)) inline
 
 template <typename T>
 struct Lanes {
@@ -42,20 +49,70 @@ template <typename T>
 constexpr int64_t WIDTH = BYTES / sizeof(T);
 
 template <typename T>
-inline Vec<T> load(const T* from) {
+IN_LINE Vec<T> load(const T* from) {
   Vec<T> v;
   std::memcpy(&v, from, sizeof v);
   return v;
 }
 template <typename T>
-inline void store(T* to, Vec<T> v) {
+IN_LINE void store(T* to, Vec<T> v) {
   std::memcpy(to, &v, sizeof v);
 }
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define HAS_SHUFFLES
+#endif
+#endif
+
+// A number of cells by which one looks aside, known when this is compiled.
+template <int m>
+using Aside = std::integral_constant<int, m>;
+
+// Calls act(i) for i = FIRST, ..., LAST, each an Aside.
+template <int FIRST, int LAST, typename Act>
+IN_LINE void unrolled(const Act& act) {
+  if constexpr (FIRST <= LAST) act(Aside<FIRST>()), unrolled<FIRST + 1, LAST>(act);
+}
+
+// Vectors of a row that begin up to M cells beside x, where a vector of the row begins. As wide as a cache line, they would
+// all be loads from two lines; neighbours are put together from the three vectors around instead, which are in registers.
+template <typename T>
+class Beside {
+ public:
+  IN_LINE explicit Beside(const T* x) : Beside(x, load(x)) {}
+  IN_LINE Beside(const T* x, Vec<T> here) : x(x), here(here) {
+    if (SHUFFLED) before = load(x - WIDTH<T>), after = load(x + WIDTH<T>);
+  }
+  template <int m>
+  IN_LINE Vec<T> operator()(Aside<m>) const {
+    if constexpr (m == 0) return here;
+#if defined(HAS_SHUFFLES)
+    constexpr auto lanes = std::make_integer_sequence<int, WIDTH<T>>();
+    if constexpr (SHUFFLED && m > 0) return joined<m>(here, after, lanes);
+    if constexpr (SHUFFLED && m < 0) return joined<WIDTH<T> + m>(before, here, lanes);
+#endif
+    return load(x + m);
+  }
+
+ private:
+#if defined(HAS_SHUFFLES)
+  static constexpr bool SHUFFLED = BYTES == 64;
+  template <int FROM, int... LANES>
+  IN_LINE static Vec<T> joined(Vec<T> one, Vec<T> other, std::integer_sequence<int, LANES...>) {
+    return __builtin_shufflevector(one, other, (FROM + LANES)...);
+  }
+#else
+  static constexpr bool SHUFFLED = false;
+#endif
+  const T* x;
+  Vec<T> before, here, after;
+};
 
 // A product that is rounded before it is added to another. Compilers join a sum and one of its products into one operation;
 // of two products they choose either, here and there differently, and what is computed anew would not be what it was.
 template <typename T>
-inline Vec<T> rounded(Vec<T> product) {
+IN_LINE Vec<T> rounded(Vec<T> product) {
 #if defined(__AVX512VL__)
   asm("" : "+v"(product));
 #elif defined(__SSE2__)

@@ -1,8 +1,7 @@
 // Sources or receivers of one shot as runs along rows, each of up to 8 neighbouring cells; made once per call.
 //
 // Cells are named by their plane and where they lie in it, which is the same in all fields of a shot. Where planes z0 to z1
-// are asked for, those without
-// points cost nothing: a step may be swept in many short pieces.
+// are asked for, those without points cost nothing: a step may be swept in many short pieces.
 #pragma once
 
 #include "grid.h"
@@ -15,14 +14,29 @@ class Taps {
   // cells, weights: (n, k), cells numbered in the grid
   Taps(const int32_t* cells, const T* weights, int64_t n, int64_t k, const Given<T>& given) : starts(1, 0) {
     const int64_t ny = given.size[Y], nx = given.size[X], columns = up(nx, WIDTH<T>), pitch = Rows<T>::apart(columns);
-    for (int64_t point = 0; point < n; ++point, starts.push_back(static_cast<int64_t>(runs.size())))
+    for (int64_t point = 0; point < n; ++point, starts.push_back(static_cast<int64_t>(runs.size()))) {
+      int64_t first = INT64_MAX, last = 0;
       for (int64_t i = point * k; i < (point + 1) * k; ++i) {
-        const int64_t row = cells[i] / nx, begin = row % ny * pitch;
-        if (weights[i] != T(0)) add(row / ny, begin + cells[i] % nx, begin + columns - LONG, weights[i]);
+        const int64_t row = cells[i] / nx, plane = row / ny, begin = row % ny * pitch;
+        if (weights[i] == T(0)) continue;
+        add(plane, begin + cells[i] % nx, begin + columns - LONG, weights[i]);
+        first = std::min(first, plane), last = std::max(last, plane);
       }
+      ends.push_back({last, point}), highest = std::max(highest, last - std::min(first, last));
+    }
+    std::sort(ends.begin(), ends.end());
   }
   int64_t count() const { return static_cast<int64_t>(starts.size()) - 1; }
   bool within(int64_t z0, int64_t z1) const { return first_plane < z1 && last_plane >= z0; }
+  // from the first plane of a point to its last, of the point with most
+  int64_t height() const { return highest; }
+  // calls act(point) for the points whose last plane is one of z0 to z1; a point without cells has plane 0
+  template <typename Act>
+  void ending(int64_t z0, int64_t z1, const Act& act) const {
+    if (ends.empty() || ends.front().first >= z1 || ends.back().first < z0) return;
+    auto at = std::lower_bound(ends.begin(), ends.end(), std::make_pair(z0, int64_t(0)));
+    for (; at != ends.end() && at->first < z1; ++at) act(at->second);
+  }
   // multiplies the weights of one plane
   Taps& scale(int64_t plane, T factor) {
     for (Run& run : runs)
@@ -33,6 +47,7 @@ class Taps {
   T read(int64_t point, const Rows<T>& u) const {
     Wide sum{};
     T alone = T(0);
+    bool wide = false;
     for (int64_t i = starts[point]; i < starts[point + 1]; ++i) {
       const Run& run = runs[i];
       const T* cell = u[run.plane] + run.at;
@@ -42,9 +57,9 @@ class Taps {
       }
       Wide values, weights;
       std::memcpy(&values, cell, sizeof values), std::memcpy(&weights, run.weights, sizeof weights);
-      sum += values * weights;
+      sum += values * weights, wide = true;
     }
-    for (int lane = 0; lane < LONG; ++lane) alone += sum[lane];
+    for (int lane = 0; wide && lane < LONG; ++lane) alone += sum[lane];
     return alone;
   }
   // adds weight times factor times value(point) to the cells of u in planes z0 to z1
@@ -70,19 +85,24 @@ class Taps {
       }
     }
   }
+  // calls act(plane, at, weight) for every cell of a point in planes z0 to z1
+  template <typename Act>
+  void each_of(int64_t point, const Act& act, int64_t z0 = 0, int64_t z1 = INT64_MAX) const {
+    for (int64_t i = starts[point]; i < starts[point + 1]; ++i) {
+      const Run& run = runs[i];
+      if (run.plane < z0 || run.plane >= z1) continue;
+      if (run.only >= 0) act(run.plane, run.at + run.only, run.weights[run.only]);
+      else
+        for (int lane = 0; lane < LONG; ++lane)
+          if (run.weights[lane] != T(0)) act(run.plane, run.at + lane, run.weights[lane]);
+    }
+  }
   // calls act(point, plane, at, weight) for every cell in planes z0 to z1
   template <typename Act>
   void each(int64_t z0, int64_t z1, const Act& act) const {
     if (!within(z0, z1)) return;
     for (int64_t point = 0; point < count(); ++point)
-      for (int64_t i = starts[point]; i < starts[point + 1]; ++i) {
-        const Run& run = runs[i];
-        if (run.plane < z0 || run.plane >= z1) continue;
-        if (run.only >= 0) act(point, run.plane, run.at + run.only, run.weights[run.only]);
-        else
-          for (int lane = 0; lane < LONG; ++lane)
-            if (run.weights[lane] != T(0)) act(point, run.plane, run.at + lane, run.weights[lane]);
-      }
+      each_of(point, [&](int64_t plane, int64_t at, T weight) { act(point, plane, at, weight); }, z0, z1);
   }
 
  private:
@@ -94,7 +114,8 @@ class Taps {
   };
   std::vector<Run> runs;
   std::vector<int64_t> starts;
-  int64_t first_plane = INT64_MAX, last_plane = -1;
+  std::vector<std::pair<int64_t, int64_t>> ends;  // last planes and points, in order
+  int64_t first_plane = INT64_MAX, last_plane = -1, highest = 0;
 
   // last: where the last run of the row may begin
   void add(int64_t plane, int64_t at, int64_t last, T weight) {

@@ -7,22 +7,55 @@
 #include "forward.h"
 #include "team.h"
 
+// How many steps a member takes in one walk over the planes, each `lag` planes behind the step before it: near planes are
+// in the cache then for all of them. No number changes by it, for a cell is computed from the same numbers.
+struct Pace {
+  static constexpr int64_t NEAR = 3 << 18, MOST = 8;  // bytes that stay in a core's own cache; steps
+  int64_t depth, lag;
+
+  // behind: planes that a step has to stay behind; fields: read and written. Members of a team take one step, for they wait
+  // for each other after it; in three dimensions planes are too large.
+  template <typename T, int D>
+  Pace(const Wave<T, D>& wave, const Team& team, int64_t behind, int64_t fields) : lag(up(behind, R)) {
+    const int64_t bytes = lag * wave.u[0].step * fields * static_cast<int64_t>(sizeof(T));
+    depth = D == 3 || team.size > 1 ? 1 : std::max<int64_t>(1, std::min(MOST, NEAR / bytes));
+  }
+};
+
+// Calls step(n, z0, z1), n = 0, ..., steps - 1, over the planes of a member.
+template <typename Step>
+void march(const Pace& pace, int64_t steps, const Share& share, Team& team, const Step& step) {
+  for (int64_t n = 0; n < steps; n += pace.depth, team.meet()) {
+    const int64_t count = std::min(pace.depth, steps - n);
+    if (count == 1) {
+      step(n, share.begin, share.end);
+      continue;
+    }
+    for (int64_t front = share.begin; front < share.end + (count - 1) * pace.lag; front += R)
+      for (int64_t i = 0, z = front; i < count; ++i, z -= pace.lag)
+        if (z >= share.begin && z < share.end) step(n + i, z, z + R);
+  }
+}
+
 // traces are written; kept: states at steps segment, 2 segment, ..., null for none
 template <typename T, int D>
 void record(Forward<T, D>& wave, const Shot<T>& shot, T* traces, T* kept, int64_t segment, Team& team, int64_t member) {
   const auto& set = wave.set;
   const Share share(wave.planes.n, member, team.size);
+  // what receivers read is overwritten two steps later
+  const Pace pace(wave, team, std::max<int64_t>(M, shot.receivers.height()), 3);
+  const int64_t length = kept ? segment : set.nt;
   if (member == 0) wave.rest();
   team.meet();
-  for (int64_t n = 0; n < set.nt; ++n) {
-    const int turn = n % 2;
-    if (kept && n && n % segment == 0) {
-      if (member == 0) wave.save(kept + (n / segment - 1) * set.carry(), turn);
-      team.meet();
-    }
-    wave.sample(shot.receivers, turn, member, team.size, traces, n);
-    wave.step(shot.sources, shot.wavelet, n, turn, share.begin, share.end, nullptr);
-    team.meet();
+  for (int64_t begin = 0; begin < set.nt; begin += length) {
+    if (begin && member == 0) wave.save(kept + (begin / length - 1) * set.carry(), begin % 2);
+    if (begin) team.meet();
+    march(pace, std::min(length, set.nt - begin), share, team, [&](int64_t i, int64_t z0, int64_t z1) {
+      const int64_t n = begin + i;
+      if (team.size > 1) wave.sample(shot.receivers, n % 2, member, team.size, traces, n);
+      else wave.sample_ending(shot.receivers, n % 2, z0, z1, traces, n);
+      wave.step(shot.sources, shot.wavelet, n, n % 2, z0, z1, nullptr);
+    });
   }
 }
 
@@ -75,28 +108,28 @@ void pull(Backward<T, D>& b, const Shot<T>& shot, const T* traces, const T* kept
           T* wavelet_bar, Team& team, int64_t member) {
   const auto& set = b.wave.set;
   const Share share(b.wave.planes.n, member, team.size);
+  const Pace onward(b.wave, team, M, 4), back(b.adjoint, team, std::max<int64_t>(2 * M, shot.sources.height()), 5);
   if (member == 0) b.adjoint.rest(), b.gradient.clear();
   for (int64_t j = (set.nt - 1) / segment; j >= 0; --j) {
-    const int64_t begin = j * segment, end = std::min(set.nt, begin + segment);
+    const int64_t begin = j * segment, steps = std::min(set.nt - begin, segment);
     if (member == 0 && j) b.wave.load_state(kept + (j - 1) * set.carry(), begin % 2);
     else if (member == 0) b.wave.rest();
     team.meet();
-    for (int64_t n = begin; n < end; ++n) {
-      b.wave.step(shot.sources, shot.wavelet, n, n % 2, share.begin, share.end, b.drive.at(n - begin));
-      team.meet();
-    }
-    for (int64_t n = end - 1; n >= begin; --n) {
+    march(onward, steps, share, team, [&](int64_t i, int64_t z0, int64_t z1) {
+      b.wave.step(shot.sources, shot.wavelet, begin + i, (begin + i) % 2, z0, z1, b.drive.at(i));
+    });
+    march(back, steps, share, team, [&](int64_t later, int64_t z0, int64_t z1) {
+      const int64_t i = steps - 1 - later, n = begin + i;
       const int turn = n % 2;
       if (turn == 0) {  // segments are even, so that the same steps go together however long they are
-        const T* before = n + 1 < end ? b.drive.at(n + 1 - begin) : nullptr;
-        b.adjoint.correlate(turn, share.begin, share.end, b.drive.at(n - begin), before, b.gradient);
+        const T* before = later ? b.drive.at(i + 1) : nullptr;
+        b.adjoint.correlate(turn, z0, z1, b.drive.at(i), before, b.gradient);
       }
-      if (member == 0) b.adjoint.sample(shot.sources, turn, wavelet_bar, n);
-      b.adjoint.prepare(turn, member, team.size);
-      team.meet();
-      b.adjoint.step(shot.receivers, traces, n, turn, share.begin, share.end, b.scratch[member]);
-      team.meet();
-    }
+      b.adjoint.sample(shot.sources, turn, z0, z1, wavelet_bar, n);
+      b.adjoint.prepare(turn, z0 ? z0 + M : 0, z1 + M);
+      if (team.size > 1) team.meet();
+      b.adjoint.step(shot.receivers, traces, n, turn, z0, z1, b.scratch[member]);
+    });
   }
   for (int64_t z = share.begin; z < std::min(share.end, set.size[Z]); ++z)
     for (int64_t y = 0; y < set.size[Y]; ++y) {

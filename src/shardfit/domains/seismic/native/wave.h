@@ -1,8 +1,6 @@
 // Acoustic waves in two or three dimensions (D): what a call fixes, and the wave at two times.
 #pragma once
 
-#include <type_traits>
-
 #include "grid.h"
 
 // Coefficients of the absorbing terms in a cell, or in a vector of cells; rise is 1 + b.
@@ -69,17 +67,17 @@ struct Setup : Given<T> {
   }
 };
 
-// Second and first difference of values at cells -M to M; at(m) gives them.
+// Second and first difference of values at cells -M to M; at(Aside<m>()) gives them.
 template <typename T, typename At>
-inline Vec<T> second(const At& at, const T* c) {
-  Vec<T> sum = rounded<T>(c[0] * at(0));
-  for (int m = 1; m <= M; ++m) sum += c[m] * (at(m) + at(-m));
+IN_LINE Vec<T> second(const At& at, const T* c) {
+  Vec<T> sum = rounded<T>(c[0] * at(Aside<0>()));
+  unrolled<1, M>([&](auto m) { sum += c[m] * (at(m) + at(Aside<-m>())); });
   return sum;
 }
 template <typename T, typename At>
-inline Vec<T> first(const At& at, const T* d) {
-  Vec<T> sum = rounded<T>(d[0] * (at(1) - at(-1)));
-  for (int m = 2; m <= M; ++m) sum += d[m - 1] * (at(m) - at(-m));
+IN_LINE Vec<T> first(const At& at, const T* d) {
+  Vec<T> sum = rounded<T>(d[0] * (at(Aside<1>()) - at(Aside<-1>())));
+  unrolled<2, M>([&](auto m) { sum += d[m - 1] * (at(m) - at(Aside<-m>())); });
   return sum;
 }
 
@@ -108,7 +106,11 @@ struct Wave {
       : set(given), planes(given.reach(Z, beside)), rows(given.reach(Y, beside)), columns(given.reach(X, beside)) {
     for (int i = 0; i < 2; ++i) u[i] = given.blank(M, 16 * i);
   }
-  // make the planes above the surface of turn i the odd mirror of those below
+  // after planes z0 to z1 of turn i: make the planes above the surface the odd mirror of those below, once all are there
+  void finish(int i, int64_t z0, int64_t z1) {
+    const int64_t last = std::min<int64_t>(M, planes.n - 1);
+    if (z0 <= last && last < z1) reflect(i);
+  }
   void reflect(int i) {
     if (!set.mirror) return;
     const int64_t n = u[i].step;
