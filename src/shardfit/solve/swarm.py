@@ -61,10 +61,10 @@ class Swarm(StepSolver):
     (inertia - 1)·v + u1·cognitive·(own best - x) + u2·social·(swarm's best - x) - drag·u1·v to the velocity; u1 and u2
     are uniform in [0, 1), drawn per axis or, with per_axis=False, per particle.
 
-    stagnation: steps without an improvement (of more than ftol, relative) after which the swarm is drawn anew, at most
+    stagnation: steps without an improvement (of more than ftol, relative) after which the swarm is restarted, at most
     `restarts` times, and then stops as STALLED. xtol: the same, as CONVERGED_STEP, once all own bests lie within xtol
     box widths of each other. constraint: function from parameters to bool that start points must satisfy.
-    start: Result of an earlier swarm to go on from. keep: k keeps x, v and loss of all particles every k-th step.
+    start: Result of an earlier swarm to continue. keep: k keeps x, v and loss of all particles every k-th step.
     polish: solver (name or object) that improves the best `polish_best` particles by gradients at the end.
     at_once: particles evaluated together; None bounds the rows' contributions in memory.
 
@@ -114,7 +114,7 @@ class Swarm(StepSolver):
             raise ValueError(f"swarm: polish_best={self.polish_best} exceeds the {self.particles} particles.")
 
     def describe(self):
-        """Return name and options; a start is told apart by its digest."""
+        """Return name and options; a start is identified by its digest."""
         text = super().describe()
         if self.constraint is not None:
             text += f", constraint={getattr(self.constraint, '__qualname__', 'callable')}"
@@ -276,7 +276,7 @@ class Swarm(StepSolver):
         return carried(state)
 
     def note(self, state):
-        """Say how many evaluations failed and how often the swarm was drawn anew."""
+        """Say how many evaluations failed and how often the swarm was restarted."""
         notes = []
         if count := int(state.nonfinite):
             notes.append(f"{count} evaluations were not finite and counted as infinite.")
