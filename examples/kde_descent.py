@@ -1,6 +1,6 @@
 """Kernel descent: find the distribution behind a sample by comparing it with random samples of a model.
 
-All points enter each comparison; the places of comparison and the model's random numbers are drawn anew at every step.
+All points enter each comparison; the places of comparison and the model's random numbers are drawn again at every step.
 """
 
 import jax.numpy as jnp

@@ -25,13 +25,13 @@ def mode_of(name, mass, spin):
 
 
 def black_hole(params):
-    """Mass and spin as each mode tells them."""
-    told = {}
+    """Mass and spin as each mode gives them."""
+    found = {}
     for name, mode in params.items():
         (a, b, c), (p, q, r) = FREQUENCY[name], QUALITY[name]
         left = ((1e-3 * jnp.pi * mode["frequency"] * mode["decay"] - p) / q) ** (1 / r)  # 1 - spin
-        told[name] = {"mass": (a + b * left**c) / (2 * jnp.pi * mode["frequency"] * SOLAR_MASS), "spin": 1 - left}
-    return told
+        found[name] = {"mass": (a + b * left**c) / (2 * jnp.pi * mode["frequency"] * SOLAR_MASS), "spin": 1 - left}
+    return found
 
 
 def strain(params, rows):

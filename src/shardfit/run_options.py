@@ -20,7 +20,7 @@ class RunOptions:
     mesh
         devices to split the rows over, from `shardfit.mesh`; the answer does not depend on it.
     seed
-        of everything random.
+        of all random numbers.
     run_dir
         folder in which every fit keeps its checkpoints and result.
     resume
@@ -48,7 +48,7 @@ class RunOptions:
     def series(self, prefix: str) -> Callable[[int], dict[str, Any]]:
         """Return number → keywords of `fit` (all but solver), for fits 1, 2, ... in folders run_dir/<prefix>01, ...
 
-        'must' insists that the first of them has begun; the later ones begin when their turn comes.
+        'must' fails if the first of them has not begun; the later ones begin when their turn comes.
         """
         if self.resume == "must" and not self._begun(prefix):
             raise CheckpointError(

@@ -1,8 +1,10 @@
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
+from shardfit.core.result import certified_by
 from shardfit.io.files import write_json
 from shardfit.io.results import save_result
 from shardfit.report.run import report_run, save_extra, save_figure
@@ -30,6 +32,17 @@ def test_a_result_without_history_or_errors_has_a_report(result, tmp_path):
     text = report_run(save_result(bare, tmp_path)).read_text()
     assert "not checked" in text
     assert "<img" not in text
+
+
+def test_a_certificate_of_an_earlier_fit_is_named(result, tmp_path):
+    bare = replace(result, certificate=None)
+    assert certified_by(result, {"summary": "another"}) is result and certified_by(bare, None) is bare
+    later = certified_by(bare, result.certificate)
+    again = certified_by(bare, later.certificate)
+    assert later.certificate["earlier"] and again.certificate == later.certificate
+    assert str(later).endswith("(in an earlier fit of this run, of the same terms)")
+    text = report_run(save_result(later, tmp_path)).read_text()
+    assert "an earlier fit of this run" in text and "not checked" not in text
 
 
 def test_extra_sections_are_kept(run_dir, result):

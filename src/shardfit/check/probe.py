@@ -27,7 +27,7 @@ class Probe(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """One draw of everything random. points: (2, n) the given one and one near it; direction: (n,)."""
+    """One draw of all random numbers. points: (2, n) the given one and one near it; direction: (n,)."""
 
     points: np.ndarray
     direction: np.ndarray

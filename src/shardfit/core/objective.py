@@ -256,9 +256,9 @@ class Objective:
             return reduce.map_shards(self.mesh, self.terms, one)
 
     def split(self, shards: int, by: Any = None, seed: int = 0) -> list["Objective"]:
-        """Return the objectives of so many shards of the rows; they have equal shapes, and add up to this one.
+        """Return the objectives of this many shards of the rows; they have equal shapes, and add up to this one.
 
-        Rows are shuffled and dealt, penalties (the prior) divided by the number of shards. by: labels of which every
+        Rows are shuffled and split, penalties (the prior) divided by the number of shards. by: labels of which every
         shard gets its share: the name of an entry of the rows, an array with one label per row, or a dict of these by
         term; None: the groups of linear terms.
 

@@ -1,7 +1,7 @@
 """Result: what every way of getting an answer returns."""
 
 import html
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -11,6 +11,8 @@ from shardfit.core.lazy import lent
 from shardfit.core.params import label_of
 from shardfit.core.status import Status
 from shardfit.core.text import html_table, pair, short
+
+EARLIER = " (in an earlier fit of this run, of the same terms)"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,3 +107,14 @@ class Result:
             f"<p><b>{html.escape(self.problem)}</b>: {html.escape(self.message)}<br>value {self.value:.8g} ({parts}), "
             f"{self.steps} steps, {self.evaluations} evaluations, {self.timings.get('total', 0.0):.2f} s</p>"
         ) + html_table(("parameter", "value", "1σ", "unit"), self.table())
+
+
+def certified_by(result: Result, certificate: dict | None) -> Result:
+    """Return the result of a series' later fit with the certificate of the earlier one that computed the same terms.
+
+    One of its own is kept. The copy has `earlier`, so that reports can say which fit was checked.
+    """
+    if result.certificate or not certificate:
+        return result
+    summary = f"{certificate.get('summary', '').removesuffix(EARLIER)}{EARLIER}"
+    return replace(result, certificate={**certificate, "earlier": True, "summary": summary})

@@ -60,7 +60,7 @@ def run_tasks(
     """Call function(*arguments) for every task, and yield outcomes as they come; a failed task does not end the others.
 
     tasks: arguments by name. function and arguments must be importable and picklable, as in any process pool. When a
-    worker dies, a local pool is made anew up to `retries` times for what is unfinished; a given executor cannot be
+    worker dies, a local pool is made again up to `retries` times for what is unfinished; a given executor cannot be
     mended, so the error then names the unfinished tasks. look(names of unfinished tasks) is called every second or so;
     what it raises ends the waiting.
 

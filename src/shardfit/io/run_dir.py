@@ -51,7 +51,7 @@ class RunDir:
         self.lock = contextlib.ExitStack()
 
     def begin(self, problem: Problem, identity: Any, resume: str, mesh: Any = None) -> bool:
-        """Take the folder for a run; return whether there is one to go on with. Raise if it belongs to another.
+        """Take the folder for a run; return whether there is one to continue. Raise if it belongs to another.
 
         identity: from `shardfit.check.identity`, with facts, unidentified and digest.
         """

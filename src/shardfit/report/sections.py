@@ -98,7 +98,7 @@ def parity(result: Result) -> Section:
     """Return the parity certificate: what was probed, and the largest relative differences by term."""
     certificate = result.certificate
     if not certificate:
-        text = "No parity certificate was made for this fit: the gradient was not checked."
+        text = "The gradient of this fit was not checked: it has no parity certificate."
         return Section("Parity certificate", [Text(text)])
     kinds = [kind for kind in COMPARISONS if certificate.get(kind)]
     terms = sorted({term for kind in kinds for term in certificate[kind]})
@@ -115,6 +115,8 @@ def parity(result: Result) -> Section:
     points = " and at ".join(certificate.get("points") or ["x0"])
     text = f"Value and gradient of every term were compared on a sample of the rows, at {points}: largest relative "
     text += "differences. A mismatch would have stopped the run."
+    if certificate.get("earlier"):
+        text += " This was done in an earlier fit of this run that computed the same terms."
     undecided = sum((certificate.get("undecided") or {}).values())
     if undecided:
         text += f" The finite differences of {undecided} rows did not settle, so they were not used."

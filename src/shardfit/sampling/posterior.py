@@ -28,7 +28,7 @@ class Posterior:
     that were sampled, named by labels. stats: arrays (chains, draws) by name, as far as the method has them: value (the
     negative log density on z), energy, diverging, depth, gradients, accept, step_size. weights: (chains, draws) that
     sum to one, or None for equal ones. units: by name of a leaf. evaluations: gradients of the objective, warm-up
-    included. extra: what one method only can tell, arrays and numbers by name.
+    included. extra: what only one method provides, arrays and numbers by name.
 
     Example: `posterior.summary()`, `posterior.flat("tau").mean()`.
     """
@@ -136,7 +136,7 @@ class Posterior:
     def predict(self, fn: Callable[[Any], Any], draws: int | None = None) -> Any:
         """Return fn(params) at every draw, leaves (chains, draws, *shape); weights, if any, stay those of the draws.
 
-        fn: from a pytree like x0 to arrays, written with jax.numpy. draws: take so many of each chain, evenly spaced.
+        fn: from a pytree like x0 to arrays, written with jax.numpy. draws: take this many of each chain, evenly spaced.
 
         Example: `posterior.predict(lambda p: model(p, times), draws=100)` → (chains, 100, n_times).
         """
@@ -175,7 +175,7 @@ class Posterior:
     def to_arviz(self) -> Any:
         """Return an ArviZ InferenceData (or DataTree, in its newer versions) of draws and statistics.
 
-        Weights go beside the statistics; ArviZ does not use them.
+        Weights are stored with the statistics; ArviZ does not use them.
         """
         try:
             import arviz  # pyright: ignore[reportMissingImports]

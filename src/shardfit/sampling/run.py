@@ -48,12 +48,12 @@ def sample(
     mesh
         rows are split over its axis `rows`, chains over `runs`.
     run_dir
-        folder for checkpoints and draws: the same call goes on after a crash and ends with the same draws; one with
+        folder for checkpoints and draws: the same call continues after a crash and ends with the same draws; one with
         more draws adds to those that are there.
     resume
-        'auto' goes on where an earlier call stopped, 'must' insists on it, 'never' starts anew.
+        'auto' continues an earlier call if there is one, 'must' fails if there is none, 'never' starts over.
     seed
-        of everything random.
+        of all random numbers.
     progress
         None shows it on a terminal or for long runs.
 

@@ -74,7 +74,7 @@ class CMAES(BoxSearch):
 
     population: points evaluated per step; 4 + 3·log(n) is the least that works, more are better with many minima.
     maxiter: steps, so that population · maxiter is the number of evaluations. sigma: first spread, in box widths.
-    restarts: at most so many runs more, once one has converged or is stuck. growth: 'ipop' doubles the generation with
+    restarts: at most this many more runs once one has converged or is stuck. growth: 'ipop' doubles the generation with
     each restart (up to 64 times), 'bipop' spends as many evaluations on small runs of narrower spread in between.
     xtol: a run has converged once its distribution is narrower than this (box widths); ftol: once values of a
     generation differ by less than this (relative) and the last 10 + 30 n / size of them improved nothing. at_once: as

@@ -67,7 +67,7 @@ class LBFGS(StepSolver):
     """L-BFGS on the device, strong Wolfe line search (bracket and zoom with cubic interpolation).
 
     memory: stored pairs. ftol: relative change of the value; gtol: largest gradient component; xtol: relative step.
-    patience: stop when so many evaluations together lowered the value by no more than ptol of it; 0: never. Unlike
+    patience: stop when this many evaluations together lowered the value by no more than ptol of it; 0: never. Unlike
     ftol, it is not misled by a single short step.
     """
 
@@ -115,7 +115,7 @@ class LBFGS(StepSolver):
         return state.x + state.t * state.direction
 
     def tell(self, state, evaluation: ValueAndGrad):
-        """Accept the trial and aim anew, or choose the next trial on the same line.
+        """Accept the trial and choose a new direction, or choose the next trial on the same line.
 
         Both are computed and one is selected, without branches: the state stays in place in a device loop, and many
         runs can share a batch.

@@ -41,7 +41,7 @@ class State(NamedTuple):
     guide_loss: jax.Array
     drawn: jax.Array  # steps that random numbers were drawn for
     stale: jax.Array  # steps since the guide improved
-    restart: jax.Array  # how often the swarm was drawn anew
+    restart: jax.Array  # how often the swarm was restarted
     nonfinite: jax.Array  # evaluations that counted as infinite
     fresh: jax.Array  # whether the particles were just drawn, so that they are evaluated where they are
     counting: jax.Array  # 0 until the start is evaluated: that is not a step
@@ -60,10 +60,10 @@ class Swarm(BoxSearch):
     (inertia - 1)·v + u1·cognitive·(own best - x) + u2·social·(swarm's best - x) - drag·u1·v to the velocity; u1 and u2
     are uniform in [0, 1), drawn per axis or, with per_axis=False, per particle.
 
-    stagnation: steps without an improvement (of more than ftol, relative) after which the swarm is drawn anew, at most
+    stagnation: steps without an improvement (of more than ftol, relative) after which the swarm is restarted, at most
     `restarts` times, and then stops as STALLED. xtol: the same, as CONVERGED_STEP, once all own bests lie within xtol
     box widths of each other. constraint: function from parameters to bool that start points must satisfy.
-    start: Result of an earlier swarm to go on from. keep: k keeps x, v and loss of all particles every k-th step.
+    start: Result of an earlier swarm to continue. keep: k keeps x, v and loss of all particles every k-th step.
     polish: solver (name or object) that improves the best `polish_best` particles by gradients at the end.
     at_once: particles evaluated together; None bounds the rows' contributions in memory.
 
@@ -104,7 +104,7 @@ class Swarm(BoxSearch):
             raise ValueError(f"swarm: polish_best={self.polish_best} exceeds the {self.particles} particles.")
 
     def describe(self):
-        """Return name and options; a start is told apart by its digest."""
+        """Return name and options; a start is identified by its digest."""
         text = super().describe()
         if self.constraint is not None:
             text += f", constraint={getattr(self.constraint, '__qualname__', 'callable')}"
@@ -262,7 +262,7 @@ class Swarm(BoxSearch):
         return carried(state)
 
     def again(self, state):
-        """Say how often the swarm was drawn anew."""
+        """Say how often the swarm was restarted."""
         return f"The swarm was restarted {times(state.restart)}."
 
 

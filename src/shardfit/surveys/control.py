@@ -17,11 +17,11 @@ class SurveyControl:
     slots
         fits that share a batch; None: chosen by memory, 'measure': tried out.
     limit
-        most points in this call; 0: only those are finished that had begun to go on in float64.
+        most points in this call; 0: only points that already continue in float64 are finished.
     retry
         run failed points again.
     more
-        steps, in float64, for which points go on that met no tolerance, when all that start from each other have
+        further steps, in float64, for points that did not converge, when all that start from each other have
         ended; None: none.
     progress
         whether a line shows how far it is; None shows it on a terminal.

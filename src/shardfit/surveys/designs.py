@@ -42,7 +42,7 @@ def grid(axes: Mapping[str, Axis]) -> Design:
 def latin(axes: Mapping[str, Axis], n: int, seed: int = 0) -> Design:
     """Return n points of a Latin hypercube: along every axis they lie evenly. Lists of values are drawn from evenly.
 
-    All points are different; lists have only so many combinations, and asking for more raises.
+    All points are different; lists have a limited number of combinations, and asking for more is an error.
     """
     _check_number(n)
     _check_combinations(axes, n)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Halving:
-    """After `first` steps one point in `factor` goes on, to `factor` times as many steps, and so on to the full number.
+    """After `first` steps one point in `factor` continues to `factor` times as many, and so on to the full number.
 
     score: parts of the objective whose sum ranks points, lower is better. Without it the value ranks them, which
     compares points fairly only if no axis changes a weight.
@@ -30,7 +30,7 @@ class Halving:
         return [*steps, maxiter - sum(steps)]
 
     def survivors(self, scores: Mapping[int, float]) -> set[int]:
-        """Return the points that go on; equal scores are told apart by number, so that every run decides alike."""
+        """Return the points that continue; equal scores are ordered by number, so that every run decides alike."""
         return set(self.ranked(scores)[: math.ceil(len(scores) / self.factor)])
 
     def ranked(self, scores: Mapping[int, float]) -> list[int]:

@@ -37,7 +37,7 @@ def survey_parts(
 ) -> Survey:
     """Run a survey in parts on an executor's workers, and return the table of all of them.
 
-    The same call goes on where an earlier one stopped, with any number of parts, as does `survey`.
+    The same call continues an earlier one, with any number of parts, as does `survey`.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def survey_parts(
     parts
         at least one for each worker; more of them share the work more evenly.
     executor, workers
-        anything with concurrent.futures' `submit`; None makes a local pool of so many processes.
+        anything with concurrent.futures' `submit`; None makes a local pool of this many processes.
     retry
         run failed points again.
     more

@@ -66,7 +66,7 @@ def survey(
     axes
         what varies, by name.
     run_dir
-        holds the ledger; the same call goes on where an earlier one stopped, with any number of slots and devices.
+        holds the ledger; the same call continues an earlier one, with any number of slots and devices.
     design
         which points; None: every combination of the axes' values.
     solver, options
@@ -74,7 +74,7 @@ def survey(
     mesh
         slots are split over its axis `runs`, rows over `rows`.
     seed
-        of everything random.
+        of all random numbers.
     picture
         what of the parameters is an image.
     halving
@@ -83,7 +83,7 @@ def survey(
         an axis along which each point starts where that with the next larger value ended; None: all have their own
         start. Which starts where is kept in the ledger, column `parent`, and does not depend on timing.
     polish
-        most steps in float64 that points take which met no tolerance, when all that start from each other have
+        most further steps in float64 for points that did not converge, when all that start from each other have
         ended; 0: none.
     control
         slots, limits and callbacks.

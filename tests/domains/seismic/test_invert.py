@@ -92,6 +92,7 @@ def test_bands_are_fits_of_their_own():
     assert found.metrics["band"].tolist() == [0] * 4 + [1] * 3
     assert found.metrics["epoch"].tolist() == list(range(7))
     assert [f"learning_rate={rate}" in r.solver for rate, r in zip((10, 5), found.results, strict=True)] == [True] * 2
+    assert [r.certificate.get("earlier", False) for r in found.results] == [False, True]
     first = run(bands=(15.0,), epochs=3)
     assert first.metrics["loss"].tolist() == found.metrics["loss"][:4].tolist()
     sim, _, truth, wavelet, shots, data = survey()

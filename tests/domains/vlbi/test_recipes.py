@@ -39,6 +39,11 @@ def test_ring_is_recovered(simulated, imaged):
     assert recipes.cross_correlation(prior(truth, 0.6, 40 * UAS), truth) < 0.8
 
 
+def test_restarts_carry_the_certificate_of_the_first_fit(imaged):
+    """Whichever fit is kept: a report that says that nothing was checked would be wrong."""
+    assert len(imaged.fits) == 2 and max(imaged.result.certificate["finite_difference"].values()) < 1e-4
+
+
 def test_ring_is_dark_inside(imaged):
     x, y = np.meshgrid(imaged.image.x, imaged.image.y)
     radius, values = np.hypot(x, y) / UAS, imaged.image.values["I"]

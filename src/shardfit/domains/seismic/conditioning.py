@@ -25,12 +25,12 @@ FIRST_ORDER = ("adam", "adamw", "sgd", "rmsprop")
 class Conditioning:
     """How gradients are treated; the default does nothing.
 
-    rows: gradient is zero in so many rows from the top (water). near: cells around sources and receivers in which it is
-    faded out. illumination: power of the division by the source wavefield's energy, 0 for none. curvature: power of the
-    division by the diagonal of the Gauss-Newton Hessian, 0 for none, 1 as Newton would; None is 1 for 'plbfgs' and
-    'gauss-newton', 0 for others. floor: share of the largest energy, or root of the curvature, that is added. depth:
-    power of the depth by which it is multiplied. smoothing: standard deviation, cells. clip: percentile of |gradient|
-    above which it is cut off, None for none.
+    rows: number of rows from the top (water) where the gradient is zero. near: cells around sources and receivers in
+    which it is faded out. illumination: power of the division by the source wavefield's energy, 0 for none. curvature:
+    power of the division by the diagonal of the Gauss-Newton Hessian, 0 for none, 1 as Newton would; None is 1 for
+    'plbfgs' and 'gauss-newton', 0 for others. floor: share of the largest energy, or root of the curvature, that is
+    added. depth: power of the depth by which it is multiplied. smoothing: standard deviation, cells. clip: percentile
+    of |gradient| above which it is cut off, None for none.
     """
 
     rows: int = 0

@@ -32,7 +32,7 @@ class Native:
     """Settings of the compiled engine.
 
     threads: used at once, one for every shot, several where there are fewer shots; 0 shares the cores among JAX's
-    devices. segments: parts in which the backward pass computes the wave anew; 0 chooses: few, as needs least memory,
+    devices. segments: parts in which the backward pass recomputes the wave; 0 chooses: few, as needs least memory,
     or as many as keep what a part needs in the processor's cache.
     """
 

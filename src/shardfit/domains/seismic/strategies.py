@@ -40,7 +40,7 @@ class Checkpointed:
 
 @dataclass(frozen=True)
 class Binomial:
-    """Keep at most `slots` states, placed so that few steps are computed anew (Griewank and Walther's schedule)."""
+    """Keep at most `slots` states, placed so that few steps are recomputed (Griewank and Walther's schedule)."""
 
     slots: int = 12
 

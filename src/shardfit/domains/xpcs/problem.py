@@ -51,7 +51,7 @@ class FitOptions:
     shear_weighted
         give angles along the flow more weight; χ² is then no longer one.
     warm_start
-        fit the model's parameters with scales held at what quantiles of the data say, and go on from there with all.
+        fit the model's parameters with scales fixed by quantiles of the data, then continue from there with all.
     even_scales
         strength λ of a penalty λ·N·CV² on contrasts and on offsets that differ between angles (CV: their standard
         deviation over their mean); they are then parameters of the search.

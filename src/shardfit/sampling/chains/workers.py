@@ -26,7 +26,7 @@ def sample_parts(
 ) -> Posterior:
     """Sample by NUTS on an executor's workers, one group of chains each, and return the posterior of all of them.
 
-    The draws are those of `sample` with the same options; the same call goes on where an earlier one stopped.
+    The draws are those of `sample` with the same options; the same call continues an earlier one.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def sample_parts(
     run_dir
         seen by all workers.
     executor, workers
-        anything with concurrent.futures' `submit`; None makes a local pool of so many processes.
+        anything with concurrent.futures' `submit`; None makes a local pool of this many processes.
     resume
         as for `sample`.
     options

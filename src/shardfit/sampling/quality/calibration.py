@@ -66,7 +66,7 @@ class Calibration:
         return np.mean(np.abs(place - 0.5) <= level / 2, axis=0)
 
     def shape(self, i: int) -> str:
-        """Return in a word or two how the ranks of quantity i differ from uniform ones, '' if not clearly."""
+        """Return in one or two words how the ranks of quantity i differ from uniform ones, '' if not clearly."""
         place, n = (self.ranks[:, i] + 0.5) / (self.draws + 1) - 0.5, len(self.ranks)
         told = []
         shift = place.mean() * np.sqrt(12 * n)

@@ -59,7 +59,7 @@ def calibrate(
     ranks
         draws of each posterior, evenly spaced, among which the truth is ranked; they should be nearly independent.
     seed
-        of everything random.
+        of all random numbers.
     options
         of the method; for those in slots also slots, how many runs share a batch.
 

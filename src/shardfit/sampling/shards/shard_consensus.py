@@ -65,14 +65,14 @@ def consensus(
         how shards are combined: 'full', 'debiased', 'draws', 'robust', 'consensus_mc', 'robust_consensus_mc'.
     correct
         weigh points by the density of all rows: as many, up to 50,000, as the Monte Carlo errors of means, standard
-        deviations and correlations need; a number: so many, whatever the errors.
+        deviations and correlations need; a number: exactly this many.
     mesh
         devices: shards in slots are split over `runs`, rows of each over `rows`.
     run_dir, resume
-        folder that keeps every shard as it ends; the same call goes on where an earlier one stopped, and combines anew
+        folder that keeps every shard as it ends; the same call continues an earlier one, and combines
         with another rule without sampling again.
     seed
-        of everything random.
+        of all random numbers.
     control
         slots, workers, patience.
     options

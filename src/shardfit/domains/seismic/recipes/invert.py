@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.mesh import n_shards
-from shardfit.core.result import Result
+from shardfit.core.result import Result, certified_by
 from shardfit.core.status import Status
 from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.engines import choose_engine, kernel_of
@@ -136,7 +136,7 @@ def invert(
         watch.note(0, problem.x0)
         settings |= {"seed": run.seed + band, "run_dir": watch.store, "certify": options.certify and band == 0}
         result = fit(problem, solver, callback=watch, every=1, **settings)
-        results.append(result)
+        results.append(certified_by(result, results[0].certificate if results else None))
         columns.append(watch.columns(band, result))
         losses = np.concatenate([losses, columns[-1]["loss"]])
         medium |= {name: np.asarray(result.params[name]) for name in problem.x0}

@@ -8,7 +8,7 @@ import numpy as np
 
 from shardfit.core.errors import suggestion
 from shardfit.core.problem import Problem
-from shardfit.core.result import Result
+from shardfit.core.result import Result, certified_by
 from shardfit.core.status import Status
 from shardfit.domains.vlbi.problem import with_start
 from shardfit.fitting import fit
@@ -50,8 +50,11 @@ def fit_again(
     interruption ends the series.
     """
     kept: Any = None
+    first: Result | None = None
     for k in range(restarts + 1):
         result = fit(problem, certify=k == 0, **settings(k + 1))
+        first = first or result
+        result = certified_by(result, first.certificate)
         if kept is None or result.value < kept[1].value or not np.isfinite(kept[1].value):
             kept = problem, result
         if result.status is Status.INTERRUPTED:

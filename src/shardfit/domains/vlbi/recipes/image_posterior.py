@@ -137,7 +137,7 @@ def posterior(
         an image to begin the search with, of the same pixels: closure phases from few stations have several
         minima, and a search from nothing may end in a poor one.
     seed
-        of everything random.
+        of all random numbers.
     on_progress
         on_progress(text) is called after every round of fits.
 

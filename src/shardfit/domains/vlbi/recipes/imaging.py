@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from shardfit.core.problem import Problem
-from shardfit.core.result import Result
+from shardfit.core.result import Result, certified_by
 from shardfit.core.status import Status
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, blank, gaussian, prior
@@ -173,7 +173,7 @@ def _rounds(
     data, gains = _precalibrated(initial, start, options), None
     fits: list[Fit] = []
     reached: Any = None
-    certified = set()  # what terms compute: another start, weight or calibration does not change it
+    certified = {}  # by what terms compute: another start, weight or calibration does not change it
     for number, one in enumerate(options.schedule()):
         measured = measurements(data, options, number)
         problem = _problem(measured, one.data, start, beam, options)
@@ -184,7 +184,7 @@ def _rounds(
                 problem = with_start(problem, last.image.blur(options.blur * beam).values["I"])
             program = jax.tree.structure(problem.objective)
             result = fit(problem, certify=program not in certified, **settings(len(fits) + 1))
-            certified.add(program)
+            result = certified_by(result, certified.setdefault(program, result.certificate))
             last = _fit_record(problem, result, start, number, k)
             fits.append(last)
             if reached is None or result.value < reached.result.value or not np.isfinite(reached.result.value):

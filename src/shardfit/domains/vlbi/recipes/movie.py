@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.problem import Problem
-from shardfit.core.result import Result
+from shardfit.core.result import Result, certified_by
 from shardfit.core.status import Status
 from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.movie_problem import TEMPORAL, frame_maps, movie_problem, part_chi2, split_times
@@ -165,9 +165,12 @@ def _fits(problem_from: Any, static: Image, options: ImagingOptions, run: RunOpt
     settings = fit_settings(replace(run, resume="never" if run.resume == "never" else "auto"), options, "frames/")
     start = np.asarray(static.blur(options.blur * beam).values["I"])
     kept: Any = None
+    first: Result | None = None
     for k in range(options.restarts + 1):
         problem = problem_from(start)
         result = fit(problem, certify=k == 0, **settings(k + 1))
+        first = first or result
+        result = certified_by(result, first.certificate)
         if kept is None or result.value < kept[1].value:
             kept = problem, result
         if result.status is Status.INTERRUPTED:

@@ -38,7 +38,7 @@ def prepare(
     systematic
         fraction of |V| added to all errors.
     average
-        True over scans, a number over so many seconds.
+        True: over scans; a number: over this many seconds.
     zero_baseline
         wavelengths: shorter baselines, which see more than the compact source, are scaled to its flux. 'auto' takes
         those between stations of one site (`co_located`).

@@ -98,7 +98,7 @@ def cross_validate(
     axes
         values to try by name: regularisers, data products, prior_fwhm_uas, epsilon_tv. Every combination is tried.
     run_dir
-        holds the survey, in `survey`; the same call goes on where an earlier one stopped.
+        holds the survey, in `survey`; the same call continues an earlier one.
     folds
         number of parts.
     by

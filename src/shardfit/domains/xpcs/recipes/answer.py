@@ -265,8 +265,8 @@ def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
         if abs(rho) > RIDGE or share > BENT or {one, other} <= {*unknown}:
             notes.append(
                 f"{one} and {other} are on a ridge (correlation {rho:.4f}, error {share:.0%}): the data determine the "
-                "rate, not its parts, and the ridge is bent, so that standard errors of the parts are rough. Use the "
-                f"rate's band, hold {other}, or fit the model curved(model, data)."
+                "rate, but not how it divides between them, so their standard errors are only rough. Use the band of "
+                f"the rate, fix {other}, or fit the model curved(model, data)."
             )
     if abs(fit.params.get("gamma_dot_t0", 1.0)) < COLLAPSE:
         notes.append("The shear rate has collapsed to zero: compare with the static model.")

@@ -12,7 +12,7 @@ import numpy as np
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
-from shardfit.core.result import Result
+from shardfit.core.result import Result, certified_by
 from shardfit.core.term_makers import residual_penalty
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.models import Model, static
@@ -51,10 +51,13 @@ def fit_correlation(
     ready = setup(data, model, options)
     keywords = run.series("start") if starts > 1 else lambda number: _single(run)
     best: Result | None = None
+    certificate: dict | None = None
     searched, reached = replace(ready, problem=_evened(ready)), []
     for number, start in enumerate(find_starts(data, model, options, starts, run.seed), 1):
         start = _warmed(data, model, options, start, run) if options.warm_start else start
         result = _searched(searched, start, run, {"certify": number == 1, **keywords(number)})
+        certificate = certificate or result.certificate
+        result = certified_by(result, certificate)
         found = {**result.params, **result.derived}
         reached.append((result.value, {name: float(found[name]) for name in model.names}))
         if math.isfinite(result.value) and (best is None or result.value < best.value):

@@ -65,7 +65,7 @@ def sample_correlation(
 ) -> Posterior:
     """Draw from the posterior of a fitted model's parameters; fit it as `curved(model, data)` to avoid the ridge.
 
-    priors: see `posterior_problem`. shards: sample so many parts of the frames by themselves and combine them, weighted
+    priors: see `posterior_problem`. shards: sample this many parts of the frames separately and combine them, weighted
     by the density of all points (`shardfit.consensus`).
     options: of `shardfit.sample`, such as chains, warmup, target_accept.
 
