@@ -76,6 +76,7 @@ def test_version(capsys):
         (("show",), "required: DIR"),
         (("show", "a", "b"), "too many arguments: 'b'"),
         (("vlbi", "simulate", "--out", "x.uvfits", "--seed", "-1"), "zero or positive"),
+        (("vlbi", "image", "x.uvfits", "--devices", "0"), "--devices: 0 is not a whole number of at least 1"),
         (("completion", "bsh"), "'bsh' is not one of the choices. Did you mean 'bash'?"),
         (("--debgu", "devices"), "unknown option '--debgu'. Did you mean '--debug'?"),
     ],
@@ -93,7 +94,6 @@ def test_misspelt_command_lines(capsys, argv, expected):
         (("show", "nowhere"), "nowhere: no such folder"),
         (("report", "nowhere"), "nowhere: no such folder"),
         (("demo", "--only", "nothing"), "no such chapter"),
-        (("vlbi", "image", "x.uvfits", "--devices", "0"), "--devices: 0 is not a whole number of at least 1"),
         (("vlbi", "image", "x.uvfits", "--devices", "1000"), "JAX sees"),
     ],
 )

@@ -35,6 +35,20 @@ def test_old_packages_are_named(monkeypatch):
     assert "report lacks nowhere" in machine.extras().text
 
 
+def test_optional_parts_may_be_missing_or_old(capsys, monkeypatch):
+    def wave_kernel():
+        raise ModuleNotFoundError("No module named 'jaxtyping'", name="jaxtyping")
+
+    found = doctor._found(wave_kernel, "seismic")
+    assert found == Finding(
+        "wave kernel", NOTE, "not looked at: jaxtyping is not installed", "pip install 'shardfit[seismic]'"
+    )
+    assert " or " in doctor._found(wave_kernel).remedy
+    monkeypatch.setattr(extras, "requires", lambda _: ['rich>=99; extra == "report"'])
+    assert doctor._found(wave_kernel, "seismic").state == BAD  # no part brings it
+    assert "report lacks rich>=99 (there is " in machine.extras().text
+
+
 def test_little_disk(monkeypatch):
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: type("Use", (), {"free": 1000})())
     assert machine.disk().state == BAD

@@ -31,6 +31,6 @@ def write_new(path: str | Path, text: str, force: bool = False) -> Path:
 
     file = Path(path)
     if file.exists() and not force:
-        raise FileExistsError(f"{file} is there already. Give another name, or --force to replace it.")
+        raise FileExistsError(f"{file} already exists. Give another name, or --force to replace it.")
     write_atomic(file, lambda open_file: open_file.write(text.encode()))
     return file

@@ -29,11 +29,14 @@ def modules_of(extra: str) -> set[str]:
     return {IMPORTED_AS.get(name, name.replace("-", "_")) for name in needed(extra)}
 
 
-def remedy(error: ModuleNotFoundError) -> str:
-    """Return what to install where a missing module belongs to an optional part, else an empty text."""
+def remedy(error: ModuleNotFoundError, part: str = "") -> str:
+    """Return what to install where a missing module belongs to an optional part, else an empty text.
+
+    part: the one that was wanted, where several bring the module.
+    """
     module = (error.name or "").partition(".")[0]
     try:
         found = sorted(extra for extra in extras() if module in modules_of(extra))
     except PackageNotFoundError:  # a source tree that is not installed
         return ""
-    return " or ".join(f"pip install 'shardfit[{extra}]'" for extra in found)
+    return " or ".join(f"pip install 'shardfit[{extra}]'" for extra in ([part] if part in found else found))

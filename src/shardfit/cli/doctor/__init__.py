@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 
 from shardfit.cli.doctor.finding import BAD, GOOD, NOTE, Finding
+from shardfit.core import extras
 
 EXAMPLES = ("shardfit doctor", "shardfit doctor --quick --json")
 MARKS = {GOOD: ("✓", "green"), NOTE: ("•", "yellow"), BAD: ("✗", "red")}
@@ -45,15 +46,20 @@ def look(quick: bool = False) -> Iterable[Finding]:
             yield Finding(f"science {each.name}", BAD, each.problem, f"Repair or remove the package {each.package}.")
         elif each.science.checks is not None and not quick:
             for check in each.science.module("checks").CHECKS:
-                yield _found(check)
+                yield _found(check, each.name)
 
 
-def _found(check: Callable[[], Finding]) -> Finding:
+def _found(check: Callable[[], Finding], part: str = "") -> Finding:
+    """Return what a check finds. part: the optional part that it belongs to, which need not be installed."""
+    name = check.__name__.strip("_").replace("_", " ")
     try:
         return check()
+    except ModuleNotFoundError as error:
+        remedy = extras.remedy(error, part)
+        return Finding(name, NOTE if remedy else BAD, f"not looked at: {error.name} is not installed", remedy)
     except Exception as error:  # whatever breaks here would break a run: that is what the doctor is for
         text = " ".join(str(error).split())
-        return Finding(check.__name__.strip("_").replace("_", " "), BAD, f"{type(error).__name__}: {text}")
+        return Finding(name, BAD, f"{type(error).__name__}: {text}")
 
 
 def _show(finding: Finding) -> None:

@@ -31,13 +31,25 @@ def versions() -> Finding:
 
 
 def extras() -> Finding:
-    """Which optional parts are installed."""
-    missing = {extra: [name for name in needed(extra) if _version(name) is None] for extra in optional_parts()}
+    """Which optional parts are installed, as new as they must be."""
+    missing = {extra: _lacking(extra) for extra in optional_parts()}
     missing = {extra: lacking for extra, lacking in missing.items() if lacking}
     if not missing:
         return Finding("optional parts", GOOD, "all installed")
     text = "; ".join(f"{extra} lacks {', '.join(lacking)}" for extra, lacking in missing.items())
     return Finding("optional parts", NOTE, text, f"pip install 'shardfit[{','.join(missing)}]' for these")
+
+
+def _lacking(extra: str) -> list[str]:
+    """Return the packages of an optional part that are missing or too old."""
+    found = []
+    for name, least in needed(extra).items():
+        present = _version(name)
+        if present is None:
+            found.append(name)
+        elif _numbers(present) < _numbers(least):
+            found.append(f"{name}>={least} (there is {present})")
+    return found
 
 
 def _version(name: str) -> str | None:
@@ -48,7 +60,7 @@ def _version(name: str) -> str | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+    return tuple(int(part) for part in [*re.findall(r"\d+", text), 0, 0][:3])
 
 
 def devices() -> Finding:

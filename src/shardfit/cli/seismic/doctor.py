@@ -17,8 +17,8 @@ def wave_kernel() -> Finding:
     try:
         native = np.asarray(propagate(sim, velocity, wavelet, shots, engine="native"))
     except BuildError as error:
-        remedy = "" if compiler() else "Install g++ or clang++."  # with one, the error says what is wrong with it
-        return Finding("wave kernel", NOTE, f"{error} Until then waves run in JAX, several times slower.", remedy)
+        remedy = "Set CXX to a C++ compiler that works, or unset it." if compiler() else "Install g++ or clang++."
+        return Finding("wave kernel", NOTE, f"{error} Waves run in JAX, several times slower.", remedy)
     exact = np.asarray(propagate(sim, velocity, wavelet, shots, engine="jax"))
     apart = float(np.abs(native - exact).max() / np.abs(exact).max())
     if not apart < 1e-5:

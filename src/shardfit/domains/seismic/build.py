@@ -186,4 +186,5 @@ def _make(kind: str, half: int, made: Path) -> None:
     words = command(kind, half, made)
     done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     if done.returncode:
-        raise BuildError(f"{words[0]} failed to compile the seismic kernel:\n{done.stderr[-2000:]}")
+        told = done.stderr[-2000:].strip() or "it said nothing"
+        raise BuildError(f"{words[0]} failed to compile the seismic kernel ({told}).")
