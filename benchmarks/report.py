@@ -24,6 +24,7 @@ ORDER = (
     "population_forms",
     "diffopt_examples",
     "seismic",
+    "seismic_kernel",
     "seismic_elastic",
     "seismic_offgrid",
     "seismic_3d",

@@ -8,15 +8,12 @@ products with the operator, there and back, which no data term can do without. S
 The earlier commit comes from the history of this repository and is given today's programs of this suite.
 """
 
-import io
-import shutil
-import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
 from benchmarks.duel import Side, compared
+from benchmarks.earlier import sources
 from benchmarks.peers import ROOT
 
 PEERS = ()
@@ -31,24 +28,13 @@ def run(quick: bool) -> dict[str, dict]:
     """Return the figures of every part."""
     cases = {}
     with tempfile.TemporaryDirectory() as folder:
-        earlier = _tree(Path(folder))
+        earlier = sources(EARLIER, Path(folder), ("tick_run.py",))
         for part in PARTS[:1] if quick else PARTS:
             task = {"slots": SLOTS, "ticks": TICKS, "transform": "power", "part": part}
             sides = [Side(Path(sys.executable), MODULE, task, root) for root in (ROOT, earlier)]
             cases[part] = _per_tick(compared(sides, 2 if quick else ROUNDS))
             print(part, cases[part], file=sys.stderr, flush=True)
     return cases
-
-
-def _tree(folder: Path) -> Path:
-    """Return the earlier commit's sources, with this suite's program."""
-    packed = subprocess.run(["git", "archive", EARLIER, "src", "benchmarks"], cwd=ROOT, capture_output=True)
-    if packed.returncode:
-        raise RuntimeError(f"commit {EARLIER} is not here, which a clone with its whole history has.")
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        archive.extractall(folder, filter="data")
-    shutil.copy(ROOT / "benchmarks" / "tick_run.py", folder / "benchmarks")
-    return folder
 
 
 def _per_tick(figures: dict) -> dict:

@@ -17,8 +17,10 @@ class Forward : public Wave<T, D> {
     void clear() { psi[0].clear(), psi[1].clear(), zeta.clear(); }
   };
   Layer layers[3][2];  // by axis and end
+  enum { NOTHING, NEAR, FAR };
 
  public:
+  bool far = false;  // whether a drive that is kept goes past the cache
   explicit Forward(const Setup<T, D>& given) : Wave<T, D>(given, M) {
     for (int axis : {Z, Y, X})
       for (int e = 0; e < 2; ++e) {
@@ -57,8 +59,9 @@ class Forward : public Wave<T, D> {
       this->walk(slab, TILE, [](int64_t) {}, [&](int64_t z, int64_t y) {
         this->each_side([&](int side, auto in_x) {
           const Ends ends{slab.end[Z], slab.end[Y], side};
-          if (drive) sweep<in_z, in_y, in_x, true>(ends, z, y, i, drive);
-          else sweep<in_z, in_y, in_x, false>(ends, z, y, i, nullptr);
+          if (!drive) sweep<in_z, in_y, in_x, NOTHING>(ends, z, y, i, nullptr);
+          else if (far) sweep<in_z, in_y, in_x, FAR>(ends, z, y, i, drive);
+          else sweep<in_z, in_y, in_x, NEAR>(ends, z, y, i, drive);
         });
       });
     });
@@ -130,7 +133,7 @@ class Forward : public Wave<T, D> {
   }
 
   // A piece of row y in each of R planes. IN_Z, IN_Y, IN_X: whether the absorbing terms along the axis act here.
-  template <bool IN_Z, bool IN_Y, bool IN_X, bool KEEP>
+  template <bool IN_Z, bool IN_Y, bool IN_X, int KEEP>
   void sweep(const Ends& end, int64_t z, int64_t y, int i, T* drive) {
     using V = Vec<T>;
     const auto& set = this->set;
@@ -191,7 +194,8 @@ class Forward : public Wave<T, D> {
       unrolled<0, R - 1>([&](auto r) {
         const int64_t o = r * st + x;
         store(p + o, 2 * column[r + M] - load(p + o) + load(k + o) * sum[r]);
-        if (KEEP) store(g + o, sum[r]);
+        if (KEEP == NEAR) store(g + o, sum[r]);
+        if (KEEP == FAR) store_far(g + o, sum[r]);
       });
     }
   }

@@ -15,6 +15,10 @@
 #include <utility>
 #include <vector>
 
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
 #include "pages.h"
 
 constexpr int M = HALF;
@@ -57,6 +61,18 @@ IN_LINE Vec<T> load(const T* from) {
 template <typename T>
 IN_LINE void store(T* to, Vec<T> v) {
   std::memcpy(to, &v, sizeof v);
+}
+
+// Stores what is not read again soon, past the cache where processors can: the line it goes to is not fetched before.
+template <typename T>
+IN_LINE void store_far(T* to, Vec<T> v) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), (__m512i)v);
+#elif defined(__AVX__)
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to), (__m256i)v);
+#else
+  store(to, v);
+#endif
 }
 
 #if defined(__has_builtin)
@@ -159,11 +175,14 @@ class Rows {
 template <typename T>
 class Fields {
  public:
-  Fields(int64_t count, int64_t planes, int64_t step) : size(planes * step), data(Pages<T>().allocate(count * size)) {}
+  Fields(int64_t count, int64_t planes, int64_t step)
+      : count(count), size(planes * step), data(Pages<T>().allocate(count * size)) {}
   T* at(int64_t step) { return data.get() + step * size; }
+  // whether they are more than a core's share of the last cache
+  bool far() const { return count * size * static_cast<int64_t>(sizeof(T)) > (8 << 20); }
 
  private:
-  int64_t size;
+  int64_t count, size;
   struct Release {
     void operator()(T* data) const { Pages<T>().deallocate(data, 0); }
   };

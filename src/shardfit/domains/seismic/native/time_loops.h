@@ -98,6 +98,7 @@ struct Backward {
         adjoint(set),
         drive(std::min(segment, set.nt), wave.planes.n, wave.u[0].step),
         gradient(set.blank(0, 24)) {
+    wave.far = drive.far();
     for (int64_t i = 0; i < members; ++i) scratch.push_back(adjoint.scratch());
   }
 };
