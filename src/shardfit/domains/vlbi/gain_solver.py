@@ -48,6 +48,12 @@ def cost(x: np.ndarray, rows: Intervals) -> np.ndarray:
     return np.sum(np.abs(rows.weight * (rows.data - _turned(x, rows))) ** 2, 1) + np.sum(_held(x, rows)[0], 1)
 
 
+def rounding(x: np.ndarray, rows: Intervals) -> np.ndarray:
+    """How far the cost (t,) may be off by rounding: whether a step gains less than that cannot be seen."""
+    data, model = rows.weight * rows.data, rows.weight * _turned(np.where(rows.active, x, 0.0), rows)
+    return np.finfo(float).eps * np.sum(2 * np.abs(data - model) * (np.abs(data) + np.abs(model)), 1)
+
+
 def derivatives(x: np.ndarray, rows: Intervals) -> tuple[np.ndarray, np.ndarray]:
     """Gradient (t, 2 s) and second derivatives (t, 2 s, 2 s) of the cost; zero for inactive variables.
 
@@ -83,7 +89,7 @@ def solve(rows: Intervals) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
         here = rows.take(going)
         at, now, damped = x[going], value[going], damping[going]
         expected, step = _newton_step(at, here, damped)
-        done = expected <= TOLERANCE * (1 + now)
+        done = expected <= TOLERANCE * (1 + now) + rounding(at, here)
         with np.errstate(over="ignore", invalid="ignore"):  # a step too far costs inf or NaN and is not taken
             there = cost(at - step, here)
         lower = there < now
