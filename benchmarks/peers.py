@@ -40,6 +40,8 @@ PEERS = {
     "blackjax": Peer(("blackjax==1.7.1", "jax==0.10.2", "numpy==2.4.6", "scipy==1.17.1")),
     "nutpie": Peer(("nutpie==0.16.8", "jax==0.10.2", "numpy==2.4.6", "scipy==1.17.1")),
 }
+# peers that no package index has: whoever has one installed names its interpreter in the environment variable
+GIVEN = {"homodyne": ("SHARDFIT_HOMODYNE", ("homodyne", "nlsq", "jax", "jaxlib", "numpy"))}
 # one thread each: unpinned libraries fight over the cores and the figures mean nothing
 THREADS = {
     "OMP_NUM_THREADS": "1",
@@ -52,11 +54,17 @@ THREADS = {
 }
 
 
+class PeerMissingError(Exception):
+    """A peer that is not built here is not there: its suite is left out."""
+
+
 def peer_python(name: str) -> Path:
     """Return the interpreter of a peer's environment, made or remade if its requirements are not the stamped ones.
 
     One builds at a time, whether threads or processes ask: the others wait for it.
     """
+    if name in GIVEN:
+        return _given(name)
     folder = _home() / name
     folder.parent.mkdir(parents=True, exist_ok=True)
     flags = (peer_sources.FLAGS, peer_sources.NEEDED) if PEERS[name].source else {}
@@ -73,8 +81,9 @@ def peer_python(name: str) -> Path:
 
 def peer_versions(name: str) -> dict[str, str]:
     """Return the versions of a peer's packages as installed; those compiled here say so."""
-    peer = PEERS[name]
+    peer = PEERS.get(name, Peer(()))
     names = [requirement.partition("==")[0] for requirement in (*peer.wheels, *filter(None, [peer.source]))]
+    names = names or list(GIVEN[name][1])
     script = "import json, sys, importlib.metadata as m; print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
     shown = subprocess.run([peer_python(name), "-c", script, *names], capture_output=True, text=True, check=True)
     versions = json.loads(shown.stdout)
@@ -96,6 +105,17 @@ def run_ours(module: str, arguments: Any) -> Any:
 def cache_folder(name: str) -> Path:
     """Return a folder of this project in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shardfit" / name
+
+
+def _given(name: str) -> Path:
+    variable = GIVEN[name][0]
+    python = Path(os.environ.get(variable, ""))
+    if not python.is_file():
+        raise PeerMissingError(
+            f"{name} is not on the package index and is not built here. Install it into an environment of its own, and "
+            f"set {variable} to the path of that environment's python."
+        )
+    return python
 
 
 def _home() -> Path:

@@ -10,6 +10,7 @@ import pytest
 
 from shardfit.cli import main
 from shardfit.cli.xpcs.config import Config, make_config, read_config
+from shardfit.cli.xpcs.homodyne_yaml import translated
 from shardfit.cli.xpcs.init import TEMPLATE
 from tests.damage import mutated
 
@@ -130,6 +131,51 @@ def test_yaml_keys_that_are_not_used_are_named(tmp_path):
         from shardfit.domains.xpcs.problem import parameter_table
 
         parameter_table(config.model(), config.options())
+
+
+# sections that `homodyne-config` 2.23.2 writes, each with one of its keys
+WRITTEN = {
+    "metadata": {"config_version": "2.23.2"},
+    "analysis_mode": "laminar_flow",
+    "analyzer_parameters": {"dt": 0.001, "start_frame": 1, "end_frame": 2000},
+    "analysis_settings": {"model_description": {"type": "nonequilibrium_laminar_flow"}},
+    "experimental_data": {
+        "file_path": "./data/sample/experiment.hdf",
+        "phi_angles_path": "./data/sample/",
+        "phi_angles_file": "phi_angles_list.txt",
+        "data_type": "float64",
+        "file_format": "HDF5",
+        "exchange_key": "exchange",
+    },
+    "phi_filtering": {"algorithm": "range_based", "tolerance": 3.0, "quality_control": {"min_angles_required": 1}},
+    "initial_parameters": {"values": None, "units": ["dimensionless"], "active_parameters": None},
+    "optimization": {
+        "nlsq": {
+            **{"workflow": "auto", "goal": "quality", "trust_region_scale": 1.0, "verbose": False, "x_scale_map": None},
+            "progress": {"enable": True},
+            "diagnostics": {"enabled": False},
+            "hybrid_streaming": {"enable": True},
+            "anti_degeneracy": {"enable": True, "hierarchical": {"enable": True}},
+            "quality_validation": {"enable": True},
+        },
+        "streaming": {"batch_size": None},
+        "stratification": {"enabled": "auto"},
+        "sequential": {"weighting": "inverse_variance"},
+        "recovery": {"enable": True},
+        "mcmc": {"initial_values": {"percentile_fallback": {"offset_pct": 50}}},
+    },
+    "noise_estimation": {"enabled": False, "adam_config": {"max_epochs": 500}},
+}
+
+
+def test_nothing_is_said_of_keys_that_homodyne_writes_itself():
+    settings, notes = translated(WRITTEN)
+    assert notes == [] and settings["mode"] == "laminar_flow" and settings["start"] == {}
+
+
+def test_a_robust_loss_of_homodyne_is_said_to_be_another():
+    _, (note,) = translated({**WRITTEN, "optimization": {"nlsq": {"loss": "soft_l1"}}})
+    assert "'soft_l1'" in note and "'linear'" in note
 
 
 @pytest.mark.parametrize("mode", ["static", "static_isotropic", "static_anisotropic", "laminar_flow", "heterodyne"])

@@ -31,6 +31,13 @@ FORWARD = [
     pytest.param(path.stem, marks=() if path.stem in QUICK else pytest.mark.slow)
     for path in sorted(FOLDER.glob("forward_*.npz"))
 ]
+OTHERS = [
+    "flow_floor",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("flow_steep", "flow_two", "flow_zero_shear", "static_clipped", "static_up", "static_four")
+    ),
+]
 TWO = dict.fromkeys(TwoComponent().names, 0.0) | {
     "D0_ref": 500.0, "alpha_ref": -0.2, "D0_sample": 9000.0, "alpha_sample": -0.3, "v0": 40.0, "f0": 0.4, "f3": 0.1,
     "phi0": 3.0,
@@ -51,6 +58,21 @@ def small_geometry(nt=20, q=0.0054):
     return Geometry(
         jnp.arange(nt) * 0.1, jnp.array([-30.0, 10.0, 85.0]), jnp.asarray(q), jnp.asarray(2e6), jnp.asarray(0.1)
     )
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_cases_of_the_package(name):
+    """Few frames and angles, angles beyond ±90°, other q, gaps and frame times, steep and floored rates."""
+    case = {key.partition("/")[2]: v for key, v in reference("other_cases").items() if key.startswith(f"{name}/")}
+    model, where = model_of(case["params"]), geometry_of(case)
+
+    def total(params):
+        g2 = case["offset"] + case["contrast"] * model.curve(params, where, Grid())
+        return jnp.sum(case["weights"] * g2), g2
+
+    gradient, g2 = jax.jit(jax.grad(total, has_aux=True))(jnp.asarray(case["params"]))
+    assert np.max(np.abs(g2 - case["g2"])) < 1e-12
+    assert np.max(np.abs(gradient - case["gradient"])) <= 1e-9 * np.max(np.abs(case["gradient"]))
 
 
 @pytest.mark.parametrize("name", FORWARD)

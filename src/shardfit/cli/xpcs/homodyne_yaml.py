@@ -3,10 +3,9 @@
 What has no meaning here is said; a key that is not known at all is named with the nearest that is.
 """
 
+import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-from shardfit.core.errors import suggestion
 
 ALIASES = {"gamma_dot_0": "gamma_dot_t0", "gamma_dot_offset": "gamma_dot_t_offset", "phi_0": "phi0"}
 # where a value goes: dotted key there → section and key here
@@ -44,10 +43,13 @@ HANDLED = (
 IDLE = (
     "metadata",
     "config_version",
-    "experimental_data.cache_file_path",
-    "experimental_data.cache_filename_template",
-    "experimental_data.cache_compression",
+    "analysis_settings",
+    *(f"experimental_data.cache_{name}" for name in ("file_path", "filename_template", "compression")),
+    *(f"experimental_data.{name}" for name in ("data_type", "exchange_key", "file_format")),
+    *(f"experimental_data.phi_angles_{name}" for name in ("file", "path")),
+    *(f"phi_filtering.{name}" for name in ("algorithm", "quality_control", "tolerance")),
     "initial_parameters.per_angle_scaling",
+    "initial_parameters.units",
     "parameter_space.model",
     "parameter_space.priors",
     "optimization.method",
@@ -59,7 +61,11 @@ IDLE = (
     "optimization.nlsq.anti_degeneracy",
     "optimization.nlsq.multi_start",
     "optimization.nlsq.cmaes",
+    *(f"optimization.nlsq.{name}" for name in ("diagnostics", "hybrid_streaming", "progress", "quality_validation")),
+    *(f"optimization.nlsq.{name}" for name in ("goal", "trust_region_scale", "verbose", "workflow", "x_scale_map")),
     "optimization.cmc",
+    *(f"optimization.{name}" for name in ("mcmc", "recovery", "sequential", "stratification", "streaming")),
+    "noise_estimation",
     "plotting",
     "output",
     "logging",
@@ -72,6 +78,11 @@ SAID = (
     "parameter_space.priors",
     *(f"optimization.nlsq.{name}" for name in ("tolerance", "ftol", "xtol", "gtol", "cmaes")),
     "optimization.cmc",
+)
+
+ROBUST = (
+    "optimization.nlsq.loss {loss!r} acts here on differences in units of the noise. homodyne applies it to bare "
+    "differences, where it is all but least squares, and from a million points on not at all: loss 'linear' is that."
 )
 
 
@@ -87,6 +98,8 @@ def translated(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     notes = [note for key in found if (note := _about(key))]
     if idle := [key for key in SAID if any(name == key or name.startswith(f"{key}.") for name in found)]:
         notes.append(f"{', '.join(idle)}: settings of homodyne that are not used here; see `shardfit xpcs init`.")
+    if found.get("optimization.nlsq.loss", "linear") != "linear":
+        notes.append(ROBUST.format(loss=found["optimization.nlsq.loss"]))
     _put(result, "mode", _mode(content.get("analysis_mode", "static")))
     frames = [found.get("analyzer_parameters.start_frame", 1), found.get("analyzer_parameters.end_frame", -1)]
     _put(result, "data.frames", frames)
@@ -127,7 +140,8 @@ def _about(key: str) -> str | None:
     """Return what to say about a key: nothing where it is used, or is known to matter to its own package only."""
     if key in PLACES or key in HANDLED or any(key == idle or key.startswith(f"{idle}.") for idle in IDLE):
         return None
-    return f"unknown key {key!r} is not used.{suggestion(key, (*PLACES, *HANDLED, *IDLE))}"
+    close = difflib.get_close_matches(key, (*PLACES, *HANDLED, *IDLE), n=1, cutoff=0.5)
+    return f"unknown key {key!r} is not used." + (f" Did you mean {close[0]!r}?" if close else "")
 
 
 def _mode(mode: Any) -> str:
