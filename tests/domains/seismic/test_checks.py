@@ -123,7 +123,7 @@ def test_what_are_no_positions(positions):
 def test_points_on_a_free_surface_are_refused(what):
     """Pressure is zero there: silence would come out, and nothing could be fitted to it."""
     sim, other = replace(SIM, free_surface=True, widths=20), ElasticSimulation(*astuple(SIM)[:6], free_surface=True)
-    points = {"sources": [(2, 3)], "receivers": [(2, 10), (3, 11)]}
+    points: dict[str, list] = {"sources": [(2, 3)], "receivers": [(2, 10), (3, 11)]}
     points[what][-1] = (0, 11)
     index = len(points[what]) - 1
     with pytest.raises(ValueError, match=f"{what}: shot 0, index {index} is on the free surface.*half a cell"):
