@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import shardfit as sf
 from shardfit.core import rows as module
 from shardfit.core.mesh import mesh
 from shardfit.core.precision import arithmetic
@@ -75,6 +76,36 @@ def test_padding_repeats_a_real_row_and_is_counted_out(n, shards, counts):
         np.testing.assert_array_equal(back[name], rows[name])
     again, found = place_rows(placed, found, mesh(2))
     np.testing.assert_array_equal(compact(again, found)["m"], rows["m"])
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros(4, "f4,f4"), "is a structured array"),
+        (np.zeros(4, "V8"), "is a structured array"),
+        (np.zeros(4, np.longdouble), "which JAX does not have"),
+    ],
+)
+def test_arrays_that_jax_does_not_have_are_named(array, message):
+    with pytest.raises(TypeError, match=rf"rows\['x'\] {message}|float128, {message}"):
+        check_rows("residual_term", {"x": array})
+    with pytest.raises(TypeError, match=message):
+        sf.penalty(jnp.sum, array)
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f8", ">i2", ">c8"])
+def test_the_byte_order_of_files_does_not_matter(dtype, tmp_path):
+    """FITS and SEG-Y have the other one. A memory map is not read whole unasked."""
+    term = sf.residual_term(lambda p, r, a: (r["x"] - p * a).real, {"x": X.astype(dtype)}, np.ones((), dtype))
+    assert float(sf.Objective({"x": term}).value(1.0)) == pytest.approx(0.5 * np.sum((X - 1) ** 2))
+    table = np.memmap(tmp_path / "rows.bin", dtype, "w+", shape=4)
+    with pytest.raises(TypeError, match=r"memory map in another byte order.*newbyteorder"):
+        check_rows("residual_term", {"x": table})
+
+
+def test_text_is_no_argument():
+    with pytest.raises(TypeError, match=r"residual_term: args\[0\] is 'fast', and args are numbers.*partial"):
+        sf.residual_term(lambda p, r, mode: p * r["x"], {"x": X}, "fast")
 
 
 def test_take_reads_only_what_is_chosen(tmp_path):

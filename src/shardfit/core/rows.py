@@ -61,6 +61,7 @@ def check_rows(where: str, rows: Any, checked: bool = False) -> Any:
             leaf = np.asarray(leaf)
         if leaf.dtype.kind in "OSUMm":
             raise TypeError(f"{label} is not numeric. Pass numbers in NumPy or JAX arrays.")
+        leaf = native_order(label, leaf)
         if leaf.ndim == 0:
             raise ValueError(
                 f"{label} is a scalar; rows need a leading axis. "
@@ -79,6 +80,25 @@ def check_rows(where: str, rows: Any, checked: bool = False) -> Any:
         if not checked:
             _check_values(label, leaf, is_sigma=name == "sigma")
     return jax.tree_util.tree_unflatten(treedef, [leaf for _, leaf in leaves])
+
+
+def native_order(label: str, leaf: Any) -> Any:
+    """Return what JAX takes: NumPy arrays in the byte order of this machine, which those from files may not have."""
+    if not isinstance(leaf, np.ndarray):
+        return leaf
+    dtype = leaf.dtype
+    if dtype.kind == "V" and not jnp.issubdtype(dtype, np.number):
+        raise TypeError(f"{label} is a structured array. Pass its fields as arrays: {{'x': table['x'], ...}}.")
+    if dtype.itemsize > {"f": 8, "c": 16}.get(dtype.kind, dtype.itemsize):
+        raise TypeError(f"{label} is {dtype}, which JAX does not have. Convert it: np.asarray(x, float).")
+    if dtype.isnative:
+        return leaf
+    if isinstance(leaf, np.memmap):
+        raise TypeError(
+            f"{label} is a memory map in another byte order ({dtype.str}) than this machine's. Convert the file once, "
+            "or take it into memory: np.array(x, x.dtype.newbyteorder('='))."
+        )
+    return leaf.astype(dtype.newbyteorder("="))
 
 
 def _check_values(label: str, leaf: Any, is_sigma: bool) -> None:

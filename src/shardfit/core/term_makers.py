@@ -9,7 +9,7 @@ import numpy as np
 from jax.core import Tracer
 
 from shardfit.core.equations import Equations, NormalEquations
-from shardfit.core.rows import check_rows, numbered
+from shardfit.core.rows import check_rows, native_order, numbered
 from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, StatisticTerm, total
 
 
@@ -78,13 +78,13 @@ def statistic_term(
 def penalty(fn: Callable, *args: Any, weight: Any = 1.0) -> Penalty:
     """Make a term without rows: fn(params, *args) returns one number (a regulariser, a negative log prior)."""
     _check_callable("penalty", "fn", fn)
-    return Penalty(args, _check_weight("penalty", weight), fn)
+    return Penalty(_check_args("penalty", args), _check_weight("penalty", weight), fn)
 
 
 def residual_penalty(fn: Callable, *args: Any, weight: Any = 1.0) -> ResidualPenalty:
     """Make a penalty from residuals, value ½Σ|r|² (a Gaussian prior), which least squares can use."""
     _check_callable("residual_penalty", "fn", fn)
-    return ResidualPenalty(args, _check_weight("residual_penalty", weight), fn)
+    return ResidualPenalty(_check_args("residual_penalty", args), _check_weight("residual_penalty", weight), fn)
 
 
 def prior(fn: Callable, *args: Any) -> Penalty:
@@ -95,7 +95,7 @@ def prior(fn: Callable, *args: Any) -> Penalty:
     Example: `Objective({"data": ..., "order": prior(lambda p: -((p["a"] - p["b"]) ** 2))})`.
     """
     _check_callable("prior", "fn", fn)
-    return Penalty(args, 1.0, _Negative(fn), prior=True)
+    return Penalty(_check_args("prior", args), 1.0, _Negative(fn), prior=True)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def row_fields(
     return {
         "rows": rows,
         "counts": None,
-        "args": args,
+        "args": _check_args(where, args),
         "weight": _check_weight(where, weight),
         "scale": 1.0,
         "key": None,
@@ -146,6 +146,19 @@ def check_equations(where: str, equations: Any, weight: Any) -> Equations | None
 def _check_callable(where: str, name: str, fn: Any) -> None:
     if not callable(fn):
         raise TypeError(f"{where}: {name} is {type(fn).__name__}, not a function. Pass the function itself first.")
+
+
+def _check_args(where: str, args: tuple) -> tuple:
+    """Return args with arrays as JAX takes them; raise for text, which it does not take."""
+    paths, tree = jax.tree_util.tree_flatten_with_path(args)
+    for path, leaf in paths:
+        if isinstance(leaf, str | bytes):
+            raise TypeError(
+                f"{where}: args{jax.tree_util.keystr(path)} is {leaf!r}, and args are numbers. Bind what is no number "
+                "to the function: functools.partial(fn, mode=...)."
+            )
+    leaves = [native_order(f"{where}: args{jax.tree_util.keystr(path)}", leaf) for path, leaf in paths]
+    return args if all(a is b for a, (_, b) in zip(leaves, paths, strict=True)) else tree.unflatten(leaves)
 
 
 def _check_weight(where: str, weight: Any) -> Any:

@@ -1,6 +1,6 @@
 """Bad input is refused by name, before anything is compiled; engines are chosen aloud."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from shardfit.domains.seismic import (
+    ElasticSimulation,
     Native,
     Simulation,
     acquisition,
@@ -50,11 +51,21 @@ def test_stability_limit(order):
         ({"widths": (0, 5, -1, 5)}, "left edge is negative"),
         ({"free_surface": True, "widths": (5, 5, 5, 5)}, "no absorbing layer above"),
         ({"scaling": "none"}, "'physical' or 'raw'"),
+        ({"shape": (20.7, 30)}, r"shape=\(20.7, 30\) must be whole numbers"),
+        ({"widths": 2.5}, "widths=.* must be whole numbers"),
+        ({"widths": float("nan")}, "widths=.* must be whole numbers"),
     ],
 )
 def test_simulation_refuses(change, message):
     with pytest.raises(ValueError, match=message):
         replace(SIM, **change)
+
+
+@pytest.mark.parametrize("name", ["shape", "dh", "dt", "nt", "v_max", "f_peak", "widths"])
+@pytest.mark.parametrize("value", ["3", None, True])
+def test_what_is_no_number_is_named(name, value):
+    with pytest.raises(TypeError, match=f"Simulation: {name}={value!r}"):
+        replace(SIM, **{name: value})
 
 
 @pytest.mark.parametrize(
@@ -102,7 +113,36 @@ def test_positions_are_checked(sources, receivers, message):
         acquisition(SIM, sources, receivers)
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float16, jnp.bfloat16])
+@pytest.mark.parametrize("positions", [3, None, ((1, 2) for _ in range(2)), np.zeros(2, "f4,f4"), np.ones((1, 2)) * 1j])
+def test_what_are_no_positions(positions):
+    with pytest.raises(TypeError, match="sources: give a list or an array of positions"):
+        acquisition(SIM, positions, [(1, 1)])
+
+
+@pytest.mark.parametrize("what", ["sources", "receivers"])
+def test_points_on_a_free_surface_are_refused(what):
+    """Pressure is zero there: silence would come out, and nothing could be fitted to it."""
+    sim, other = replace(SIM, free_surface=True, widths=20), ElasticSimulation(*astuple(SIM)[:6], free_surface=True)
+    points: dict[str, list] = {"sources": [(2, 3)], "receivers": [(2, 10), (3, 11)]}
+    points[what][-1] = (0, 11)
+    index = len(points[what]) - 1
+    with pytest.raises(ValueError, match=f"{what}: shot 0, index {index} is on the free surface.*half a cell"):
+        acquisition(sim, **points)
+    acquisition(other, **points)  # has velocities there
+    points[what][-1] = (0.5, 11)
+    shots = acquisition(sim, **points)
+    assert np.abs(propagate(sim, np.full(SIM.shape, 2000.0), WAVELET, shots, engine="jax")[0, -1]).max() > 0
+
+
+@pytest.mark.parametrize("engine", ["jax", "native"])
+def test_shots_of_a_larger_grid_are_refused(engine):
+    """Their cells are not there: reading them reads other memory."""
+    small = replace(SIM, shape=(12, 12), widths=2)
+    with pytest.raises(ValueError, match=r"sources: a cell lies outside this simulation's grid \(16, 16\)"):
+        propagate(small, np.full((12, 12), 2000.0), WAVELET, acquisition(SIM, [(0, 0)], [(19, 29)]), engine=engine)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float16, jnp.bfloat16, ">f4", np.longdouble, "f4,f4"])
 def test_other_types_of_velocity_are_refused(dtype):
     with pytest.raises(TypeError, match="velocity is .*float32 or float64"):
         propagate(SIM, np.full(SIM.shape, 2000).astype(dtype), WAVELET, SHOTS)
@@ -111,6 +151,12 @@ def test_other_types_of_velocity_are_refused(dtype):
 def test_nan_in_a_wavelet_is_refused():
     with pytest.raises(ValueError, match="wavelet holds NaN"):
         propagate(SIM, np.full(SIM.shape, 2000.0), np.where(np.arange(SIM.nt) == 5, np.nan, WAVELET), SHOTS)
+
+
+@pytest.mark.parametrize("wavelet", [WAVELET + 1j, None, np.zeros(SIM.nt, "f4,f4")])
+def test_wavelets_are_real(wavelet):
+    with pytest.raises(TypeError, match="wavelet is .*real numbers"):
+        propagate(SIM, np.full(SIM.shape, 2000.0), wavelet, SHOTS)
 
 
 def test_samples_are_whole():

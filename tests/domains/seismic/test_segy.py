@@ -132,6 +132,33 @@ def test_dead_auxiliary_and_missing_traces(tmp_path, caplog):
     assert "2 auxiliary traces are left out, 1 dead traces, 2 traces fill up short shots" in caplog.text
 
 
+def test_headers_of_traces_without_data_do_not_matter(tmp_path):
+    """Empty positions of dead traces, another start and interval of auxiliary ones, of which one is the first."""
+
+    def change(out):
+        for trace in (1, 7):
+            out.header[trace].update({29: 2, 73: 0, 81: 0, 77: 9000, 49: 0, 41: 0, 109: 8, 117: 0})
+        out.header[0].update({29: 9, 109: 40, 117: 500})
+        out.bin.update(hdt=0)
+
+    given, found = gathers(), segy.read_gathers(edited(tmp_path, change))
+    assert found.dt == given.dt
+    assert found.live.tolist() == [[False, True, True, False], [True, True, True, False], [True] * 4]
+    assert np.allclose(found.sources, given.sources)
+    assert np.allclose(found.receivers[0, 1:3], given.receivers[0, 2:])
+    assert np.allclose(found.receivers[1], given.receivers[1, [0, 1, 2, 0]])
+    assert np.allclose(found.receivers[2], given.receivers[2])
+
+
+def test_a_file_of_dead_traces(tmp_path):
+    def change(out):
+        for header in out.header:
+            header.update({29: 2})
+
+    with pytest.raises(ValueError, match="line.sgy: all traces are marked dead"):
+        segy.read_gathers(edited(tmp_path, change))
+
+
 def test_streamed_into_a_file_without_a_name(tmp_path, monkeypatch):
     monkeypatch.setattr(segy, "IN_MEMORY", 100)
     file = edited(tmp_path, lambda out: None)
@@ -154,7 +181,8 @@ def test_a_byte_that_begins_no_word(tmp_path):
 def test_no_sample_interval(tmp_path):
     def change(out):
         out.bin.update(hdt=0)
-        out.header[0].update({117: 0})
+        for header in out.header:
+            header.update({117: 0})
 
     with pytest.raises(ValueError, match="no sample interval"):
         segy.read_gathers(edited(tmp_path, change))

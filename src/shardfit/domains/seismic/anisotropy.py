@@ -89,6 +89,11 @@ class VTISimulation(MediumSimulation):
 
     def refuse_ranges(self, low: Mapping[str, Any], high: Mapping[str, Any]) -> None:
         """Raise where epsilon may fall below delta, or waves become too fast."""
+        for name in {"epsilon", "delta"} - set(low):
+            raise ValueError(
+                f"bounds: {name} is fitted and has none, so that epsilon may become less than delta, where waves would "
+                "grow without end. Give it bounds too."
+            )
         if "epsilon" in low and "delta" in high and np.any(low["epsilon"] < high["delta"] - ROUNDING):
             raise ValueError(
                 "bounds: epsilon may become less than delta, where waves grow without limit. Keep the lower bound "

@@ -52,6 +52,7 @@ class ElasticSimulation(MediumSimulation):
     usual: ClassVar[tuple[str, ...]] = ("vp", "vs")
     kept: ClassVar[int] = 5
     compiled: ClassVar[bool] = True
+    still_surface: ClassVar[bool] = False  # velocities, and the stress along it, are not zero there
 
     def _check(self):
         super()._check()
@@ -142,7 +143,7 @@ def _attributes(sim: ElasticSimulation) -> dict[str, Any]:
     return {"physical": np.bool_(sim.scaling == "physical"), "kinds": np.array(kinds, np.int64)}
 
 
-KERNEL = Kernel("elastic", _constants, _state, ElasticSimulation.kept, _attributes)
+KERNEL = Kernel("elastic", _constants, _state, ElasticSimulation.kept, _attributes, factors=len(wave.Material._fields))
 
 
 def _check_rows(sim: ElasticSimulation, shots: Shots) -> None:

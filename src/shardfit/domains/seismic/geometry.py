@@ -55,6 +55,8 @@ def select(shots: Shots, index: Any) -> Shots:
 
 
 def _per_shot(sim: Simulation, name: str, given: Any) -> np.ndarray | list[np.ndarray]:
+    if not isinstance(given, list | tuple) and getattr(given, "dtype", np.dtype(object)).kind not in "fiu":
+        raise TypeError(f"{name}: give a list or an array of positions {_form(sim)}, real numbers.")
     if not len(given):
         raise ValueError(f"{name}: there are none. Give at least one position {_form(sim)}.")
     try:
@@ -77,6 +79,7 @@ def _points(sim: Simulation, name: str, positions: Any) -> Points:
         if not len(points):
             raise ValueError(f"{name}: shot {shot} has none. Leave that shot out, or give it one.")
         _check_range(sim, name, shot, points)
+        _check_surface(sim, name, shot, points)
     # axes along which some point lies between cells: a line of receivers half a cell deep needs 8 cells, not 64
     fractional = np.any([(np.asarray(points) % 1 != 0).any(0) for points in positions], axis=0)
     most, taps = max(len(points) for points in positions), (2 * HALF_WIDTH) ** int(fractional.sum())
@@ -96,6 +99,16 @@ def _check_range(sim: Simulation, name: str, shot: int, points: np.ndarray) -> N
                 f"{name}: shot {shot}, index {index}, axis {sim.axes[axis]}: {points[index, axis]:g} is outside the "
                 f"model, which has cells 0 to {n - 1}. Positions are {_form(sim)} in cells, not metres."
             )
+
+
+def _check_surface(sim: Simulation, name: str, shot: int, points: np.ndarray) -> None:
+    on = np.asarray(points)[:, 0] == 0
+    if sim.still_surface and sim.free_surface and on.any():
+        what = "sends nothing" if name == "sources" else "records zeros only"
+        raise ValueError(
+            f"{name}: shot {shot}, index {int(np.argmax(on))} is on the free surface, row 0, where the pressure is "
+            f"zero: it {what}. Put it below, half a cell or more."
+        )
 
 
 def _spread(sim: Simulation, points: np.ndarray, fractional: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

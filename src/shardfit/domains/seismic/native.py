@@ -24,6 +24,7 @@ from shardfit.domains.seismic.stencil import FIRST, second_coefficients
 
 CACHE = 6 << 20  # bytes of a segment that a core's share of the last cache may hold
 DIRECTIONS = ("forward", "backward", "linearised")
+WAVES = 2.5  # states that a team works with: the wave, its adjoint, and what absorbing layers prepare
 SHORTEST = 16  # steps: with fewer, keeping states costs more than the cache gives
 
 
@@ -63,7 +64,8 @@ class Kernel(NamedTuple):
 
     name: of its source file. constants: (sim, type) → CPML coefficients along all axes, and stencils, in the order that
     the kernel reads them. state: (sim) → numbers in one state of a shot. kept: fields that every step of a
-    segment keeps. attributes: (sim) → numbers that fix the scheme, besides those that all kinds have.
+    segment keeps. attributes: (sim) → numbers that fix the scheme, besides those that all kinds have. factors: fields
+    of the material.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Kernel(NamedTuple):
     state: Callable[[Any], int]
     kept: int
     attributes: Callable[[Any], dict[str, Any]]
+    factors: int = 1
 
 
 def segment_length(kernel: Kernel, sim: Simulation, settings: Native, shots: int, item: int = 4) -> int:
@@ -88,11 +91,24 @@ def segment_length(kernel: Kernel, sim: Simulation, settings: Native, shots: int
 
 
 def kept_bytes(kernel: Kernel, sim: Simulation, settings: Native, shots: int, item: int = 4) -> int:
-    """Return the bytes that a backward pass over shots keeps on a device: states, and a segment for every team."""
-    length = segment_length(kernel, sim, settings, shots, item)
+    """Return the bytes that a gradient over shots takes on a device, as measured within some 10 % of large grids.
+
+    Every shot has its kept states and a gradient of its own; every team the segment it works on, two waves with their
+    layers, which take turns, and a gradient, all with rows that begin on cache lines and zeros between them; and the
+    material is there three times.
+    """
+    length, points = segment_length(kernel, sim, settings, shots, item), math.prod(sim.padded)
     states = shots * (math.ceil(sim.nt / length) - 1) * kernel.state(sim)
-    segments = min(shots, usable_threads(settings)) * min(length, sim.nt) * kernel.kept * math.prod(sim.padded)
-    return item * (states + segments)
+    team = min(length, sim.nt) * kernel.kept * points + WAVES * kernel.state(sim) + kernel.factors * points
+    teams = min(shots, usable_threads(settings)) * team * _laid_out(sim, item)
+    return int(item * (states + teams + (shots + 3) * kernel.factors * points))
+
+
+def _laid_out(sim: Simulation, item: int) -> float:
+    """Return numbers in memory for every point of a field of the kernel: see `Rows` in native/grid.h."""
+    line, (*_, nx) = 64 // item, sim.padded
+    rows = 1 if len(sim.shape) == 2 else 1 + sim.half / sim.padded[1]
+    return rows * math.ceil((math.ceil(nx / line) * line + sim.half) / line) * line / nx
 
 
 def traces(sim: Simulation, settings: Native, kappa: jax.Array, wavelet: jax.Array, shots: Shots) -> jax.Array:

@@ -201,6 +201,8 @@ def _check_ranges(sim: MediumSimulation, start: Mapping, known: Mapping, bounds:
             _check_bounds(sim, start[name], given)
         else:
             _check_start(name, start[name], *(np.asarray(end, float) for end in given))
+    if not bounds:  # of a solver that has none: what it may come to cannot be told
+        return
     low, high = ({name: np.asarray(given[end], float) for name, given in bounds.items()} for end in (0, 1))
     sim.refuse_ranges({**known, **low}, {**known, **high})
 

@@ -22,7 +22,13 @@ from shardfit.domains.seismic.geometry import Shots
 from shardfit.domains.seismic.loops import record
 from shardfit.domains.seismic.medium import MediumSimulation, check_medium
 from shardfit.domains.seismic.native import Native
-from shardfit.domains.seismic.simulation import Simulation, check_velocity, require_finite, require_floats
+from shardfit.domains.seismic.simulation import (
+    Simulation,
+    check_cells,
+    check_velocity,
+    require_finite,
+    require_floats,
+)
 from shardfit.domains.seismic.strategies import Strategy, as_strategy
 
 CACHE = 1 << 21  # bytes of fields of the shots that share a loop: more fall out of a CPU core's cache
@@ -49,11 +55,12 @@ def propagate(
     """
     if isinstance(sim, MediumSimulation):
         return _in_medium(sim, velocity, wavelet, shots, engine, memory)
-    velocity = jnp.asarray(velocity)
     require_floats("velocity", velocity)
+    velocity = jnp.asarray(velocity)
     check_velocity(sim, velocity)
+    check_cells(sim, shots)
     n_shots, n_sources = shots.sources.cells.shape[:2]
-    signature = _signatures(sim, jnp.asarray(wavelet, velocity.dtype), n_shots, n_sources)
+    signature = _signatures(sim, wavelet, velocity.dtype, n_shots, n_sources)
     kappa = wave.padded_kappa(sim, velocity)
     shots = _of_type(shots, velocity.dtype)
     chosen, _ = choose_engine(engine, sim)
@@ -78,12 +85,13 @@ def propagate(
 
 def _in_medium(sim: MediumSimulation, medium: Any, wavelet: Any, shots: Shots, engine: Any, memory: Any) -> jax.Array:
     check_medium(sim, medium)
+    check_cells(sim, shots)
     sim.check_shots(medium, shots)
+    for name in sim.parameters:
+        require_floats(name, medium[name])
     medium = {name: jnp.asarray(medium[name]) for name in sim.parameters}
-    for name, values in medium.items():
-        require_floats(name, values)
     dtype = jnp.result_type(*medium.values())
-    signature = _signatures(sim, jnp.asarray(wavelet, dtype), *shots.sources.cells.shape[:2])
+    signature = _signatures(sim, wavelet, dtype, *shots.sources.cells.shape[:2])
     return sim.traces(medium, signature, _of_type(shots, dtype), choose_engine(engine, sim)[0], memory)
 
 
@@ -91,7 +99,11 @@ def _of_type(shots: Shots, dtype: Any) -> Shots:
     return jax.tree.map(lambda x: jnp.asarray(x, np.int32 if x.dtype.kind == "i" else dtype), shots)
 
 
-def _signatures(sim: Simulation, wavelet: jax.Array, n_shots: int, n_sources: int) -> jax.Array:
+def _signatures(sim: Simulation, given: Any, dtype: Any, n_shots: int, n_sources: int) -> jax.Array:
+    found = given.dtype if hasattr(given, "dtype") else np.asarray(given).dtype
+    if found.kind not in "fiu":
+        raise TypeError(f"wavelet is {found}. Give an array of real numbers.")
+    wavelet = jnp.asarray(given, dtype)
     if wavelet.ndim not in (1, 2, 3) or wavelet.shape[-1] != sim.nt:
         raise ValueError(
             f"wavelet has shape {wavelet.shape}; give (nt,), (shots, nt) or (shots, sources, nt) with nt={sim.nt}."

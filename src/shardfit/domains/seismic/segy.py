@@ -43,26 +43,42 @@ def read_gathers(path: str | Path, by: int = 9) -> Gathers:
     """
     with _opened(path) as file:
         _check_word(path, by)
-        dt = 1e-6 * _interval(file)
-        _check_times(path, file)
         kinds = file.attributes(29)[:]
         index = _grouped(file.attributes(by)[:], np.isin(kinds, AUXILIARY))
         if not index.size:
             raise ValueError(f"{path}: no trace is a recording: all identification codes (bytes 29-30) are auxiliary.")
-        foot = FOOT if file.bin[3255] == 2 else 1.0
-        sources, receivers = (p[index] * foot for p in _positions(path, file, index[index >= 0]))
         filled = index >= 0
-        moved = np.argwhere(((sources != sources[:, :1]).any(-1) & filled).any(1))
-        if moved.size:
-            raise ValueError(
-                f"{path}: the source moves within gather {moved[0, 0]}. Its traces are of several shots: group by "
-                "another header word, e.g. by=17 (the energy source point)."
-            )
-        receivers = np.where(filled[..., None], receivers, receivers[:, :1])
         live = filled & (kinds[index] != DEAD)
+        if not live.any():
+            raise ValueError(f"{path}: all traces are marked dead (identification code 2 in bytes 29-30).")
+        dt = 1e-6 * _interval(path, file, np.sort(index[live]))
+        foot = FOOT if file.bin[3255] == 2 else 1.0
+        sources, receivers = (p[index] * foot for p in _positions(path, file, index[live]))
+        sources, receivers = _of_shots(path, sources, receivers, live, filled)
         _say(path, np.isin(kinds, AUXILIARY).sum(), (filled & ~live).sum(), (~filled).sum())
         traces = _streamed(file, index, live)
-    return Gathers(traces, dt, sources[:, 0], receivers, None if live.all() else live)
+    return Gathers(traces, dt, sources, receivers, None if live.all() else live)
+
+
+def _of_shots(
+    path: str | Path, sources: np.ndarray, receivers: np.ndarray, live: np.ndarray, filled: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return sources (shots, 2) and receivers (shots, most, 2) of traces; raise where a source moves within a shot.
+
+    Headers of dead traces are often empty: where their source is not the shot's, or there is no trace at all, they are
+    put where the first live one is.
+    """
+    first = np.where(live.any(1), live.argmax(1), 0)
+    shots = np.arange(len(first))
+    own, place = sources[shots, first], receivers[shots, first]
+    elsewhere = (sources != own[:, None]).any(-1)
+    moved = np.argwhere((elsewhere & live).any(1))
+    if moved.size:
+        raise ValueError(
+            f"{path}: the source moves within gather {moved[0, 0]}. Its traces are of several shots: group by "
+            "another header word, e.g. by=17 (the energy source point)."
+        )
+    return own, np.where((filled & ~elsewhere)[..., None], receivers, place[:, None])
 
 
 def _check_word(path: str | Path, by: int) -> None:
@@ -139,7 +155,7 @@ def read_model(path: str | Path) -> tuple[np.ndarray, tuple[float, float] | None
     """Read a model (nz, nx) and its (dz, dx) in metres, None where the headers do not tell it."""
     with _opened(path) as file:
         columns = np.asarray(file.trace.raw[:], np.float32)
-        deep = _interval(file)
+        deep = _said(file)
         across = np.diff(_scaled(file, 181, 71))
     even = across.size and across[0] > 0 and np.allclose(across, across[0], rtol=1e-3)
     return columns.T.copy(), (1e-3 * deep, float(across[0])) if even and deep > 0 else None
@@ -205,17 +221,18 @@ def _checked(path: Path) -> str:
     return known[0]
 
 
-def _interval(file: Any) -> int:
+def _said(file: Any) -> int:
     """Return microseconds between samples, 0 where the headers do not tell."""
     return (file.bin[3217] or file.header[0][117]) & MOST  # segyio takes the field as signed
 
 
-def _check_times(path: str | Path, file: Any) -> None:
-    if not _interval(file):
-        raise ValueError(f"{path}: the headers have no sample interval. Set bytes 3217-3218, e.g. with segyio.")
-    said, own = file.bin[3217] & MOST, np.unique(file.attributes(117)[:] & MOST)
+def _interval(path: str | Path, file: Any, used: np.ndarray) -> int:
+    """Return microseconds between samples of the traces that are used, which begin with the shot."""
+    said, own = file.bin[3217] & MOST, np.unique(file.attributes(117)[:][used] & MOST)
     own = own[own > 0]
-    if said and own.size and (own != said).any():
+    if not said and not own.size:
+        raise ValueError(f"{path}: the headers have no sample interval. Set bytes 3217-3218, e.g. with segyio.")
+    if said and (own != said).any():
         log.warning(
             "%s: the file header has %d µs between samples, trace headers have %s; the first is taken",
             path,
@@ -224,11 +241,12 @@ def _check_times(path: str | Path, file: Any) -> None:
         )
     elif own.size > 1:
         raise ValueError(f"{path}: trace headers have {own[0]} and {own[1]} µs between samples. Resample to one.")
-    delay = file.attributes(109)[:]
+    delay = file.attributes(109)[:][used]
     if delay.any():
         raise ValueError(
             f"{path}: recording begins {delay[delay != 0][0]} ms after the shot. Pad the traces to time 0."
         )
+    return int(said or own[0])
 
 
 def _positions(path: str | Path, file: Any, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

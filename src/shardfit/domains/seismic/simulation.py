@@ -3,7 +3,8 @@
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
 from jax.core import Tracer
@@ -39,15 +40,18 @@ class Simulation:
     widths: Any = 20
     free_surface: bool = False
     scaling: str = "physical"
+    still_surface: ClassVar[bool] = True  # what sources and receivers act on is zero on a free surface
 
     def __post_init__(self):
+        if not isinstance(self.shape, tuple | list):
+            raise TypeError(f"Simulation: shape={self.shape!r} must be (nz, nx) or (nz, ny, nx) cells.")
         dh = self.dh if isinstance(self.dh, tuple | list) else (self.dh,) * len(self.shape)
         widths = self.widths
         if not isinstance(widths, tuple | list):
             widths = (0 if self.free_surface else widths, *(widths,) * (2 * len(self.shape) - 1))
-        object.__setattr__(self, "shape", tuple(map(int, self.shape)))
-        object.__setattr__(self, "dh", tuple(map(float, dh)))
-        object.__setattr__(self, "widths", tuple(map(int, widths)))
+        object.__setattr__(self, "shape", _whole("shape", self.shape))
+        object.__setattr__(self, "dh", tuple(_number("dh", h) for h in dh))
+        object.__setattr__(self, "widths", _whole("widths", widths))
         self._check()
         check_time_step(self)
 
@@ -75,7 +79,7 @@ class Simulation:
 
     def _check_numbers(self):
         for name, value in (("dt", self.dt), ("nt", self.nt), ("v_max", self.v_max), ("f_peak", self.f_peak)):
-            if not (value > 0 and math.isfinite(value)):
+            if not (_number(name, value) > 0 and math.isfinite(value)):
                 raise ValueError(f"Simulation: {name}={value!r} must be a positive number.")
         if self.nt != int(self.nt):
             raise ValueError(f"Simulation: nt={self.nt!r} must be a whole number of samples.")
@@ -107,6 +111,20 @@ class Simulation:
         return tuple(n + low + high for n, (low, high) in zip(self.shape, self.pairs, strict=True))
 
 
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, Real) and not isinstance(value, bool | np.bool_):
+        return float(value)
+    raise TypeError(f"Simulation: {name}={value!r} is {type(value).__name__}, not a number.")
+
+
+def _whole(name: str, values: Any) -> tuple[int, ...]:
+    """Return whole numbers; others would be cut off without a word."""
+    for value in values:
+        if not _number(name, value).is_integer():
+            raise ValueError(f"Simulation: {name}={tuple(values)} must be whole numbers of cells.")
+    return tuple(map(int, values))
+
+
 def largest_dt(sim: Simulation) -> float:
     """Return the largest stable time step in seconds."""
     return 2 / (sim.v_max * math.sqrt(sim.spectral_bound * sum(1 / h**2 for h in sim.dh)))
@@ -123,10 +141,11 @@ def check_time_step(sim: Simulation) -> None:
 
 
 def require_floats(name: str, array: Any) -> None:
-    """Raise unless an array has the type of real numbers that waves are computed in."""
-    if array.dtype not in (np.float32, np.float64):
+    """Raise unless an array has the type of real numbers that waves are computed in; files may have another order."""
+    dtype = np.asarray(array).dtype if isinstance(array, list | tuple) else getattr(array, "dtype", np.dtype(object))
+    if dtype not in (np.float32, np.float64):
         raise TypeError(
-            f"{name} is {array.dtype}: waves are computed in float32 or float64, the type of the model. Convert it: "
+            f"{name} is {dtype}: waves are computed in float32 or float64, the type of the model. Convert it: "
             f"np.asarray({name}, np.float32)."
         )
 
@@ -135,6 +154,18 @@ def require_finite(name: str, array: Any) -> None:
     """Raise for NaN or infinity; traced values pass unseen."""
     if not isinstance(array, Tracer) and not np.isfinite(np.asarray(array)).all():
         raise ValueError(f"{name} holds NaN or infinity. Give finite samples.")
+
+
+def check_cells(sim: Simulation, shots: Any) -> None:
+    """Raise for shots that were made for a larger grid: what they name is not there; traced values pass unseen."""
+    for name, points in zip(("sources", "receivers"), shots, strict=True):
+        if isinstance(points.cells, Tracer) or not points.cells.size:
+            continue
+        if int(np.asarray(points.cells).max()) >= math.prod(sim.padded):
+            raise ValueError(
+                f"{name}: a cell lies outside this simulation's grid {sim.padded}, absorbing layers included: these "
+                "shots are of another simulation. Make them with acquisition(sim, ...) for this one."
+            )
 
 
 def check_velocity(sim: Simulation, velocity: Any) -> None:

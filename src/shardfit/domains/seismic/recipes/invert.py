@@ -29,6 +29,8 @@ from shardfit.solve.host import HostSolver
 from shardfit.solve.monitor import Snapshot
 
 DISTANCES = {"model_error": model_error, "similarity": structural_similarity}
+# arrays of the size of what is fitted that a solver holds at its peak, copies included, by measurement
+FEW_VECTORS, VECTORS = 40, {"plbfgs": 180, "gauss-newton": 80}
 Show = Callable[[int, np.ndarray, np.ndarray | None, np.ndarray], Any]
 
 
@@ -148,14 +150,21 @@ def invert(
 
 
 def engine_used(sim: Simulation, options: InversionOptions, n_shots: int, devices: int) -> str:
-    """Return which engine runs and why, and how states are kept for gradients, with their bytes on a device."""
+    """Return which engine runs and why, and how states are kept for gradients, with their bytes on a device.
+
+    Those of the compiled engine are all that a gradient takes, and what the solver needs besides, as measured.
+    """
     chosen, why = choose_engine(options.engine, sim)
     each = -(-max(size or n_shots for size in options.batchsizes) // devices)
     item = np.dtype(options.waves.dtype).itemsize
     if isinstance(chosen, Native):
         shots = min(each, options.chunk or each)
         size = kept_bytes(kernel_of(sim), sim, chosen, shots, item) / 1e6
-        return f"{why}; memory: {size:,.0f} MB for states of {shots} shots" if size >= 1 else why
+        fields = len(options.fitted or (0,))
+        more = VECTORS.get(options.solver, FEW_VECTORS) * fields * np.prod(sim.shape) * item / 1e6
+        if size < 1:
+            return why
+        return f"{why}; memory: about {size:,.0f} MB for waves of {shots} shots, {more:,.0f} MB for the solver"
     each *= sim.kept if isinstance(sim, MediumSimulation) else 1  # fields that a step of one shot keeps
     strategy, reason = as_strategy(options.memory, sim, each, item)
     size = "" if options.memory == "auto" else f", {n_bytes(strategy, sim, each, item) / 1e6:,.0f} MB"
