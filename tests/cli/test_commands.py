@@ -150,6 +150,20 @@ def every_command():
     return list(walk([], commands.all_commands()))
 
 
+def test_the_help_of_the_command_is_named(capsys):
+    told = run(capsys, "vlbi", "image", "a", "--npix", "abc")[2]
+    assert "argument --npix: 'abc' is not a whole number.\n" in told and "Try `shardfit vlbi image --help`" in told
+    assert "0 is not a whole number of at least 1" in run(capsys, "vlbi", "image", "a", "--devices", "0")[2]
+    assert "Try `shardfit vlbi --help`" in run(capsys, "vlbi", "imaeg")[2]
+    assert "65536" in run(capsys, "serve", ".", "--port", "99999")[2]
+    assert "Known: bash, fish, zsh." in run(capsys, "completion", "tcsh")[2]
+
+
+@pytest.mark.parametrize("group", ["", "vlbi", "seismic", "population", "xpcs", "survey", "data"])
+def test_groups_of_commands_have_examples(capsys, group):
+    assert "examples:\n  shardfit" in run(capsys, *([group] if group else []), "--help")[1]
+
+
 def test_examples_of_every_command_parse():
     """Help shows lines to copy: each must be a command line of that very command."""
     for words, module in every_command():

@@ -20,12 +20,18 @@ from shardfit.cli.completion import next_words
         (["vlbi", "image", "m87.uvfits", "--resume", ""], {"auto", "must", "never"}),
         (["--debug", "survey", "st"], {"status"}),
         (["completion", "b"], {"bash"}),
+        (["init", ""], {"fit", "seismic"}),
+        (["init", "survey", ""], set()),  # a file
+        (["init", "survey", "--science", ""], {"vlbi"}),
+        (["data", "get", "m87"], {"m87", "m87-days"}),
+        (["demo", "--only", "xp"], {"xpcs", "xpcs-posterior"}),
         (["unknown", ""], set()),
         (["vlbi", "image", ""], set()),  # a file: the shell's own completion
     ],
 )
 def test_next_words(words, expected):
     found = set(next_words(words))
+    assert "words" not in found
     assert expected <= found and (expected or not found)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from shardfit.cli import main, record
 from shardfit.cli.options import without_option
+from shardfit.cli.problems.config import METHODS, read_config
 from shardfit.io.results import load_result
 
 
@@ -74,7 +75,9 @@ def test_the_record(folder):
     told = record.read("runs/fit")
     assert told["command"][:2] == ["fit", "fit.toml"] and told["exit"] == 0 and told["seconds"] > 0
     assert told["config"]["settings"] == {"rows": 300} and told["seed"] == 0
-    assert told["files"] == {"fit.toml": record.digest(folder / "fit.toml")}
+    assert told["files"] == {name: record.digest(folder / name) for name in ("fit.toml", "own_model.py")}
+    report = (folder / "runs" / "fit" / "report.html").read_text()
+    assert "How it was made" in report and "shardfit fit fit.toml" in report and told["files"]["own_model.py"] in report
     assert told["environment"]["packages"]["jax"]
 
 
@@ -117,6 +120,10 @@ def test_nothing_to_run_again(tmp_path, capsys):
         ('"own_model:make_problem"', '"own_model:decay"', "decay"),
         ("# devices = 4", "device = 4", "Did you mean 'devices'"),
         ('solver = "lbfgsb"', 'sovler = "lbfgsb"', "Did you mean 'solver'"),
+        ("maxiter = 100", 'maxiter = "many"', "maxiter = 'many' must be a whole number"),
+        ("rows = 300", "rwos = 300", "has an unknown entry 'rwos'. Did you mean 'rows'"),
+        ("own_model:make_problem", "own_model:make_probelm", "Did you mean 'make_problem'"),
+        ('out = "runs/fit-posterior"', "out = 3", "[sample] out must be a text"),
     ],
 )
 def test_wrong_configurations(folder, capsys, old, new, expected):
@@ -165,3 +172,41 @@ def test_the_same_model_is_sampled_and_calibrated(folder, capsys):
     assert main(["sample", "fit.toml", "--out", "sampled", "--draws", "500"]) == 0
     assert main(["rerun", "sampled"]) == 0
     assert "equal to the bit" in capsys.readouterr().out
+
+
+def test_each_method_has_a_folder_of_its_own(folder, capsys):
+    """`init fit` names five commands for one file: none may find the folder of another."""
+    config = read_config("fit.toml")
+    folders = {name: str(config.folder(name, None)) for name in METHODS}
+    assert folders["fit"] == "runs/fit" and len(set(folders.values())) == len(METHODS)
+    assert all("out" not in config.section(name) for name in METHODS)
+    assert str(config.folder("sample", "elsewhere")) == "elsewhere"
+
+
+def test_a_run_that_has_ended_is_not_repeated(folder, capsys):
+    assert main(["fit", "fit.toml"]) == 0
+    assert "holds an answer already" in capsys.readouterr().out
+    assert main(["fit", "fit.toml", "--solver", "lbfgs", "--out", "runs/fit"]) == 2
+    told = capsys.readouterr().err
+    assert "--resume never" in told and "solver's" not in told  # options of another solver say nothing
+
+
+def test_run_again_says_what_it_does_in_its_own_voice(folder, capsys):
+    assert main(["fit", "fit.toml", "--out", "voiced", "--json", "--resume", "auto"]) == 0
+    assert json.loads(capsys.readouterr().out)["exit"] == 0
+    assert main(["rerun", "voiced"]) == 0
+    out = capsys.readouterr().out
+    assert "--json" not in out and "{" not in out and "equal to the bit" in out
+
+
+def test_a_file_in_place_of_the_folder(folder, capsys):
+    assert main(["fit", "fit.toml", "--out", "fit.toml"]) == 2
+    assert "--out fit.toml: a file of this name exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("science", ["seismic", "population", "xpcs"])
+def test_init_of_a_science(folder, capsys, science, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", science]) == 0 and f"shardfit {science}" in capsys.readouterr().out
+    assert main(["init", science]) == 2 and "--force" in capsys.readouterr().err
+    assert main(["init", science, "--force"]) == 0

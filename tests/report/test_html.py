@@ -115,3 +115,26 @@ def test_columns_of_numbers_are_marked():
 def test_table_rows_must_fit_the_header():
     with pytest.raises(ValueError):
         Table(["a", "b"], [["1", "2"], ["3"]]).render()
+
+
+def test_tables_fit_a_phone():
+    html = Table(["name", "file"], [["a", "SR1_M87_2017_101_lo_hops_netcal.uvfits"]], "a caption").render()
+    assert html.index("a caption") < html.index('class="scroll"')  # it is not moved sideways with the table
+    assert html.count('class="w"') == 2  # long names may be broken
+    stacked = Table(["run", "state"], [["a", ""]], stacked=True).render()
+    assert '<td data-name="state"></td>' in stacked and "thead" in stacked
+    assert "thead" not in Table(["", ""], [["a", "b"]]).render()
+
+
+@pytest.mark.parametrize(
+    ("cell", "numeric"),
+    [("1.5", True), ("-2e-07", True), ("3 min 20 s", True), ("4,096", True), ("0.02 → 0.01", True), ("–", True)]
+    + [("2026-11-18 13:40:01", False), ("4899bb71de5c", False), ("53e7b383ec8b", False), ("12-a", False)],
+)
+def test_what_is_a_number(cell, numeric):
+    assert ('class="n"' in Table(["x"], [[cell]]).render()) == numeric
+
+
+def test_a_number_on_a_card_stays_in_one_line():
+    html = Cards([("value", "0.00019141", ""), ("what", "a text that is rather long", "")]).render()
+    assert html.count('class="value"') == 1 and html.count('class="value long"') == 1

@@ -14,9 +14,12 @@ from starlette.testclient import TestClient
 
 import shardfit as sf
 from shardfit.io import live
+from shardfit.io.files import write_json
 from shardfit.io.live import Live, read_live, thinned
+from shardfit.io.living import own_process
+from shardfit.report.folders import require_kind
 from shardfit.report.live.curves import Curve
-from shardfit.report.live.pages import run_sections
+from shardfit.report.live.pages import index_sections, run_sections
 from shardfit.report.live.server import Runs
 from shardfit.report.live.state import runs_below, state_of
 from shardfit.report.server import Guard
@@ -183,3 +186,73 @@ def test_a_command_of_several_fits_shows_its_newest_picture(tmp_path, monkeypatc
     with current.Current(tmp_path / "other", "M87", False) as told:
         told.say(1, 4, {}, {}, Figure)
     assert not (tmp_path / "other").exists()
+
+
+def command_of(folder, **more):
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"command": ["fit", "fit.toml"], "exit": None, "folder": "/", "process": own_process(), **more}
+    write_json(folder / "command.json", content)
+    os.utime(folder / "command.json", (1, 1))  # nothing was written for long
+    return state_of(folder)
+
+
+def test_a_process_that_writes_nothing_is_running(tmp_path):
+    state = command_of(tmp_path, began="2026-01-01T00:00:00+00:00")
+    assert state.badge().text == "running"
+    assert "running for" in "".join(section.render() for section in run_sections(state))
+
+
+def test_a_process_that_is_gone_was_killed(tmp_path):
+    gone = own_process() | {"number": 2**22 + 1}
+    again = own_process() | {"started": "1"}  # its number has gone to another process
+    for name, process in {"gone": gone, "again": again}.items():
+        state = command_of(tmp_path / name, process=process)
+        assert state.badge().text == "killed"
+        assert "goes on from here" in "".join(section.render() for section in run_sections(state))
+    assert command_of(tmp_path / "far", process=gone | {"host": "another"}).badge().text == "silent"
+    for odd in (None, 3, [], {"host": own_process()["host"], "number": "1"}, own_process() | {"number": -1}):
+        assert command_of(tmp_path / "odd", process=odd).badge().text in ("silent", "running")
+
+
+def test_the_error_of_a_failed_run_is_shown(tmp_path):
+    state = command_of(tmp_path, exit=2, error="night 3 has <no> calibration\nGive one.")
+    page = "".join(section.render() for section in run_sections(state))
+    assert state.badge().text == "failed" and "night 3 has &lt;no&gt; calibration\nGive one." in page
+    for more, why in (
+        ({"exit": 2, "error": "night 3"}, "failed: night 3"),
+        ({"exit": 130}, "interrupted"),
+        ({}, "not ended"),
+    ):
+        command_of(tmp_path, **more)
+        with pytest.raises(FileNotFoundError, match=why):
+            require_kind(tmp_path)
+
+
+def test_numbers_of_a_part_are_named_as_such(tmp_path):
+    (tmp_path / "band-01").mkdir()
+    Live(tmp_path / "band-01", "waves").say(3, 12, left=90.0, numbers={"seconds": 61.2, "steps per second": 0.2246601})
+    page = "".join(section.render() for section in run_sections(state_of(tmp_path)))
+    assert "done of band-01" in page and "left of band-01" in page and "1 min 1 s" in page and ">0.225<" in page
+    index = "".join(section.render() for section in index_sections([state_of(tmp_path)], ["run/x%20y/b/"]))
+    assert "of\N{NO-BREAK SPACE}band-01" in index and ">x y/b</a>" in index
+
+
+def test_a_run_that_was_killed_has_no_time_left(tmp_path):
+    (tmp_path / "band-01").mkdir()
+    Live(tmp_path / "band-01", "waves").say(3, 12, left=90.0)
+    old = json.loads((tmp_path / "band-01" / "live.json").read_text())
+    (tmp_path / "band-01" / "live.json").write_text(json.dumps(old | {"updated": old["updated"] - 3600}))
+    os.utime(tmp_path / "band-01" / "live.json", (1, 1))
+    state = command_of(tmp_path, process=own_process() | {"started": "1"})
+    page = "".join(section.render() for section in run_sections(state))
+    assert "left of" not in page and "Was at work on band-01" in page
+    index = "".join(section.render() for section in index_sections([state], ["run/b/"]))
+    assert "left" not in index.replace("text-align", "")
+
+
+def test_pictures_beside_the_answer_are_shown(tmp_path):
+    png = b"\x89PNG\r\n\x1a\n" + bytes(20)
+    (tmp_path / "image.png").write_bytes(png)
+    command_of(tmp_path, exit=0)
+    page = "".join(section.render() for section in run_sections(state_of(tmp_path)))
+    assert page.count("<img") == 1 and "<figcaption>image</figcaption>" in page

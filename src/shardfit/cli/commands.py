@@ -5,7 +5,7 @@ with commands of its own has `COMMANDS` instead. Sciences bring their commands t
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NoReturn
@@ -118,6 +118,11 @@ class Parser(argparse.ArgumentParser):
     def options(self) -> list[str]:
         """Return the long options of this parser."""
         return [name for action in self._actions for name in action.option_strings if name.startswith("--")]
+
+
+def completes(action: argparse.Action, words: Iterable[str], hidden: Iterable[str] = ()) -> None:
+    """Let shells complete an argument with these words. hidden: choices that neither they nor errors name."""
+    vars(action).update(completed=tuple(words), hidden=tuple(hidden))
 
 
 def add_commands(parser: Parser, commands: Sequence[Command], argv: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ new option, is completed without a new script.
 import argparse
 from collections.abc import Sequence
 
-from shardfit.cli.commands import Parser, UsageError, add_commands, all_commands
+from shardfit.cli.commands import Parser, UsageError, add_commands, all_commands, completes
 
 BASH = """\
 _shardfit() {
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     shell = parser.add_argument(
         "shell", metavar="SHELL", choices=(*SCRIPTS, WORDS), help=f"one of: {', '.join(SCRIPTS)}"
     )
-    shell.hidden = (WORDS,)  # type: ignore[attr-defined]  # for the scripts only
+    completes(shell, SCRIPTS, hidden=(WORDS,))  # `words` is for the scripts only
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -71,12 +71,25 @@ def next_words(words: Sequence[str]) -> list[str]:
     parser, left = _innermost(parser, before)
     last = next((action for action in parser._actions if left and left[-1] in action.option_strings), None)
     if last is not None and last.nargs != 0:
-        found = [str(choice) for choice in last.choices or ()]
+        found = _values(last)
     elif begun.startswith("-"):
         found = [name for name in parser.options() if name not in left]
     else:
-        found = [name for action in parser._actions if not action.option_strings for name in action.choices or ()]
+        found = [name for action in _open(parser, left) for name in _values(action)]
     return sorted(name for name in map(str, found) if name.startswith(begun))
+
+
+def _values(action: argparse.Action) -> list[str]:
+    """Return what an argument may be, where that is known."""
+    return [str(each) for each in getattr(action, "completed", None) or action.choices or ()]
+
+
+def _open(parser: Parser, words: Sequence[str]) -> list[argparse.Action]:
+    """Return the argument without a name that comes next, after those that words have filled."""
+    takers = {name for action in parser._actions if action.nargs != 0 for name in action.option_strings}
+    filled = sum(not word.startswith("-") and (i == 0 or words[i - 1] not in takers) for i, word in enumerate(words))
+    nameless = [action for action in parser._actions if not action.option_strings]
+    return nameless[filled : filled + 1]
 
 
 def _innermost(parser: Parser, words: Sequence[str]) -> tuple[Parser, list[str]]:

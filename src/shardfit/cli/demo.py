@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli.commands import completes
 from shardfit.cli.demo_chapters import CHAPTERS, SETUP, Chapter
 
 EXAMPLES = ("shardfit demo", "shardfit demo --only vlbi --out demo-vlbi")
@@ -20,7 +21,7 @@ LIMIT = 900.0  # s, after which a command is given up
 MARK = ".shardfit-demo"  # a folder with this file may be written anew
 TITLE = "shardfit at work"
 SUBTITLE = (
-    "Each science once, small, on data that come with the package or are simulated. Every picture leads to a report; "
+    "Each science once, small, on data that come with the package or are simulated. Below each picture is the way to its report; "
     "the commands beside it run as printed in this folder."
 )
 
@@ -39,7 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the folder and a choice of chapters."""
     names = ", ".join(chapter.out for chapter in CHAPTERS)
     parser.add_argument("--out", metavar="DIR", default="demo-out", help="folder to write (demo-out)")
-    parser.add_argument("--only", metavar="NAME", action="append", help=f"one of: {names}; may be repeated (all)")
+    only = parser.add_argument(
+        "--only", metavar="NAME", action="append", help=f"one of: {names}; may be repeated (all)"
+    )
+    completes(only, [chapter.out for chapter in CHAPTERS])
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from shardfit.cli.commands import completes
 from shardfit.cli.toml import write_new
 from shardfit.core.errors import suggestion
 from shardfit.sciences import installed
@@ -20,9 +21,13 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add what to write and where."""
     known = ", ".join((*KINDS, *science_kinds()))
-    parser.add_argument("kind", metavar="KIND", help=f"one of: {known}")
+    kind = parser.add_argument("kind", metavar="KIND", help=f"one of: {known}")
+    completes(kind, (*KINDS, *science_kinds()))
     parser.add_argument("file", metavar="FILE", nargs="?", help="where to write (default: KIND.toml)")
-    parser.add_argument("--science", metavar="NAME", default="vlbi", help="of a survey: an installed science (vlbi)")
+    science = parser.add_argument(
+        "--science", metavar="NAME", default="vlbi", help="of a survey: an installed science (vlbi)"
+    )
+    completes(science, [each.name for each in installed() if each.science is not None and each.science.survey])
     parser.add_argument("--data", metavar="DATA", help="of a survey: data to put in, where the science reads some")
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
 

@@ -93,6 +93,16 @@ def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None)
     args.record.write()
 
 
+def go_on(args: argparse.Namespace, folder: str | Path) -> None:
+    """Let a command that goes on with a run keep its record, which then says how that ended, and in which process."""
+    from shardfit.cli.processes import writes_files
+
+    if writes_files() and getattr(args, "argv", None) is not None and (Path(folder) / NAME).is_file():
+        content = {name: value for name, value in read(folder).items() if name not in ("error", "sha256")}
+        args.record = Record(Path(folder), content | {"process": own_process(), "exit": None})
+        args.record.write()
+
+
 def read(folder: str | Path) -> dict[str, Any]:
     """Return the record of a run directory."""
     path = Path(folder) / NAME
@@ -166,7 +176,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _found(text: str, where: Path) -> Path | None:
     """Return the file that a configuration names, relative to the present folder or to its own."""
-    for path in (Path(text).expanduser(), where / text):
+    module = Path(text.partition(":")[0].replace(".", "/") + ".py")  # of a function, 'module:function'
+    for path in (Path(text).expanduser(), where / text, *([module] if ":" in text else [])):
         if path.is_file():
             return path
     return None

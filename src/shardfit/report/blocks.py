@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 PNG = b"\x89PNG\r\n\x1a\n"
+LONGEST_VALUE = 12  # letters that a card has room for in one line
 LONGEST_WORD = 16  # letters; a column with longer ones, such as file names, may break them
 
 
@@ -104,7 +105,8 @@ class Cards:
     def render(self) -> str:
         """Return HTML."""
         inner = "".join(
-            f'<div class="card"><div class="label">{escape(label)}</div><div class="value">{escape(value)}</div>'
+            f'<div class="card"><div class="label">{escape(label)}</div>'
+            f'<div class="value{" long" if len(value) > LONGEST_VALUE else ""}">{escape(value)}</div>'
             f'<div class="hint">{escape(hint)}</div></div>'
             for label, value, hint in self.cards
         )

@@ -11,6 +11,7 @@ from shardfit.report.made import read_command
 
 LEDGER, POSTERIOR, RESULT, BEGUN = "ledger.sqlite", "posterior.json", "result.json", "config.json"
 EXTRA = "report.json"  # what a study left for the report
+STORED = ("arrays.npz", "draws.npz", "start.npz")  # of which kinds read what counts
 MOST_NUMBERS = 8  # of an array that an outcome spells out
 
 
@@ -34,12 +35,20 @@ def require_kind(folder: str | Path) -> Kind:
     if kind is None:
         if not Path(folder).is_dir():
             raise FileNotFoundError(f"{folder}: no such folder.")
-        failure = read_command(Path(folder)).get("error")
-        begun = (Path(folder) / BEGUN).is_file()
-        why = "its run has not ended" if begun else f"there is neither {RESULT}, {POSTERIOR} nor {LEDGER}"
-        why = f"its run failed: {failure}" if isinstance(failure, str) and failure else f"{why}."
-        raise FileNotFoundError(f"{folder} holds no result: {why}")
+        raise FileNotFoundError(f"{folder} holds no result: {_why_none(Path(folder))}")
     return kind
+
+
+def _why_none(folder: Path) -> str:
+    told = read_command(folder)
+    failure, code = told.get("error"), told.get("exit")
+    if isinstance(failure, str) and failure:
+        return f"its run failed: {failure}"
+    if code == 130:
+        return "its run was interrupted. The same command goes on from there."
+    if (folder / BEGUN).is_file() or (told and code is None):
+        return "its run has not ended."
+    return f"there is neither {RESULT}, {POSTERIOR} nor {LEDGER}."
 
 
 def outcome_of(folder: str | Path) -> dict[str, Any]:
@@ -166,12 +175,12 @@ def _spelt(tree: Any) -> dict[str, Any]:
 
 
 def numbers_of(folder: Path) -> dict[str, np.ndarray]:
-    """Return the numbers of a run; of a folder that is none, all arrays in its NumPy files."""
+    """Return the numbers of a run, and all arrays in the NumPy files that it left beside its answer."""
     kind = kind_of(folder)
-    if kind is not None:
-        return kind.numbers(folder)
-    found = {}
+    found = {} if kind is None else kind.numbers(folder)
     for path in sorted(folder.glob("*.np[yz]")):
+        if kind is not None and path.name in STORED:
+            continue
         content = np.load(path, allow_pickle=False)
         arrays = {"": content} if isinstance(content, np.ndarray) else {f" {name}": content[name] for name in content}
         found |= {f"{path.name}{name}": array for name, array in arrays.items()}

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,9 @@ def survey(
     let_go_of_programs()
     control = control or SurveyControl()
     control.check(mesh)
+    for name in options:
+        if name in {field.name for field in fields(SurveyControl)}:
+            raise TypeError(f"survey: {name} is one of control's: control=SurveyControl({name}=...).")
     choices = {"design": design, "solver": solver, "seed": seed, "mesh": mesh, "picture": picture, "halving": halving}
     choices |= {"sweep": sweep, "polish": polish}
     prepared = Prepared.make(problem, axes, **choices, **options)

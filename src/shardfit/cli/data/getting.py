@@ -3,6 +3,8 @@
 import argparse
 from collections.abc import Sequence
 
+from shardfit.cli.commands import completes
+
 EXAMPLES = (
     "shardfit data get m87 .          # ./m87: two bands of one day, which come with the package",
     "shardfit data get m87-days       # all four days, downloaded into the cache and checked",
@@ -11,7 +13,10 @@ EXAMPLES = (
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the name and the folder."""
-    parser.add_argument("name", metavar="NAME", help="a data set; `shardfit data list` prints them")
+    from shardfit.data import DATASETS
+
+    name = parser.add_argument("name", metavar="NAME", help="a data set; `shardfit data list` prints them")
+    completes(name, [dataset.name for dataset in DATASETS])
     parser.add_argument("folder", metavar="DIR", nargs="?", help="folder to copy it into, as DIR/NAME (stays in place)")
 
 

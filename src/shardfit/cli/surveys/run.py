@@ -58,6 +58,8 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, *
     devices = request_devices(place.get("devices"))
     if "config" in args:  # begun here; going on keeps the first record
         record.begin(args, out, config.seed)
+    else:
+        record.go_on(args, out)
     began = time.perf_counter()
     content = json.dumps(tomllib.loads(text))
     mesh = options.devices_mesh(devices, int(place.get("rows", 1)))

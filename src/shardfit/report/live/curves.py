@@ -9,7 +9,7 @@ from shardfit.report.blocks import escape
 from shardfit.report.values import number
 
 WIDTH, HEIGHT = 520, 190
-LEFT, RIGHT, TOP, BOTTOM = 62, 10, 10, 26
+LEFT, RIGHT, TOP, BOTTOM = 84, 10, 10, 26  # room for the larger letters of a phone
 LARGEST = 1e300  # beyond it differences are infinite
 
 

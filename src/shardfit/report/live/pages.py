@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from shardfit.io.progress import duration
 from shardfit.io.run_dir import RunDir
 from shardfit.report.blocks import PNG, Block, Cards, Link, Notice, PngBlock, Section, Table, Text
 from shardfit.report.folders import outcome_of
 from shardfit.report.live.curves import Curve
-from shardfit.report.live.state import KILLED, SILENT, State
+from shardfit.report.live.state import KILLED, RUNNING, SILENT, State
 from shardfit.report.made import command_line, made
 from shardfit.report.values import number, pair, seconds
 
@@ -45,14 +47,14 @@ def index_sections(states: Sequence[State], addresses: Sequence[str]) -> list[Se
         return [Section("", [Text("There is no run here yet. Runs appear on this page when they start.")])]
     now, rows = time.time(), []
     for state, address in zip(states, addresses, strict=True):
-        kind = "–" if state.kind is None else state.kind.name
+        kind = "" if state.kind is None else state.kind.name
         age = duration(max(0.0, now - state.updated)) + " ago"
         told = [
             state.badge(now).text,
             *(_unbroken(text) for text in (*_progress(state), age)),
             command_line(state.command),
         ]
-        rows.append([Link(_title(state), address), kind, *told])
+        rows.append([Link(unquote(address).removeprefix("run/").strip("/"), address), kind, *told])
     header = ["run", "kind", "state", "progress", "time", "last word", "command"]
     running = sum(state.badge(now).text == "running" for state in states)
     cards = Cards([("runs", str(len(states)), ""), ("running", str(running), "")])
@@ -74,25 +76,53 @@ def _cards(state: State, current: dict[str, Any] | None, now: float) -> list[tup
         cards = [(name, _text(outcome[name]), "") for name in ("value", "draws", "points", "steps") if name in outcome]
         if isinstance(took, int | float):
             cards.append(("took", seconds(took), ""))
-        return cards or [("state", state.badge(now).text, "")]
-    left = current.get("left")
-    cards = [
-        ("done", _share(current), f"{_text(current.get('done'))} of {_text(current.get('total'))} {current['unit']}"),
-        ("left", duration(left) if isinstance(left, int | float) else "–", LEFT.get(current["unit"], "")),
-    ]
-    return cards + [(str(name), _text(value), "") for name, value in current["numbers"].items()]
+        return cards or _waiting(state, now)
+    left, part = current.get("left"), _part(state)
+    counted = f"{_text(current.get('done'))} of {_text(current.get('total'))} {current['unit']}"
+    cards = [(f"done of {part}" if part else "done", _share(current), counted)]
+    if state.badge(now) == RUNNING:
+        when = duration(left) if isinstance(left, int | float) else "–"
+        cards.append((f"left of {part}" if part else "left", when, LEFT.get(current["unit"], "")))
+    return cards + [_number_card(str(name), value) for name, value in current["numbers"].items()]
+
+
+def _number_card(name: str, value: Any) -> tuple[str, str, str]:
+    if name == "seconds" and isinstance(value, int | float):
+        return "so far", duration(max(0.0, value)), ""
+    return name, _text(value, 3 if "per second" in name else 5), ""
+
+
+def _waiting(state: State, now: float) -> list[tuple[str, str, str]]:
+    """Return a card of a run that has told nothing yet: since when it works."""
+    badge = state.badge(now)
+    try:
+        began = datetime.fromisoformat(str(state.command.get("began"))).timestamp()
+    except (ValueError, OverflowError):
+        return [("state", badge.text, "")]
+    if badge != RUNNING:
+        return [("begun", duration(max(0.0, now - began)) + " ago", "")]
+    return [("running for", duration(max(0.0, now - began)), "reading data, compiling")]
+
+
+def _part(state: State) -> str:
+    """Return the name of the run inside this one whose last word is shown; empty where it is the run's own."""
+    if state.live is not None:
+        return ""
+    return next((run.folder.name for run in state.runs if run.live is not None and run.live is state.current), "")
 
 
 def _progress(state: State) -> tuple[str, str]:
     """Return how far a run is and how long it still takes, or what it came to and how long it took."""
     current = state.current
     if current is not None:
-        left = current.get("left")
-        return _share(current), f"{duration(left)} left" if isinstance(left, int | float) else "–"
+        left, part = current.get("left"), _part(state)
+        share = f"{_share(current)} of {part}" if part else _share(current)
+        still = isinstance(left, int | float) and state.badge() == RUNNING
+        return share, f"{duration(float(left))} left" if still and left is not None else ""
     outcome, took = _quietly(state), state.command.get("seconds")
     counts = [f"{_text(outcome[name])} {name}" for name in ("draws", "points") if name in outcome]
-    reached = f"value {_text(outcome['value'], 4)}" if "value" in outcome else " ".join(counts) or "–"
-    return reached, seconds(took) if isinstance(took, int | float) else "–"
+    reached = f"value {_text(outcome['value'], 4)}" if "value" in outcome else " ".join(counts)
+    return reached, seconds(took) if isinstance(took, int | float) else ""
 
 
 def _unbroken(text: str) -> str:
@@ -102,9 +132,9 @@ def _unbroken(text: str) -> str:
 def _words(state: State, current: dict[str, Any] | None, now: float) -> list[Block]:
     words: list[str] = []
     if state.live is None and current is not None:
-        inside = next(run for run in state.runs if run.live is current)
         ended = sum(run.kind is not None for run in state.runs)
-        words.append(f"Now running {inside.folder.name}: {current['title']}. {ended} parts have ended.")
+        at_work = "Now running" if state.badge(now) == RUNNING else "Was running"
+        words.append(f"{at_work} {_part(state)}: {current['title']}. {ended} parts have ended.")
     if current is not None:
         words.append(
             f"Started {duration(now - current['began'])} ago, last update {duration(now - current['updated'])} ago."
@@ -146,7 +176,7 @@ def _answer(state: State) -> Section:
 
 def _filled(header: list[str], rows: list[list[str]]) -> Table:
     """Return a table without the columns that are empty: a phone has no room for them."""
-    kept = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    kept = [i for i in range(len(header)) if any(row[i] not in ("", "–") for row in rows)]
     return Table([header[i] for i in kept], [[row[i] for i in kept] for row in rows])
 
 
