@@ -245,7 +245,7 @@ def test_a_run_that_was_killed_has_no_time_left(tmp_path):
     os.utime(tmp_path / "band-01" / "live.json", (1, 1))
     state = command_of(tmp_path, process=own_process() | {"started": "1"})
     page = "".join(section.render() for section in run_sections(state))
-    assert "left of" not in page and "Was at work on band-01" in page
+    assert "left of" not in page and "Was running band-01" in page
     index = "".join(section.render() for section in index_sections([state], ["run/b/"]))
     assert "left" not in index.replace("text-align", "")
 
