@@ -175,7 +175,7 @@ def test_a_silent_worker_is_reported(tmp_path):
     with ThreadPoolExecutor(1) as pool:
         control = ShardControl(slots=4, executor=pool, patience=0.5, progress=False)
         try:
-            with pytest.raises(TimeoutError, match="shards 0, 1, 2, 3: its worker has shown no sign of life") as caught:
+            with pytest.raises(TimeoutError, match="shards 0, 1, 2, 3: its worker has not responded") as caught:
                 consensus(slow, K, run_dir=tmp_path, control=control, **QUICK)
         finally:
             release.set()

@@ -274,7 +274,7 @@ def test_a_solver_without_bounds_is_refused(waves):
     sim, medium = MEDIA[waves]()
     shots, wavelet = acquisition(sim, SOURCES, RECEIVERS), ricker(25.0, 1e-3, 50, 0.05)
     recording = Recording(shots, wavelet, np.ones((2, 2, 50), np.float32))
-    with pytest.raises(ValueError, match="'lbfgs' does not know bounds"):
+    with pytest.raises(ValueError, match="'lbfgs' does not support bounds"):
         invert(sim, medium, recording, InversionOptions(solver="lbfgs", batchsize=None))
 
 
