@@ -46,16 +46,15 @@ def test_a_minimum_at_the_edge_of_the_box_is_reached():
     assert np.all(np.abs(result.params) <= 5.0)
 
 
-@pytest.mark.parametrize(("growth", "most"), [("ipop", 6), ("bipop", 25)])
-def test_restarts_find_what_one_run_misses(growth, most):
-    found = []
+@pytest.mark.parametrize(("growth", "most", "share"), [("ipop", 6, 0.75), ("bipop", 25, 0.5)])
+def test_restarts_find_what_one_run_misses(growth, most, share):
+    """Seeds are as many as chance asks for: which of them succeed depends on the last digits, hence on the compiler."""
+    seeds, found = 8, []
     for restarts in (0, most):
-        values = [
-            quick(problem(rastrigin, seed=s)[0], population=10, maxiter=1500, restarts=restarts, growth=growth, seed=s)
-            for s in range(4)
-        ]
+        options = {"population": 10, "maxiter": 1500, "restarts": restarts, "growth": growth}
+        values = [quick(problem(rastrigin, n=3, seed=s)[0], seed=s, **options) for s in range(seeds)]
         found.append(sum(result.value < 1e-6 for result in values))
-    assert found[0] < found[1] and found[1] >= (3 if growth == "ipop" else 2)
+    assert found[0] <= 2 and found[1] >= share * seeds
     assert "It was started again" in values[0].note
 
 
