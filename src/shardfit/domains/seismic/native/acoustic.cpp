@@ -1,4 +1,5 @@
 // Acoustic waves in two dimensions as foreign calls.
+#define WIDE_VECTORS
 #include "acoustic.h"
 
 using Float32 = Acoustic<float, 2>;

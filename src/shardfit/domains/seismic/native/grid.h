@@ -32,7 +32,8 @@ constexpr int R = 4;
 enum { Z, Y, X };        // axes
 constexpr int TILE = 32;  // rows of a plane that are swept through all planes before the next: what they share stays near
 
-#if defined(__AVX512F__)
+// Strips and rows are whole vectors: the widest ones pay where rows are long, as they are in two dimensions.
+#if defined(__AVX512F__) && defined(WIDE_VECTORS)
 constexpr int BYTES = 64;
 #elif defined(__AVX__)
 constexpr int BYTES = 32;
@@ -66,7 +67,7 @@ IN_LINE void store(T* to, Vec<T> v) {
 // Stores what is not read again soon, past the cache where processors can: the line it goes to is not fetched before.
 template <typename T>
 IN_LINE void store_far(T* to, Vec<T> v) {
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) && defined(WIDE_VECTORS)
   _mm512_stream_si512(reinterpret_cast<__m512i*>(to), (__m512i)v);
 #elif defined(__AVX__)
   _mm256_stream_si256(reinterpret_cast<__m256i*>(to), (__m256i)v);
