@@ -30,6 +30,7 @@ ORDER = (
     "seismic_3d",
     "seismic_solvers",
     "xpcs",
+    "xpcs_homodyne",
     "xpcs_chains",
     "survey",
     "tick",

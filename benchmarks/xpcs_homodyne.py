@@ -58,6 +58,7 @@ def _case(mode: str, n: int, nt: int, scaling: str, rounds: int) -> dict:
     return figures | {
         "points": int(n * nt * (nt - 1)),
         "apart": max(steps),
+        "status_peer": peer["status"],
         "quality_ours": _chi2(data, model, experiment, ours),
         "quality_peer": _chi2(data, model, experiment, peer),
         "cold_ours": ours["cold_cpu"],

@@ -33,10 +33,11 @@ def prepare(asked: dict) -> tuple[Callable, Callable]:
 
     def describe():
         answer, n = last["answer"], len(c2)
-        if answer.convergence_status != "converged":
-            raise RuntimeError(f"homodyne ended with {answer.convergence_status!r}: {answer.device_info}")
+        if answer.convergence_status == "failed":
+            raise RuntimeError(f"homodyne failed: {answer.device_info}")
         found = np.asarray(answer.parameters, float)
         return {
+            "status": answer.convergence_status,
             "params": found[2 * n :].tolist(),
             "contrast": found[:n].tolist(),
             "offset": found[n : 2 * n].tolist(),

@@ -58,6 +58,13 @@ def test_texts_and_results_belong_to_suites():
     assert {*report.ORDER, *RESULTS} <= set(runner.known())
 
 
+def test_a_peer_that_is_not_built_here_is_left_out(monkeypatch, capsys):
+    monkeypatch.delenv("SHARDFIT_HOMODYNE", raising=False)
+    runner.main(["xpcs_homodyne", "--quick"])
+    told = capsys.readouterr().out
+    assert "xpcs_homodyne: left out" in told and "SHARDFIT_HOMODYNE" in told and told.endswith("{}\n")
+
+
 @pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 def test_make_bench_runs_every_suite_that_has_results():
     shown = subprocess.run(["make", "-n", "bench"], cwd=report.ROOT, capture_output=True, text=True, check=True).stdout
