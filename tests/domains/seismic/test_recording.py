@@ -6,7 +6,18 @@ import pytest
 
 from shardfit.check.probe import choose_rows
 from shardfit.core.precision import arithmetic
-from shardfit.domains.seismic import filtered, low_pass, recording
+from shardfit.domains.seismic import (
+    MisfitOptions,
+    Recording,
+    Simulation,
+    acquisition,
+    filtered,
+    inversion_problem,
+    low_pass,
+    propagate,
+    recording,
+    ricker,
+)
 from shardfit.domains.seismic.recording import read_once
 from tests.domains.seismic.cases import relative
 from tests.domains.seismic.lens import problem_of, survey
@@ -98,6 +109,26 @@ def test_an_evaluation_filters_only_what_it_models(filtering):
     # there and back for the modelled traces, and once more for their cotangents
     assert transforms(value.jaxpr) == 2 * filtering
     assert transforms(both.jaxpr) == 4 * filtering
+
+
+@pytest.mark.parametrize("normalise", ["rms", "trace"])
+@pytest.mark.parametrize("spike", [1e3, 1e25])
+def test_what_weights_remove_does_not_set_the_scale(spike, normalise):
+    """A spike of weight 0 would make all else small against it, in float32 zero."""
+    sim = Simulation((20, 30), 10.0, 1e-3, 90, 2500.0, 25.0, widths=5)
+    shots = acquisition(sim, [(2, 3), (2, 20)], [(2, 10), (2, 15), (3, 25)])
+    start = np.full(sim.shape, 2000.0, np.float32)
+    data = np.array(propagate(sim, 1.05 * start, ricker(25.0, sim.dt, sim.nt), shots, engine="jax"))
+    weights, found = np.ones((2, 3)), []
+    weights[0, 1] = 0
+    for value in (0.0, spike):
+        data[0, 1] = value
+        given = Recording(shots, ricker(25.0, sim.dt, sim.nt), data, weights)
+        problem = inversion_problem(sim, start, given, MisfitOptions(normalise=normalise))
+        found.append(jax.tree.leaves(problem.objective.value_and_grad(problem.x0)))
+    for ours, clean in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, clean, rtol=1e-5, atol=1e-6 * np.abs(clean).max())
+    assert np.abs(found[0][1]).max() > 0
 
 
 def test_what_read_once_returns(monkeypatch):

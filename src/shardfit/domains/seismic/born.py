@@ -61,11 +61,11 @@ class BornModel(ShotModel):
         modelled = born(
             self.sim, known["velocity"], params["change"], rows["wavelet"], rows["shots"], self.engine, self.memory
         )
-        weights = rows.get("weights")
+        weights, observed = rows.get("weights"), jnp.asarray(rows["observed"], modelled.dtype) / scale
         if weights is not None:
             weights = weights.reshape(weights.shape + (1,) * (3 - weights.ndim))
-        observed = jnp.asarray(rows["observed"], modelled.dtype)
-        sums, counts = self.loss(modelled / scale, observed / scale, weights)
+            observed = jnp.where(weights > 0, observed, 0)
+        sums, counts = self.loss(modelled / scale, observed, weights)
         return {"sum": sums, "count": counts}
 
 
@@ -85,9 +85,9 @@ def migration_problem(
     velocity = np.asarray(velocity, waves.dtype)
     check_velocity(sim, velocity)
     recording.check(sim)
-    left, rms = read_once(_residual(sim, velocity, recording, waves, batchsize), waves.dtype)
-    rows = {"shots": recording.shots, "observed": left, "wavelet": recording.wavelet_rows()}
     weights = recording.weight_rows()
+    left, rms = read_once(_residual(sim, velocity, recording, waves, batchsize), waves.dtype, weights=weights)
+    rows = {"shots": recording.shots, "observed": left, "wavelet": recording.wavelet_rows()}
     term = statistic_term(
         BornModel(sim, L2(), waves.engine, waves.memory),
         rows if weights is None else {**rows, "weights": weights},

@@ -27,8 +27,8 @@ class MisfitOptions:
     loss
         a name or object of `losses`.
     normalise
-        divide modelled and observed by the rms of all observed data ('rms'), every trace by its own ('trace'), or not
-        at all ('none').
+        divide modelled and observed by the rms of the observed data that count ('rms'), every trace by its own
+        ('trace'), or not at all ('none').
     reduction
         'mean' or 'sum' over what counts.
     response

@@ -66,6 +66,7 @@ class ShotModel:
         weights = rows.get("weights")
         if weights is not None:
             weights = weights.reshape(weights.shape + (1,) * (3 - weights.ndim))
+            observed = jnp.where(weights > 0, observed, 0)  # 0 times the square of a spike is not a number in float32
         if self.match is not None:
             modelled = matched(self.match, modelled, observed, weights)
         if self.per_trace:
@@ -125,9 +126,9 @@ def inversion_problem(
     engine = choose_engine(waves.engine, sim)[1]
     recording.check(sim)
     _check_mapped(recording.observed, misfit.response, waves)
-    observed, rms = read_once(recording.observed, waves.dtype, misfit.response)
-    rows = {"shots": recording.shots, "observed": observed, "wavelet": recording.wavelet_rows()}
     weights = recording.weight_rows()
+    observed, rms = read_once(recording.observed, waves.dtype, misfit.response, weights)
+    rows = {"shots": recording.shots, "observed": observed, "wavelet": recording.wavelet_rows()}
     per_trace = misfit.normalise == "trace"
     term = statistic_term(
         ShotModel(sim, as_loss(misfit.loss), waves.engine, waves.memory, per_trace, misfit.match),

@@ -111,14 +111,17 @@ class Recording:
         object.__setattr__(self, "weights", weights)
 
 
-def read_once(observed: HostTraces, dtype: Any, response: Response | None = None) -> tuple[HostTraces, float]:
+def read_once(
+    observed: HostTraces, dtype: Any, response: Response | None = None, weights: np.ndarray | None = None
+) -> tuple[HostTraces, float]:
     """Return the traces, filtered where a response is given, and their root mean square; raise for NaN or silence.
 
-    Filtered traces are of this dtype; those of a memory map go to a file without a name in the temporary folder (TMPDIR
-    names another), which vanishes with them.
+    weights: as `Recording.weight_rows` gives them; what they remove, such as traces full of spikes, has no share in the
+    root mean square. Filtered traces are of this dtype; those of a memory map go to a file without a name in the
+    temporary folder (TMPDIR names another), which vanishes with them.
     """
     kept = observed if response is None else _storage(observed, dtype)
-    squares = 0.0
+    squares, count = 0.0, 0
     for part in _parts(observed):
         block = observed[part]
         if response is not None:
@@ -127,10 +130,15 @@ def read_once(observed: HostTraces, dtype: Any, response: Response | None = None
         if not np.isfinite(sums).all():
             shot = part.start + int(np.argmin(np.isfinite(sums)))
             raise ValueError(f"observed holds NaN or infinity in shot {shot}. Set bad traces and their weights to 0.")
+        if weights is not None:
+            counts = weights[part].reshape(weights[part].shape + (1,) * (3 - weights.ndim)) > 0
+            counts = np.broadcast_to(counts.astype(block.dtype), block.shape)
+            sums = np.einsum("srt,srt,srt->s", block, block, counts, dtype=np.float64)
+            count += int(np.einsum("srt->", counts, dtype=np.float64))
         squares += float(sums.sum())
     if not squares > 0:
-        raise ValueError("observed is zero everywhere. Give recorded data.")
-    return kept, (squares / observed.size) ** 0.5
+        raise ValueError("observed is zero everywhere, or all of it has weight 0. Give recorded data.")
+    return kept, (squares / (observed.size if weights is None else count)) ** 0.5
 
 
 def _parts(observed: np.ndarray) -> Iterator[slice]:
