@@ -140,6 +140,7 @@ def test_invert_leaves_a_run_folder(capsys, finished):
     assert np.array_equal(result.params["velocity"].astype(np.float32), model)
     assert run(capsys, "show", out)[0] == 0
     page = (out / "report.html").read_text()
+    assert "No parity certificate" not in page and "rows probed" in page
     assert "the model &#x27;layers&#x27;" in page and "structural similarity" in page
 
 
