@@ -2,6 +2,10 @@
 
 import argparse
 import errno
+import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -108,3 +112,22 @@ def test_going_on_keeps_the_record_and_how_it_ended(tmp_path):
     assert now["command"] == ["survey", "run"] and now["exit"] is None and "error" not in now and now["process"]
     args.record.finish(0)
     assert record.read(tmp_path)["exit"] == 0
+
+
+def test_processes_print_what_python_prints_and_nothing_else():
+    script = "import os; from shardfit.cli.rank import keep_output_clean; keep_output_clean(); "
+    script += "os.write(1, b'[Gloo] connected'); print('{}')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "{}\n" and "[Gloo]" in done.stderr
+
+
+def test_processes_record_the_command_as_it_was_typed(monkeypatch):
+    asked = []
+    monkeypatch.setattr("shardfit.cli.launch.supervise", lambda job: asked.append((job, os.environ[record.TYPED])) or 0)
+    assert main(["fit", "fit.toml", "--processes", "2", "--out", "runs"]) == 0
+    (job, typed), *_ = asked
+    assert "--processes" not in job.command and record.TYPED not in os.environ
+    monkeypatch.setenv(record.TYPED, typed)
+    assert record._typed(["fit", "fit.toml", "--out", "runs"]) == json.loads(typed)
+    assert "--processes" in json.loads(typed)
+    assert record._typed(["sample", "other.toml"]) == ["sample", "other.toml"]  # a command inside a command

@@ -3,12 +3,17 @@
 import contextlib
 import csv
 import io
+from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from shardfit.cli import main
+from shardfit.cli.seismic.report import _summary
+from shardfit.core.result import Result
+from shardfit.core.status import Status
 from shardfit.io.results import load_result
 from tests.command_line import run
 
@@ -77,7 +82,7 @@ def test_init_writes_what_is_read(capsys, tmp_path):
     assert options.bands == (4.0, None) and options.conditioning.rows == 6
     assert setup.truth.shape == (80, 200) and setup.n_shots == 25
     code, _, err = run(capsys, "seismic", "init", file)
-    assert code == 2 and "exists" in err
+    assert code == 2 and "is there already" in err
 
 
 @pytest.mark.slow
@@ -140,6 +145,7 @@ def test_invert_leaves_a_run_folder(capsys, finished):
     assert np.array_equal(result.params["velocity"].astype(np.float32), model)
     assert run(capsys, "show", out)[0] == 0
     page = (out / "report.html").read_text()
+    assert "No parity certificate" not in page and "rows probed" in page
     assert "the model &#x27;layers&#x27;" in page and "structural similarity" in page
 
 
@@ -336,3 +342,11 @@ def test_fewer_devices_than_processes(monkeypatch):
     monkeypatch.setattr("jax.process_count", lambda: 2)
     with pytest.raises(ValueError, match="--devices 1: 2 processes share the shots.*leave --devices out"):
         split(1)
+
+
+def test_the_certificate_of_the_first_band_stands_for_all():
+    kept = {"params": {}, "value": 1.0, "parts": {}, "status": Status.MAX_STEPS, "solver": "adam", "steps": 2}
+    first = Result(**kept, evaluations=3, history={}, timings={}, layout={}, certificate={"summary": "checked"})
+    inversion = SimpleNamespace(results=[first, replace(first, certificate=None)], metrics={"loss": np.ones(3)})
+    told = _summary(inversion, SimpleNamespace(truth=None))
+    assert told.certificate == first.certificate and told.steps == 4

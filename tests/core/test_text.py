@@ -66,3 +66,16 @@ def test_small_things():
     assert short(np.arange(100.0)).startswith("array (100,)") and short(2.5) == "2.5"
     assert columns([("a", "bb"), ("ccc", "d")]) == "  a    bb\n  ccc  d"
     assert html_table(("<x>",), [("&",)]) == "<table><tr><th>&lt;x&gt;</th></tr><tr><td>&amp;</td></tr></table>"
+
+
+def test_a_notebook_shows_bounds_and_priors(problem):
+    assert "<td>0 … 5</td>" in problem._repr_html_() and "<th>prior</th>" not in problem._repr_html_()
+    ends = {"slope": (0.5, None), "w": (np.full(3, -1.0), np.ones(3))}
+    other = problem.replace(bounds=ends, fixed=None, priors={"slope": sf.Normal(1.0, 2.0), "w": sf.Flat()})
+    shown = other._repr_html_()
+    assert "≥ 0.5" in shown and "entry by entry" in shown and "Normal(" in shown
+
+
+def test_columns_without_content_are_left_out():
+    assert html_table(("a", "b"), [("1", ""), ("2", "")]).count("<th>") == 1
+    assert html_table(("a", "b"), []).count("<th>") == 2

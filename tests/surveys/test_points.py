@@ -216,6 +216,8 @@ def test_levenberg_marquardt_with_bounds(tmp_path):
     axes = {"reg": weight_axis("reg", (0.1, 1.0, 10.0, 100.0, 1000.0))}
     with pytest.raises(ValueError, match="'lbfgs' does not support bounds. Use 'lm', 'adam'"):
         survey(bounded, axes, run_dir=tmp_path / "refused")
+    with pytest.raises(TypeError, match=r"control=SurveyControl\(progress=...\)"):
+        survey(bounded, axes, run_dir=tmp_path / "refused", progress=False)
     with survey(
         bounded, axes, run_dir=tmp_path / "lm", solver="lm", control=SurveyControl(SLOTS), maxiter=MAXITER
     ) as found:

@@ -21,8 +21,8 @@ LIMIT = 900.0  # s, after which a command is given up
 MARK = ".shardfit-demo"  # a folder with this file may be written anew
 TITLE = "shardfit at work"
 SUBTITLE = (
-    "Each science once, small, on data that come with the package or are simulated. Each picture leads to its report; "
-    "the commands beside it run as printed in this folder."
+    "Each science once, small, on data that come with the package or are simulated. Below each picture are a link to "
+    "its report and the commands, which run as printed in this folder."
 )
 
 

@@ -1,11 +1,14 @@
 """`shardfit launch -n N -- SCRIPT`: many processes, of this machine or of several, that work as one."""
 
 import argparse
+import json
+import os
 import shlex
 from collections.abc import Sequence
 
 from shardfit.cli.options import without_option
 from shardfit.cli.rank import FORMS, python_command
+from shardfit.cli.record import TYPED
 from shardfit.distributed.hosts import SSH, parse_hosts
 from shardfit.distributed.launchers import EXCHANGE_SECONDS, START_SECONDS
 from shardfit.distributed.supervisor import Job, Restarts, supervise
@@ -94,4 +97,9 @@ def again(args: argparse.Namespace, argv: Sequence[str]) -> int:
     """Start a command of ours once more in --processes N processes, --devices D of each."""
     words = without_option(without_option(argv, "--processes"), "--devices")
     devices = getattr(args, "devices", None) or 1
-    return supervise(Job(("shardfit", *words), args.processes, devices))
+    before = os.environ.get(TYPED)
+    os.environ[TYPED] = json.dumps(list(argv))  # what the processes record: the command as it was typed
+    try:
+        return supervise(Job(("shardfit", *words), args.processes, devices))
+    finally:
+        os.environ.pop(TYPED) if before is None else os.environ.update({TYPED: before})

@@ -33,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
     elif parent is not None:
         die_with_parent(int(parent))
     kind, name, rest = python_command(args.command)
+    if name == "shardfit":
+        keep_output_clean()
     try:
         join()
         sys.argv = [name, *rest]
@@ -55,6 +57,17 @@ def run(args: argparse.Namespace) -> int:
     except BaseException as error:
         fail(error)
     return 0
+
+
+def keep_output_clean() -> None:
+    """Let standard output carry what this command prints and nothing else; libraries below Python go to standard error.
+
+    The exchange between processes prints a line when they meet, which would stand before the object of --json.
+    """
+    sys.stdout.flush()
+    own = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = open(own, "w", buffering=1, encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: SIM115
 
 
 def python_command(command: Sequence[str]) -> tuple[str, str, list[str]]:

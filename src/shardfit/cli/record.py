@@ -6,6 +6,7 @@ checksum of every file that options or configuration name.
 
 import argparse
 import hashlib
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from shardfit.io.files import read_json, write_json
 from shardfit.io.living import own_process
 
 NAME = "command.json"
+TYPED = "SHARDFIT_TYPED"  # in the environment of processes that a command starts
 FORMAT = 1
 WHOLE = 4 << 30  # bytes; of larger files blocks are read, evenly spread, for hashing all would take longer than a fit
 BLOCK, BLOCKS = 1 << 22, 64
@@ -75,7 +77,7 @@ def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None)
     named += [path for text in _texts(content) if (path := _found(text, where)) is not None]
     found = {
         "format": FORMAT,
-        "command": list(args.argv),
+        "command": _typed(args.argv),
         "folder": os.getcwd(),
         "options": plain(given),
         "config": plain(content),
@@ -101,6 +103,16 @@ def go_on(args: argparse.Namespace, folder: str | Path) -> None:
         content = {name: value for name, value in read(folder).items() if name not in ("error", "sha256")}
         args.record = Record(Path(folder), content | {"process": own_process(), "exit": None})
         args.record.write()
+
+
+def _typed(argv: Sequence[str]) -> list[str]:
+    """Return the command as it was typed; one of several processes that a command has started knows only its own."""
+    try:
+        words = json.loads(os.environ.get(TYPED, ""))
+    except ValueError:
+        return list(argv)
+    same = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    return words if same and not set(argv) - set(words) else list(argv)
 
 
 def read(folder: str | Path) -> dict[str, Any]:

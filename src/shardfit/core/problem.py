@@ -90,7 +90,10 @@ class Problem:
 
     def _repr_html_(self):
         head = f"<p><b>{escape(self.name)}</b>: {self.space.size} free parameters, {self.precision}</p>"
-        shown = html_table(("parameter", "start", "unit", "coordinate", ""), self.table())
+        ends, priors = (spread(name, getattr(self, name), self.x0) for name in ("bounds", "priors"))
+        added = ((_interval(each), str(prior or "")) for each, prior in zip(ends, priors, strict=True))
+        rows = [(*row, *more) for row, more in zip(self.table(), added, strict=True)]
+        shown = html_table(("parameter", "start", "unit", "coordinate", "", "bounds", "prior"), rows)
         return head + shown + self.objective._repr_html_()
 
     @in_its_precision
@@ -146,6 +149,16 @@ def _priors(priors: Any, x0: Any) -> list | None:
                 f"priors: x0 of {label} is {leaf}, where its prior {entry} has no density. Move the start."
             )
     return entries
+
+
+def _interval(ends: Any) -> str:
+    """Return bounds as text; of arrays that some are given."""
+    low, high = ends if isinstance(ends, tuple | list) and len(ends) == 2 else (None, None)
+    if low is None and high is None:
+        return ""
+    if np.ndim(low) or np.ndim(high):
+        return "entry by entry"
+    return f"≤ {short(high)}" if low is None else f"≥ {short(low)}" if high is None else f"{short(low)} … {short(high)}"
 
 
 def _transforms(transforms: Any, bounds: Any, priors: list | None, x0: Any) -> Any:

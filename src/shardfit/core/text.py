@@ -48,7 +48,10 @@ def columns(rows: Sequence[Sequence[str]], indent: str = "  ") -> str:
 
 
 def html_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return rows of cells as HTML; whatever they hold is text."""
+    """Return rows of cells as HTML, without columns that are empty; whatever they hold is text."""
+    rows = [list(row) for row in rows]
+    kept = [i for i in range(len(header)) if not rows or any(str(row[i]) for row in rows)]
+    header, rows = [header[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"

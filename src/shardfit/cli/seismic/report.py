@@ -118,6 +118,8 @@ def _summary(inversion: Any, setup: Setup) -> Any:
     status = Status.COMPLETED if last.status is Status.MAX_STEPS else last.status
     steps, evaluations = (sum(getattr(r, n) for r in inversion.results) for n in ("steps", "evaluations"))
     changes = {"status": status, "steps": steps, "evaluations": evaluations, "timings": timings, "derived": derived}
+    # later bands differ in their data only: the first is checked for all of them
+    changes["certificate"] = next((result.certificate for result in inversion.results if result.certificate), None)
     return replace(last, history={"value": inversion.metrics["loss"]}, **changes)
 
 

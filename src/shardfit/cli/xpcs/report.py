@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli.xpcs.config import Config
+from shardfit.core.text import pair
 from shardfit.report.run import report_run, save_extra
 
 
@@ -30,8 +31,12 @@ def _parameters(fit: Any) -> dict[str, Any]:
 
 
 def _angles(fit: Any) -> dict[str, Any]:
-    columns = (fit.setup.data.phi, fit.setup.data.q, fit.contrast, fit.contrast_stderr, fit.offset, fit.offset_stderr)
-    rows = [[f"{v:.6g}" for v in row] for row in zip(*columns, fit.chi2_of_angle, strict=True)]
+    scales = (fit.contrast, fit.contrast_stderr, fit.offset, fit.offset_stderr)
+    columns = zip(fit.setup.data.phi, fit.setup.data.q, *scales, fit.chi2_of_angle, strict=True)
+    rows = [
+        [f"{phi:.6g}", f"{q:.6g}", *pair(float(c), float(dc)), *pair(float(o), float(do)), f"{chi2:.4g}"]
+        for phi, q, c, dc, o, do, chi2 in columns
+    ]
     return {"header": ["φ (°)", "q (1/Å)", "contrast", "1σ", "offset", "1σ", "χ² per point"], "rows": rows}
 
 
