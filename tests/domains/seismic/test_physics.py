@@ -48,8 +48,8 @@ def test_free_surface_reverses_polarity():
     direct = wave(tall, np.full(tall.shape, 2000.0), [(80, 40)], [(80, 42)], 20.0)
     mirrored = wave(tall, np.full(tall.shape, 2000.0), [(40, 40)], [(80, 42)], 20.0)
     assert relative(found - direct, -mirrored) < 0.01
-    on_top = wave(sim, np.full(sim.shape, 2000.0), [(0, 40)], [(0, 42), (10, 42)], 20.0)
-    assert not on_top.any()
+    near = wave(sim, np.full(sim.shape, 2000.0), [(20, 40)], [(0.001, 42), (10, 42)], 20.0)[0]
+    assert np.abs(near[0]).max() < 1e-3 * np.abs(near[1]).max()
 
 
 def test_sources_add_up_and_shots_stand_alone():
