@@ -174,7 +174,7 @@ class Adjoint : public Wave<T, D> {
 
   // A piece of row y in each of R planes.
   template <bool IN_Z, bool IN_Y, bool IN_X>
-  void sweep(const Ends& end, int64_t z, int64_t y, int i, Scratch& scratch) {
+  __attribute__((flatten)) void sweep(const Ends& end, int64_t z, int64_t y, int i, Scratch& scratch) {
     using V = Vec<T>;
     const auto& set = this->set;
     const Stencils<T> s = set.stencil;

@@ -134,7 +134,7 @@ class Forward : public Wave<T, D> {
 
   // A piece of row y in each of R planes. IN_Z, IN_Y, IN_X: whether the absorbing terms along the axis act here.
   template <bool IN_Z, bool IN_Y, bool IN_X, int KEEP>
-  void sweep(const Ends& end, int64_t z, int64_t y, int i, T* drive) {
+  __attribute__((flatten)) void sweep(const Ends& end, int64_t z, int64_t y, int i, T* drive) {
     using V = Vec<T>;
     const auto& set = this->set;
     const Stencils<T> s = set.stencil;
