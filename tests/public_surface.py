@@ -9,7 +9,7 @@ from typing import get_args
 
 from shardfit.cli.commands import COMMANDS, Parser, add_commands, all_commands
 
-LISTS = Path(__file__).resolve().parent / "data" / "public"
+LISTS = Path(__file__).resolve().parent / "public"
 SCIENCES = ("population", "seismic", "vlbi", "xpcs")  # others may be installed
 CONFIGURATIONS = ("population", "problems", "seismic", "surveys", "xpcs")
 OF_ALL = ("--debug", "--help", "--no-cache", "--quiet")
