@@ -30,7 +30,6 @@ CASES = {
     "flow 3x100": ("laminar_flow", 3, 100, "individual", 3),
     "static 23x210": ("static", 23, 210, "auto", 2),
     "flow 23x210": ("laminar_flow", 23, 210, "auto", 2),
-    "flow 23x210 individual": ("laminar_flow", 23, 210, "individual", 1),
     "flow 23x500": ("laminar_flow", 23, 500, "auto", 1),
 }
 QUICK = ("static 3x100", "flow 3x100")
