@@ -156,7 +156,7 @@ def _interval(ends: Any) -> str:
     low, high = ends if isinstance(ends, tuple | list) and len(ends) == 2 else (None, None)
     if low is None and high is None:
         return ""
-    if np.ndim(low) or np.ndim(high):
+    if any(end is not None and np.ndim(end) for end in (low, high)):
         return "entry by entry"
     return f"≤ {short(high)}" if low is None else f"≥ {short(low)}" if high is None else f"{short(low)} … {short(high)}"
 
