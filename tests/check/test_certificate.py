@@ -204,3 +204,55 @@ def test_large_rows_are_probed_by_few():
     rows = {"x": RNG.normal(size=(3000, 2))}
     terms = {"many": statistic_term(lambda p, r: jnp.sin(p["a"] * r["x"][:, 0]), rows)}
     assert check(terms, X0).probe_rows == {"many": 1024}
+
+
+MANY = {"x": RNG.normal(size=(20_000, 3))}
+LONG = 4500  # rows: more than a probe has
+
+
+def total(sums):
+    return jnp.sum(sums**2) / 20_000**2
+
+
+@pytest.mark.parametrize("devices, precision", [(1, "float64"), (2, "float32")])
+def test_a_function_that_is_another_in_long_blocks_is_caught(devices, precision):
+    def counted(p, rows):
+        return p["k"] * rows["x"] * (1.01 if len(rows["x"]) > LONG else 1.0)
+
+    layout = None if devices == 1 else mesh(rows=devices)
+    start = {"k": 0.7}
+    with pytest.raises(ParityError, match=r"'sum': summed in blocks as long as .* shorter blocks"):
+        check({"sum": statistic_term(counted, MANY, loss=total, chunk=9000)}, start, layout, precision)
+    found = check({"sum": statistic_term(counted, MANY, loss=total, chunk=LONG)}, start, layout, precision)
+    assert found.walk is not None and found.walk["sum"] < (1e-12 if precision == "float64" else 1e-4)
+
+
+@pytest.mark.parametrize("chunk", [4096, "auto"])
+def test_a_product_that_is_compiled_wrongly_gives_no_answer(chunk):
+    """XLA on CPUs sums x @ ones wrongly in long blocks; where it does not, the value is right."""
+
+    def mixed(p, rows):
+        return (rows["x"] @ jnp.ones((3, 4))) * p["k"] + p["a"]
+
+    rows = {"x": RNG.normal(size=(200_000, 3))}
+    term = statistic_term(mixed, rows, loss=lambda sums: jnp.sum(sums), chunk=chunk)
+    problem = Problem(Objective({"sum": term}), {"k": 0.7, "a": 1.3})
+    exact = 4 * (0.7 * rows["x"].sum() + 1.3 * 200_000)
+    try:
+        certify(problem)
+    except ParityError as error:
+        assert "pass the matrix in args" in str(error)
+    else:
+        value, gradient = jax.jit(lambda o, p: o.value_and_grad(p))(problem.objective, problem.x0)
+        assert value == pytest.approx(exact, rel=1e-9)
+        assert gradient["k"] == pytest.approx(4 * rows["x"].sum(), rel=1e-9)
+
+
+def test_what_is_not_walked_over_or_wide_is_not_compared():
+    assert check(good_terms(), {"a": 1.0, "k": 0.7}).walk is not None  # "data", in blocks of four rows
+    assert check({"bins": good_terms()["bins"]}, {"k": 0.7}).walk is None
+    wide = {"x": RNG.normal(size=(8, 1024))}
+    assert (
+        check({"wide": residual_term(lambda p, rows: p["k"] * rows["x"].sum(1), wide, chunk=4)}, {"k": 1.0}).walk
+        is None
+    )

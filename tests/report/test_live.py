@@ -208,7 +208,7 @@ def test_a_process_that_is_gone_was_killed(tmp_path):
     for name, process in {"gone": gone, "again": again}.items():
         state = command_of(tmp_path / name, process=process)
         assert state.badge().text == "killed"
-        assert "goes on from here" in "".join(section.render() for section in run_sections(state))
+        assert "same command again to continue" in "".join(section.render() for section in run_sections(state))
     assert command_of(tmp_path / "far", process=gone | {"host": "another"}).badge().text == "silent"
     for odd in (None, 3, [], {"host": own_process()["host"], "number": "1"}, own_process() | {"number": -1}):
         assert command_of(tmp_path / "odd", process=odd).badge().text in ("silent", "running")

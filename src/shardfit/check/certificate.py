@@ -19,6 +19,7 @@ from shardfit.check.comparisons import Comparison, combine, compare
 from shardfit.check.evaluations import evaluate_terms, pulled_back
 from shardfit.check.probe import Probe, Setting, choose_rows, choose_setting
 from shardfit.check.random_draws import drawn_by_block
+from shardfit.check.walk import walked
 from shardfit.core import reduce
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import n_shards
@@ -47,6 +48,7 @@ class Certificate:
     finite_difference: dict[str, float]
     sharded: dict[str, float] | None = None
     precision: dict[str, float] | None = None
+    walk: dict[str, float] | None = None
     gram: dict[str, float] | None = None
     undecided: dict[str, int] = field(default_factory=dict)
     points: tuple[str, ...] = ("x0",)
@@ -132,6 +134,7 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
     verdict.judge(comparisons, probe.index, where, lambda name: drawn_by_block(terms[name], problem.x0))
     # layout and precision do not depend on the point; at an answer little is left of a value but its rounding
     layouts = _layouts(problem, probe, setting, comparisons, mesh, seed) if where == "x0" else (None, None)
+    walk = _walk(problem, setting, shards, seed) if where == "x0" else None
     certificate = Certificate(
         shards=shards,
         probe_rows={name: len(index) for name, index in probe.index.items()},
@@ -139,6 +142,7 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
         finite_difference={name: c.derivative_error for name, c in comparisons.items()},
         sharded=layouts[0],
         precision=layouts[1],
+        walk=walk,
         gram={name: c.gram for name, c in comparisons.items()} if gram else None,
         undecided={name: n for name, c in comparisons.items() if (n := int(c.undecided.sum()))},
         points=(where,),
@@ -230,6 +234,20 @@ def _layouts(problem, probe: Probe, setting: Setting, comparisons, mesh, seed):
         if n_shards(mesh) > 1:
             split = _apart(_gradients(problem.space, shared.place(mesh), near, key), single, scale)
         return split, None if precision == "float64" else _apart(single, exact, scale)
+
+
+def _walk(problem: Problem, setting: Setting, shards: int, seed: int) -> dict[str, float] | None:
+    """Return the differences between blocks as a fit has them and smaller ones, by term; None where there are none."""
+    key = _key(problem.objective, seed)
+    with arithmetic(problem.precision):
+        objectives = walked(problem.objective, problem.x0, shards, key)
+        if objectives is None:
+            return None
+        near = np.asarray(setting.points[1], PRECISIONS[problem.precision])
+        as_run, smaller = (_gradients(problem.space, each, near, None) for each in objectives)
+    apart = _apart(as_run, smaller, setting.scale)
+    # a loss need not be defined for the totals of two blocks
+    return {name: error for name, error in apart.items() if np.isfinite(float(smaller[0][name]))}
 
 
 @jax.jit

@@ -76,7 +76,7 @@ def _wrong_derivative(name: str, comparison: Comparison, index: np.ndarray | Non
 
 
 def judge_layouts(certificate: Any, precision: str) -> None:
-    """Raise for a term that is another on a mesh, or loses its digits in float32."""
+    """Raise for a term that is another on a mesh or in the fit's blocks, or loses its digits in float32."""
     for name, error in (certificate.sharded or {}).items():
         if not error <= SHARDED[precision]:
             raise ParityError(
@@ -84,6 +84,15 @@ def judge_layouts(certificate: Any, precision: str) -> None:
                 f"{error:.1e}, although it does not on one device in blocks. A foreign function inside the model is "
                 "probably not safe to split (its derivative rule under shard_map): give it its own custom_vjp, or run "
                 "without a mesh."
+            )
+    for name, error in (certificate.walk or {}).items():
+        if not error <= SHARDED[precision]:
+            raise ParityError(
+                f"term {name!r}: summed in blocks as long as those of the fit, value or gradient differs by "
+                f"{error:.1e} (relative) from the same rows in shorter blocks, although short blocks agree with each "
+                "other. Either the function looks at the number of its rows, or it is compiled wrongly: JAX on CPUs "
+                "does so with products by a constant matrix of equal numbers, such as x @ jnp.ones((3, 4)). Write that "
+                "as a sum, or pass the matrix in args; chunk=1000 avoids it too."
             )
     for name, error in (certificate.precision or {}).items():
         if not error <= PRECISION:

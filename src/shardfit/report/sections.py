@@ -27,6 +27,7 @@ PARAMETERS = "Parameters"  # title of the section; a study may bring its own
 COMPARISONS = {
     "blocks": "rows whole against rows in blocks",
     "sharded": "split over devices against unsplit",
+    "walk": "blocks of the fit against shorter ones",
     "finite_difference": "gradient against finite differences",
     "gram": "normal equations against gradient",
     "precision": "single against double precision",

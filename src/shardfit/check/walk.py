@@ -1,0 +1,46 @@
+"""Blocks of the size that a fit walks over, against the same rows in smaller ones.
+
+A probe is shorter than most blocks, and what a compiler makes of a function depends on shapes: XLA's programs for CPUs
+have been seen to sum blocks of 1,500 rows and more wrongly, within a loop, while shorter ones were right.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardfit.check.probe import WIDE_ROW
+from shardfit.core import reduce
+from shardfit.core.blocks import settled
+from shardfit.core.objective import Objective, replace_terms
+from shardfit.core.terms import RowTerm
+
+SMALLER = 3  # times: no block of the comparison has more rows than the user allows
+
+
+def walked(objective: Objective, params: Any, shards: int, key: Any) -> tuple[Objective, Objective] | None:
+    """Return the objective on its first two blocks, in blocks as a fit has them and in smaller ones.
+
+    Terms that are not walked over are left out, as are those of wide rows (shots, scans), of which each costs much, and
+    those that draw random numbers; None if none is left.
+    """
+    sizes = {}
+    for i, (name, term) in enumerate(objective.items()):
+        if not isinstance(term, RowTerm) or term.stochastic:
+            continue
+        row_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(term.rows)) / max(1, term.n_rows)
+        n, chunk = -(-term.n_rows // shards), settled(term, params, reduce.term_key(term, key, i)).chunk
+        if chunk is not None and SMALLER < chunk < n and row_bytes < WIDE_ROW:
+            sizes[name] = -(-n // -(-n // chunk))
+    if not sizes:
+        return None
+    counts = list(sizes.values())
+    kept = objective.only(*sizes).take(lambda i, n: np.arange(min(n, 2 * counts[i])))
+    as_run, smaller = (replace_terms(kept, _in_blocks(kept, counts, by)) for by in (1, SMALLER))
+    return as_run, smaller
+
+
+def _in_blocks(objective: Objective, counts: list[int], by: int) -> list[RowTerm]:
+    pairs = zip(objective.terms, counts, strict=True)
+    return [replace(t.sampled(), chunk=-(-n // by), auto=False) for t, n in pairs if isinstance(t, RowTerm)]
