@@ -12,6 +12,7 @@ from tests.public_surface import LISTS, SURFACE
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 
 PUBLIC = {
+    "__version__",
     "Above",
     "Axis",
     "BacktrackingLBFGS",

@@ -91,8 +91,10 @@ if TYPE_CHECKING:
         survey_parts,
         weight_axis,
     )
+    from shardfit.version import __version__
 
 __all__ = [
+    "__version__",
     "Above",
     "Axis",
     "BacktrackingLBFGS",
@@ -256,6 +258,7 @@ __getattr__, __dir__ = lazy_names(
         "solve.step": "StepSolver",
         "solve.cmaes": "CMAES",
         "solve.swarm": "Swarm",
+        "version": "__version__",
         "stats.eliminated": "Coefficients coefficients marginalised recover",
         "stats.linear": "linear_term",
         "surveys": "Axis Halving Picture Span Survey SurveyControl below grid latin marginals pareto seed_axis sobol "

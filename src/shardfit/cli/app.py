@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from shardfit.cli.commands import Parser, UsageError, add_commands, all_commands, parse
 from shardfit.cli.mishaps import describe, is_users
-from shardfit.cli.versions import own_version
+from shardfit.version import __version__
 
 # what the library raises on purpose; anything else is a defect and shows where it happened
 EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError)
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
     """Return the options of a command line; `run` is what does it, None where a command is missing."""
     parser = Parser(prog="shardfit", description="Fit differentiable models to more data than one device holds.")
-    parser.add_argument("--version", action="version", version=f"shardfit {own_version()}")
+    parser.add_argument("--version", action="version", version=f"shardfit {__version__}")
     parser.epilog = "\n".join(["examples:", *(f"  {line}" for line in EXAMPLES)])
     add_commands(parser, all_commands(), argv)
     return parse(parser, argv)

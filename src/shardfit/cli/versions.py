@@ -3,17 +3,14 @@
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
+from shardfit.version import __version__
+
 PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "optax", "optimistix", "matplotlib")
-
-
-def own_version() -> str:
-    """Return the version of shardfit."""
-    return _version("shardfit") or "(not installed: run from source)"
 
 
 def versions() -> dict[str, str]:
     """Return the version of Python and of every package, '–' where it is not installed."""
-    found = {"python": platform.python_version(), "shardfit": own_version()}
+    found = {"python": platform.python_version(), "shardfit": __version__}
     return found | {name: _version(name) or "–" for name in PACKAGES}
 
 
