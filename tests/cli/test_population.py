@@ -20,7 +20,7 @@ def test_init_writes_what_fit_reads(capsys, tmp_path, name):
     assert config.solver == study.solver
     assert config.options == study.options
     code, _, err = run(capsys, "population", "init", file)
-    assert code == 2 and "is there already" in err and "--force" in err
+    assert code == 2 and "already exists" in err and "--force" in err
 
 
 def test_fit_leaves_a_run_directory_with_report(capsys, tmp_path):

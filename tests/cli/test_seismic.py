@@ -82,7 +82,7 @@ def test_init_writes_what_is_read(capsys, tmp_path):
     assert options.bands == (4.0, None) and options.conditioning.rows == 6
     assert setup.truth.shape == (80, 200) and setup.n_shots == 25
     code, _, err = run(capsys, "seismic", "init", file)
-    assert code == 2 and "is there already" in err
+    assert code == 2 and "already exists" in err
 
 
 @pytest.mark.slow
