@@ -92,7 +92,7 @@ def test_model_then_invert_its_file(capsys, tmp_path, config):
     assert code == 0, err
     assert "5 shots, 20 receivers, 160 samples" in text
     names = {p.name for p in (tmp_path / "data").iterdir()}
-    assert names == {"gathers.sgy", "model.npz", "model.png", "ricker.png", "observed_data.png"}
+    assert names == {"command.json", "gathers.sgy", "model.npz", "model.png", "ricker.png", "observed_data.png"}
     text = SMALL.replace('name = "layers"\n', "").replace("metres = 150.0", 'kind = "linear"\nbottom = 3000.0')
     config.write_text(text + '[data]\nfile = "data/gathers.sgy"\n')
     code, text, err = run(capsys, "seismic", "invert", config, "--out", tmp_path / "out", "--epochs", 1)

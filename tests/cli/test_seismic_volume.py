@@ -66,7 +66,7 @@ def test_model_invert_its_files_and_migrate(capsys, tmp_path, config):
     assert "12 × 11 × 13 cells" in text and "jax: as asked; memory: segmented: as asked, " in text
     assert np.load(out / "model.npy").shape == (12, 11, 13)
     assert "waveform inversion in three dimensions" in (out / "report.html").read_text()
-    config.write_text(own.replace("widths = 3", 'widths = 3\nengine = "auto"') + '[data]\nfile = "data/gathers.npz"\n')
+    config.write_text(own.replace('engine = "jax"', 'engine = "auto"') + '[data]\nfile = "data/gathers.npz"\n')
     code, text, err = run(capsys, "seismic", "rtm", config, "--out", tmp_path / "rtm", "--max-shots", 1)
     assert code == 0, err
     assert np.load(tmp_path / "rtm" / "image.npy").shape == (12, 11, 13)
