@@ -59,7 +59,7 @@ def settle(problem: Problem, result: Result, last: int = LAST) -> Any:
 
 
 def descend_gaussian(seed: int = 0, n: int = 5000) -> tuple[Any, Result]:
-    """Fit the two-dimensional normal in the published way; return the settled parameters and the result."""
+    """Fit the two-dimensional normal by kernel descent; return the settled parameters and the result."""
     problem = gaussian.problem(n, seed=seed)
     options = {k: v for k, v in STUDIES["gaussian"].solver.items() if k != "name"}
     result = fit(problem, "adam", seed=seed, progress=False, **options)
@@ -144,7 +144,7 @@ STUDIES = {
         title="Two-dimensional normal by kernel descent",
         build=_gaussian,
         rows=5000,
-        solver={"name": "adam", "learning_rate": 1.0, "maxiter": 100, "keep": 1},
+        solver={"name": "adam", "learning_rate": 1.0, "maxiter": 200, "keep": 1},
         draw=_draw_gaussian,
         truth=lambda options: gaussian.TRUTH,
         noisy=True,
