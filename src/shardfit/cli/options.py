@@ -28,7 +28,9 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_seed(parser: argparse.ArgumentParser, default: int | None = None, what: str = "seed of all random numbers") -> None:
+def add_seed(
+    parser: argparse.ArgumentParser, default: int | None = None, what: str = "seed of all random numbers"
+) -> None:
     """Add the seed."""
     shown = what if default is None else f"{what} ({default})"
     parser.add_argument("--seed", metavar="S", type=_seed, default=default, help=shown)
