@@ -123,8 +123,7 @@ class _AllSuites(dict):
 
     def __missing__(self, name: str):
         suite, _, case = name.partition(" ")
-        cases = kept(suite)["cases"] if (RESULTS / f"{suite}.json").exists() else {}
-        return _Case(cases[case]) if case in cases else _NotRun()
+        return _Case(kept(suite)["cases"][case]) if (RESULTS / f"{suite}.json").exists() else _NotRun()
 
 
 def kept(name: str) -> dict:

@@ -249,7 +249,7 @@ def test_large_data_are_evaluated_in_batches_by_default(monkeypatch):
 def test_resumed_equals_unbroken_also_on_another_mesh(tmp_path):
     options = {"particles": 20, "maxiter": 30, "keep": 5, "stagnation": 8, "restarts": 3}
     unbroken = swarm(exact_problem(), **options)
-    assert int(unbroken.state["drawn"]) < 30  # it was drawn anew at least once
+    assert int(unbroken.state["drawn"]) < 30  # it was restarted at least once
     for mesh, stop in ((None, 10), (sf.mesh(rows=2, runs=2), 20), (None, 40)):
         look = {"callback": lambda s, stop=stop: s.step >= stop, "every": 10}
         resumed = swarm(exact_problem(), run_dir=tmp_path, mesh=mesh, **look, **options)
@@ -286,7 +286,7 @@ def test_stagnation_stops_and_says_so():
     result = swarm(flat, stagnation=7)
     assert result.status is sf.Status.STALLED and not result.success and result.steps == 7
     again = swarm(flat, stagnation=7, restarts=2)
-    assert again.status is sf.Status.STALLED and again.steps == 3 * 7 + 2 and "drawn anew 2 times" in again.note
+    assert again.status is sf.Status.STALLED and again.steps == 3 * 7 + 2 and "restarted 2 times" in again.note
     coarse = swarm(bowl_problem(), stagnation=5, ftol=0.9, maxiter=500)
     assert coarse.status is sf.Status.STALLED and coarse.steps < 500
 
