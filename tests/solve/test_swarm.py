@@ -300,7 +300,7 @@ def test_contraction_is_convergence():
 
 def test_a_restart_keeps_the_best_ever_seen():
     result = swarm(ackley_problem(), particles=10, maxiter=60, stagnation=4, restarts=5, keep=1)
-    assert int(result.note.split("anew ")[1].split()[0]) >= 2
+    assert int(result.note.split("restarted ")[1].split()[0]) >= 2
     assert result.value == pytest.approx(result.history["loss"].min(), rel=1e-14)
     assert np.all(np.diff(result.history["value"]) <= 0)
 
