@@ -130,7 +130,7 @@ HEADLINES = {
         f"{EHT}; pull request 328 for memory",
         ADA,
         (
-            Row("points run", "7,500", "{m87_grid grid[points]} ({m87_grid grid[share]:%}, whole sweeps at random)"),
+            Row("points run", "7,500", "{m87_grid grid[points]} ({m87_grid grid[share]:%})"),
             Row("points that converged", "a fixed number of iterations", "{m87_grid grid[converged]:.1%}"),
             Row(
                 "lowest χ², closure phase and amplitude",
