@@ -47,11 +47,17 @@ THREADS = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "NPROC": "1",  # XLA's own threads; its flags for them no longer have an effect on CPUs
     "JAX_PLATFORMS": "cpu",
     # what is compiled counts as compiled here, in every run
     "JAX_ENABLE_COMPILATION_CACHE": "false",
 }
+
+
+def use_devices(n: int) -> None:
+    """Let this process have n CPU devices; call it before JAX looks for devices."""
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={n}"
+    os.environ.pop("NPROC", None)  # devices that have fewer threads than they are wait for each other without end
 
 
 class PeerMissingError(Exception):

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.peers import use_devices
+
 
 class Drawn(NamedTuple):
     """What a run hands back. z: (chains, draws, n); gradients: of warm-up and draws; step: mean step length.
@@ -178,7 +180,7 @@ def main() -> None:
     from benchmarks.problems.densities import DENSITIES
 
     if asked["options"].get("method") == "parallel":
-        jax.config.update("jax_num_cpu_devices", asked["chains"])
+        use_devices(asked["chains"])
     if asked["engine"] != "ours":  # shardfit chooses float64 for itself
         jax.config.update("jax_enable_x64", True)
     problem = DENSITIES[asked["density"]]()

@@ -1,11 +1,11 @@
 """The gradient of one survey on one and on two devices of one thread each, in turn, in this process."""
 
 import json
-import os
 import sys
 import time
 
 from benchmarks.core import memory, reset_peak
+from benchmarks.peers import use_devices
 from benchmarks.seismic_ours import simulation
 from benchmarks.seismic_scene import scene
 
@@ -14,8 +14,7 @@ ROUNDS = 4
 
 def main(asked: dict) -> None:
     """Print the best times of both."""
-    # first, for flags are read up to the first that has no dashes
-    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2 " + os.environ.get("XLA_FLAGS", "")
+    use_devices(2)
     import jax
     import numpy as np
 

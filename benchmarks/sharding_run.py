@@ -1,19 +1,19 @@
 """Value and gradient of one imaging objective on several numbers of virtual devices, in turn, in this process."""
 
 import json
-import os
 import sys
 import time
 
 import numpy as np
+
+from benchmarks.peers import use_devices
 
 ROUNDS, REPEATS = 3, 5
 
 
 def main(asked: dict) -> None:
     """Print differences from one device and the best times of all."""
-    count = f"--xla_force_host_platform_device_count={max(asked['devices'])} "
-    os.environ["XLA_FLAGS"] = count + os.environ.get("XLA_FLAGS", "")
+    use_devices(max(asked["devices"]))
     import jax
 
     import shardfit as sf

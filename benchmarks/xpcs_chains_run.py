@@ -1,15 +1,15 @@
 """Chains of one shard on so many devices, in a process of their own."""
 
 import json
-import os
 import sys
 import time
+
+from benchmarks.peers import use_devices
 
 
 def main(asked: dict) -> None:
     """Print seconds and quality of a call that is already compiled."""
-    count = f"--xla_force_host_platform_device_count={asked['devices']} "
-    os.environ["XLA_FLAGS"] = count + os.environ.get("XLA_FLAGS", "")
+    use_devices(asked["devices"])
     import numpy as np
 
     import shardfit as sf

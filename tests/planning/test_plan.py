@@ -123,9 +123,20 @@ def test_waiting_for_other_programs_does_not_count(monkeypatch):
     monkeypatch.setattr(
         timing, "time", SimpleNamespace(perf_counter=lambda: next(ticks), process_time=lambda: 0.25 * next(ticks))
     )
-    assert timing._seconds(lambda: None) == 0.25 * 2
+    assert timing._seconds(lambda: None, 1) == 0.25 * 2
     monkeypatch.setattr(timing.jax, "default_backend", lambda: "gpu")  # its work is not in the processor's time
-    assert timing._seconds(lambda: None) == 2
+    assert timing._seconds(lambda: None, 1) == 2
+
+
+def test_short_evaluations_are_timed_together(monkeypatch):
+    from shardfit.planning import timing
+
+    blocks = []
+    monkeypatch.setattr(timing, "_seconds", lambda run, calls: blocks.append(calls) or 1e-4)
+    monkeypatch.setattr(timing, "evaluate", lambda *_: 0.0)
+    assert timing._measured(residual_problem(), "value_and_grad", 1 / N) == 1e-4
+    assert len(blocks) >= timing.REPEATS and min(blocks) > 1
+    assert sum(blocks) * 1e-4 >= timing.ENOUGH_SECONDS
 
 
 def test_gram_and_stochastic_terms():

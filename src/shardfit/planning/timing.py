@@ -18,6 +18,7 @@ from shardfit.solve.base import evaluate
 ENOUGH_SECONDS = 0.05  # an evaluation this long is known well
 LONGEST_SECONDS = 1.0  # what the next part may be expected to take
 GROWTH = 64  # at most, from one part to the next: every part compiles anew
+BLOCK_SECONDS = 0.002  # of calls that are timed together: clocks of processor time lag behind by some tenths of it
 REPEATS = 5  # at least, and as many more as fit into the time of one that is known well
 
 
@@ -67,17 +68,22 @@ def _measured(problem: Problem, needs: str, share: float) -> float:
         return jax.block_until_ready(evaluate(needs, problem.space, part, z, key))
 
     run()
-    times = []
-    while len(times) < REPEATS or sum(times) < ENOUGH_SECONDS:
-        times.append(_seconds(run))
+    began = time.perf_counter()
+    run()
+    calls = max(1, round(BLOCK_SECONDS / (time.perf_counter() - began)))
+    times, spent = [], 0.0
+    while len(times) < REPEATS or spent < ENOUGH_SECONDS:
+        times.append(_seconds(run, calls))
+        spent += calls * times[-1]
         if times[-1] > LONGEST_SECONDS:
             break
     return min(times)
 
 
-def _seconds(run: Callable[[], Any]) -> float:
+def _seconds(run: Callable[[], Any], calls: int) -> float:
     """Return how long a call takes. On a CPU that is never longer than its processor time: it may wait for others."""
     wall, cpu = time.perf_counter(), time.process_time()
-    run()
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    for _ in range(calls):
+        run()
+    wall, cpu = (time.perf_counter() - wall) / calls, (time.process_time() - cpu) / calls
     return min(wall, cpu) if jax.default_backend() == "cpu" else wall
