@@ -46,14 +46,14 @@ def tell_gains(gains: Any, obs: Any, args: argparse.Namespace) -> None:
         size = np.abs(gains.gain[gains.solved[:, k], k])
         if len(size):
             print(f"  {name:<4} |g| {np.median(size):.3f} (median), {size.min():.3f} to {size.max():.3f}")
-    if args.gains:
-        print(f"gains: {len(write_gains(gains, args.gains, obs))} files in {args.gains}")
+    if args.gain_table:
+        print(f"gains: {len(write_gains(gains, args.gain_table, obs))} files in {args.gain_table}")
 
 
 def add_solution(parser: argparse.ArgumentParser, method: str) -> None:
     """Add what to solve for, and how far gains may stray; method: the default."""
     parser.add_argument("--out", metavar="FILE", required=True, help="uvfits file to write")
-    parser.add_argument("--gains", metavar="DIR", help="folder to write gains to, a text file per station")
+    parser.add_argument("--gain-table", metavar="DIR", help="folder to write gains to, a text file per station")
     parser.add_argument(
         "--method", choices=("both", "phase", "amp"), default=method, help=f"what to solve for ({method})"
     )
