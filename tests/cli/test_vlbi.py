@@ -119,10 +119,35 @@ def test_selfcal(capsys, folder, tmp_path):
     used = obs.uv_distance > 0.1e9  # baselines within a site take no part
     assert 0.3 < np.mean(np.abs(off[used]) ** 2) / 2 < 1.0  # gains take up some of the noise
     code, out, _ = run(
-        capsys, "vlbi", "selfcal", *files, "--out", tmp_path / "b.uvfits", "--method", "phase", "--stations", "LM,SM"
+        capsys,
+        "vlbi",
+        "selfcal",
+        *files,
+        "--out",
+        tmp_path / "b.uvfits",
+        "--method",
+        "phase",
+        "--stations",
+        "LM,SM",
+        "--gain-table",
+        tmp_path / "gains",
     )
     assert code == 0
-    assert sorted(line.split()[0] for line in out.splitlines()[2:]) == ["LM", "SM"]
+    assert sorted(line.split()[0] for line in out.splitlines()[2:-1]) == ["LM", "SM"]
+    assert {file.name.rpartition("_")[2] for file in (tmp_path / "gains").iterdir()} == {"LM.txt", "SM.txt"}
+
+
+def test_info_and_a_polarised_ring(capsys, folder, tmp_path):
+    from shardfit.domains.vlbi import read_image, write_image
+
+    assert "errors        " in run(capsys, "vlbi", "info", folder / "ring.uvfits")[1]
+    image = read_image(folder / "truth.fits")
+    assert "β₂" not in run(capsys, "vlbi", "ring", folder / "truth.fits")[1]
+    planes = {"I": image.values["I"], "Q": -0.1 * image.values["I"], "U": 0.0 * image.values["I"]}
+    write_image(image.replace(values=planes), tmp_path / "polarised.fits")
+    assert "β₂" in run(capsys, "vlbi", "ring", tmp_path / "polarised.fits")[1]
+    told = json.loads(run(capsys, "vlbi", "ring", tmp_path / "polarised.fits", "--json")[1])
+    assert 0 <= told["beta2"][0]["modulus"] < 0.1
 
 
 def test_netcal(capsys, folder, tmp_path):

@@ -128,3 +128,41 @@ def test_noise_is_added_to_every_product(raw):
 def test_refused(raw, operation, why):
     with pytest.raises(ValueError, match=why):
         operation(raw)
+
+
+def test_flags_by_elevation(raw):
+    height = np.rad2deg(ops.elevations(raw))
+    assert height.shape == (len(raw), 2)
+    assert height.min() > 0  # the data are real: nobody looks through the ground
+    kept = ops.flag(raw, elevation_below_deg=30)
+    assert len(kept) == int((height.min(1) >= 30).sum()) < len(raw)
+    lost = raw.stations.xyz.copy()
+    lost[raw.ant1[0]] = np.nan
+    stations = type(raw.stations)(raw.stations.names, lost, raw.stations.sefd)
+    with pytest.raises(ValueError, match=f"position of {raw.stations.names[raw.ant1[0]]} is not known"):
+        ops.flag(raw.replace(stations=stations), elevation_below_deg=10)
+
+
+def test_elevation_is_that_of_astropy(raw):
+    """Of a position of date; the header's is of 2000, whose precession moves it by a quarter of a degree."""
+    from astropy import units
+    from astropy.coordinates import ICRS, AltAz, EarthLocation, SkyCoord
+    from astropy.time import Time
+    from astropy.utils import iers
+
+    row = len(raw) // 2
+    with iers.conf.set_temp("auto_download", False), iers.conf.set_temp("iers_degraded_accuracy", "ignore"):
+        place = EarthLocation.from_geocentric(*raw.stations.xyz[raw.ant1[row]], unit=units.m)
+        when = Time(raw.mjd + raw.time[row] / 24, format="mjd")
+        source = SkyCoord(raw.ra_hours * units.hourangle, raw.dec_deg * units.deg, frame=ICRS)
+        expected = source.transform_to(AltAz(obstime=when, location=place)).alt.deg
+    assert np.rad2deg(ops.elevations(raw)[row, 0]) == pytest.approx(expected, abs=0.3)
+
+
+def test_flags_by_polarisation(raw):
+    q = np.where(np.arange(len(raw)) % 2, 0.9, 0.1) * np.abs(raw.vis["I"])
+    polarised = raw.replace(vis={"I": raw.vis["I"], "Q": q, "U": 0 * q}, sigma={name: raw.sigma["I"] for name in "IQU"})
+    kept = ops.flag(polarised, polarisation_above=0.5)
+    assert len(kept) == (len(raw) + 1) // 2
+    with pytest.raises(ValueError, match="polarisation_above needs Q and U; the data have I"):
+        ops.flag(raw.replace(vis={"I": raw.vis["I"]}, sigma={"I": raw.sigma["I"]}), polarisation_above=0.5)

@@ -139,6 +139,39 @@ def test_rings_of_several_images():
         rings.mean_ring([])
 
 
+def _polarised(order, phase, fraction=0.2, shift=(0, 0)):
+    """A ring whose polarisation has one mode only."""
+    image = ring(GRID, 0.6, 21 * UAS, 10 * UAS)
+    angle = np.arctan2(*np.meshgrid(image.x, image.y))
+    linear = fraction * image.values["I"] * np.exp(1j * (order * angle + phase))
+    planes = {"I": image.values["I"], "Q": linear.real, "U": linear.imag}
+    return image.replace(values={name: np.roll(plane, shift, (0, 1)) for name, plane in planes.items()})
+
+
+@pytest.mark.parametrize(("order", "phase"), [(0, 0.4), (1, -2.0), (2, 0.0), (2, np.pi), (-3, 1.0)])
+def test_polarisation_around_a_ring(order, phase):
+    modes = rings.ring_modes(_polarised(order, phase), (-3, 0, 1, 2), centre=(0.0, 0.0), outer_rad=40 * UAS)
+    for m, beta in modes.items():
+        assert beta == pytest.approx(0.2 * np.exp(1j * phase) if m == order else 0.0, abs=2e-3)
+
+
+def test_radial_polarisation_has_phase_zero():
+    """East of the centre the electric vector points to the east: Q < 0, U = 0."""
+    image = _polarised(2, 0.0)
+    east = image.values["Q"][image.shape[0] // 2, : image.shape[1] // 2]
+    assert east.min() < -0.9 * 0.2 * image.values["I"].max()
+    assert rings.ring_modes(image)[2].real > 0.15
+
+
+def test_modes_follow_the_ring():
+    moved = rings.ring_modes(_polarised(2, 1.0, shift=(5, -3)))[2]
+    assert moved == pytest.approx(0.2 * np.exp(1j), abs=0.02)
+    with pytest.raises(ValueError, match="no Stokes Q"):
+        rings.ring_modes(ring(GRID, 0.6, 21 * UAS, 10 * UAS))
+    with pytest.raises(ValueError, match="no range"):
+        rings.ring_modes(_polarised(2, 0.0), centre=(0.0, 0.0), inner_rad=2.0, outer_rad=1.0)
+
+
 @pytest.mark.parametrize("name", ["vlba15", "eht2022", "alma"])
 def test_beam(name):
     obs, truth = observed(name)

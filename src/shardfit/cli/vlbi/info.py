@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from shardfit.cli.vlbi.files import read_observation
 
@@ -43,6 +44,18 @@ def run(args: argparse.Namespace) -> int:
     }
     if zero.any():
         lines["flux"] += f", {np.median(np.abs(averaged.vis['I'][zero])):.3f} Jy between stations of one site"
+    lines["errors"] = _errors(obs)
     for name, text in lines.items():
         print(f"{name:<13} {text}")
     return 0
+
+
+def _errors(obs: Any) -> str:
+    """Return in words how the scatter of closure phases compares with the errors of the data."""
+    from shardfit.domains.vlbi.noise_scale import noise_scale
+
+    try:
+        seen = noise_scale(obs)
+    except ValueError:
+        return "cannot be checked: too few successive closure phases"
+    return f"closure phases scatter {seen.factor:.3f} ± {seen.sd:.3f} times as much as they say ({seen.pairs:,} pairs)"

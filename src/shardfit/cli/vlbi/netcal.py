@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli.vlbi.files import read_observation
-from shardfit.cli.vlbi.selfcal import add_solution, print_gains, solution
+from shardfit.cli.vlbi.selfcal import add_solution, solution, tell_gains
 
 EXAMPLES = ("shardfit vlbi netcal m87.uvfits --flux 1.2 --out calibrated.uvfits",)
 
@@ -34,5 +34,5 @@ def run(args: argparse.Namespace) -> int:
         names = sorted(name for name, at in zip(obs.stations.names, site, strict=True) if at == number)
         if len(names) > 1:
             print(f"one site: {', '.join(names)}")
-    print_gains(gains, args.out)
+    tell_gains(gains, obs, args)
     return 0

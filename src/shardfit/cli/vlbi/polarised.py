@@ -27,8 +27,8 @@ def write_polarisation(out: Path, polarised: Any) -> dict[str, Any]:
     save_figure(plots.polarisation(polarised.image, beam_rad=beam), out, "polarisation")
     caption = (
         "Ticks lie along the electric vector, as long as |P| is large, coloured by the linear fraction. In all: "
-        f"{_fractions(polarised)}. Polarisation is fitted {_kind(polarised.options.mode)}. Leakage and the offset "
-        "between hands are not fitted."
+        f"{_fractions(polarised)}.{_winding(polarised.image)} Polarisation is fitted "
+        f"{_kind(polarised.options.mode)}. Leakage and the offset between hands are not fitted."
     )
     rows = [(name, f"{value:.3f}") for name, value in polarised.chi2.items()]
     weights = {**polarised.options.data, **polarised.options.regularisers}
@@ -47,3 +47,16 @@ def _kind(mode: str) -> str:
 
 def _fractions(polarised: Any) -> str:
     return f"linear fraction {polarised.mean_fraction:.3f} resolved, {polarised.net_fraction:.3f} net"
+
+
+def _winding(image: Any) -> str:
+    """Return how polarisation winds around a ring, in words; nothing where there is no ring."""
+    import numpy as np
+
+    from shardfit.domains.vlbi.rings import ring_modes
+
+    try:
+        mode = ring_modes(image, (2,))[2]
+    except ValueError:
+        return ""
+    return f" Around the ring |β₂| is {abs(mode):.3f}, its phase {np.rad2deg(np.angle(mode)):.0f}°."

@@ -29,26 +29,31 @@ def run(args: argparse.Namespace) -> int:
     compared = add_fractional_noise(flag(obs, uv_below=co_located(obs)), args.systematic)
     gains = solve_gains(compared, image, **solution(args))
     write_uvfits(apply_gains(obs, gains), args.out, overwrite=True)
-    print_gains(gains, args.out)
+    tell_gains(gains, obs, args)
     return 0
 
 
-def print_gains(gains: Any, out: str) -> None:
-    """Print how a calibration ended, and the gains' size by station."""
+def tell_gains(gains: Any, obs: Any, args: argparse.Namespace) -> None:
+    """Print how a calibration ended, and the gains' size by station; write them if asked."""
     import numpy as np
 
+    from shardfit.domains.vlbi.gain_files import write_gains
+
     before, after = gains.cost_before.sum(), gains.cost_after.sum()
-    print(f"{out}: {len(gains)} solutions, {int((~gains.converged).sum())} of them not converged")
+    print(f"{args.out}: {len(gains)} solutions, {int((~gains.converged).sum())} of them not converged")
     print(f"cost {before:.6g} before, {after:.6g} after")
     for k, name in enumerate(gains.stations):
         size = np.abs(gains.gain[gains.solved[:, k], k])
         if len(size):
             print(f"  {name:<4} |g| {np.median(size):.3f} (median), {size.min():.3f} to {size.max():.3f}")
+    if args.gain_table:
+        print(f"gains: {len(write_gains(gains, args.gain_table, obs))} files in {args.gain_table}")
 
 
 def add_solution(parser: argparse.ArgumentParser, method: str) -> None:
     """Add what to solve for, and how far gains may stray; method: the default."""
     parser.add_argument("--out", metavar="FILE", required=True, help="uvfits file to write")
+    parser.add_argument("--gain-table", metavar="DIR", help="folder to write gains to, a text file per station")
     parser.add_argument(
         "--method", choices=("both", "phase", "amp"), default=method, help=f"what to solve for ({method})"
     )

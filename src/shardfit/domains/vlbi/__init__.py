@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.ehtim_objects import from_ehtim_image, from_obsdata, to_ehtim_image, to_obsdata
     from shardfit.domains.vlbi.ehtim_text import read_ehtim_text
     from shardfit.domains.vlbi.fits_image import read_image, write_image
+    from shardfit.domains.vlbi.gain_files import read_gains, write_gains
     from shardfit.domains.vlbi.grid import Grid
     from shardfit.domains.vlbi.images import Image, blank, gaussian, prior, ring
     from shardfit.domains.vlbi.joining import join
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.models import model_image
     from shardfit.domains.vlbi.movies import Movie, read_movie, write_movie
     from shardfit.domains.vlbi.network import network_calibrate
+    from shardfit.domains.vlbi.noise_scale import NoiseScale, noise_scale
     from shardfit.domains.vlbi.nufft import Nufft
     from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
-    from shardfit.domains.vlbi.operations import add_fractional_noise, average_scans, average_time, flag
+    from shardfit.domains.vlbi.operations import add_fractional_noise, average_scans, average_time, elevations, flag
     from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_data_weights
     from shardfit.domains.vlbi.recipes import (
         ErrorsUnderRegularisers,
@@ -55,7 +57,7 @@ if TYPE_CHECKING:
     )
     from shardfit.domains.vlbi.recipes.geometric import ShapeFit, fit_shape
     from shardfit.domains.vlbi.recipes.weights import CrossValidation, cross_validate
-    from shardfit.domains.vlbi.rings import Ring, extract_ring, mean_ring
+    from shardfit.domains.vlbi.rings import Ring, extract_ring, mean_ring, ring_modes
     from shardfit.domains.vlbi.selfcal import Calibrated, GainTable, apply_gains, self_calibrate, solve_gains
     from shardfit.domains.vlbi.simulation import EHT2017, Gains, Night, read_array, simulate
     from shardfit.domains.vlbi.tables import DataSet, data_set
@@ -80,6 +82,7 @@ __all__ = [
     "Movie",
     "MovieResult",
     "Night",
+    "NoiseScale",
     "Nufft",
     "Observation",
     "PolarisedResult",
@@ -105,6 +108,7 @@ __all__ = [
     "data_set",
     "dirty_beam",
     "dirty_image",
+    "elevations",
     "errors_under_regularisers",
     "extract_ring",
     "fit_beam",
@@ -123,6 +127,7 @@ __all__ = [
     "model_image",
     "movie",
     "network_calibrate",
+    "noise_scale",
     "observe",
     "polarimetric_image",
     "posterior",
@@ -131,12 +136,14 @@ __all__ = [
     "quadrangles",
     "read_array",
     "read_ehtim_text",
+    "read_gains",
     "read_image",
     "read_movie",
     "read_text",
     "read_uvfits",
     "regrid",
     "ring",
+    "ring_modes",
     "self_calibrate",
     "simulate",
     "solve_gains",
@@ -147,6 +154,7 @@ __all__ = [
     "top_set_errors",
     "triangles",
     "with_data_weights",
+    "write_gains",
     "write_image",
     "write_movie",
     "write_text",
@@ -163,6 +171,7 @@ __getattr__, __dir__ = lazy_names(
         "ehtim_objects": "from_ehtim_image from_obsdata to_ehtim_image to_obsdata",
         "ehtim_text": "read_ehtim_text",
         "fits_image": "read_image write_image",
+        "gain_files": "read_gains write_gains",
         "grid": "Grid",
         "images": "Image blank gaussian prior ring",
         "joining": "join",
@@ -170,16 +179,17 @@ __getattr__, __dir__ = lazy_names(
         "models": "model_image",
         "movies": "Movie read_movie write_movie",
         "network": "network_calibrate",
+        "noise_scale": "NoiseScale noise_scale",
         "nufft": "Nufft",
         "observation": "Observation Stations make_observation",
-        "operations": "add_fractional_noise average_scans average_time flag",
+        "operations": "add_fractional_noise average_scans average_time elevations flag",
         "problem": "image_maps imaging_problem with_data_weights",
         "recipes": "ErrorsUnderRegularisers ImagePosterior ImagingResult MovieResult PolarisedResult PreCal Round "
         "SelfCal SpectralResult TopSetErrors chi2 compact_flux cross_correlation errors_under_regularisers image "
         "known_image movie observe polarimetric_image posterior prepare spectral_image top_set_errors",
         "recipes.geometric": "ShapeFit fit_shape",
         "recipes.weights": "CrossValidation cross_validate",
-        "rings": "Ring extract_ring mean_ring",
+        "rings": "Ring extract_ring mean_ring ring_modes",
         "selfcal": "Calibrated GainTable apply_gains self_calibrate solve_gains",
         "simulation": "EHT2017 Gains Night read_array simulate",
         "tables": "DataSet data_set",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardfit.domains.vlbi.constants import FWHM_TO_SIGMA
+from shardfit.domains.vlbi.geometry import elevation, hour_angle
 from shardfit.domains.vlbi.observation import Observation, make_observation
 
 _ABOUT = ("stations", "freq_hz", "bandwidth_hz", "mjd", "source", "ra_hours", "dec_deg", "scans", "polrep")
@@ -98,17 +99,45 @@ def flag(
     stations: Sequence[str] = (),
     before_h: float = -np.inf,
     after_h: float = np.inf,
+    elevation_below_deg: float = -90.0,
+    polarisation_above: float = np.inf,
 ) -> Observation:
     """Remove rows with a low |I|/σ, a baseline too short or long (wavelengths), a listed station, or a time outside.
 
-    A row that meets any of the conditions goes. stations: names, or one name.
+    A row that meets any of the conditions goes. stations: names, or one name. elevation_below_deg: of the source, at
+    either station. polarisation_above: |Q + iU|/|I|; rows without Q and U stay.
     """
     names = (stations,) if isinstance(stations, str) else tuple(stations)
     listed = [obs.stations.index(name) for name in names]
     bad = np.isin(obs.ant1, listed) | np.isin(obs.ant2, listed)
     bad |= (obs.snr < snr_below) | (obs.uv_distance < uv_below) | (obs.uv_distance > uv_above)
     bad |= (obs.time < before_h) | (obs.time > after_h)
+    if elevation_below_deg > -90:
+        bad |= np.rad2deg(elevations(obs).min(1)) < elevation_below_deg
+    if polarisation_above < np.inf:
+        bad |= _linear_fraction(obs) > polarisation_above
     return obs.select(~bad)
+
+
+def elevations(obs: Observation) -> np.ndarray:
+    """Return how high the source stands above the horizon of both stations of each row, (n, 2) rad."""
+    ends = np.stack([obs.ant1, obs.ant2], axis=1)
+    unknown = [obs.stations.names[k] for k in np.unique(ends) if not np.isfinite(obs.stations.xyz[k]).all()]
+    if unknown:
+        raise ValueError(
+            f"elevations: the position of {', '.join(unknown)} is not known. Give obs.stations positions, for instance "
+            "those of read_array, or leave these stations out."
+        )
+    angle = hour_angle(obs.mjd, obs.time, obs.ra_hours)
+    return np.stack([elevation(obs.stations.xyz[k], angle, obs.dec_deg) for k in ends.T], axis=1)
+
+
+def _linear_fraction(obs: Observation) -> np.ndarray:
+    if "Q" not in obs.vis or "U" not in obs.vis:
+        raise ValueError(f"flag: polarisation_above needs Q and U; the data have {', '.join(obs.vis)}.")
+    measured = np.isfinite(obs.sigma["Q"]) & np.isfinite(obs.sigma["U"])
+    with np.errstate(divide="ignore", invalid="ignore"):  # |I| may be exactly zero
+        return np.where(measured, np.abs(obs.vis["Q"] + 1j * obs.vis["U"]) / np.abs(obs.vis["I"]), 0.0)
 
 
 def add_fractional_noise(obs: Observation, fraction: float) -> Observation:

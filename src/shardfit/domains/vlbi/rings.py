@@ -1,9 +1,10 @@
-"""Rings in images: diameter, width, asymmetry and position angle, with their spread around the ring.
+"""Rings in images: diameter, width, asymmetry, position angle, with their spread around it, and polarisation along it.
 
 As the papers on M87 do it: from a centre, brightness peaks are found along many directions; the centre is where their
 distances agree best.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -85,6 +86,41 @@ def mean_ring(rings: list[Ring]) -> Ring:
     turn = np.mean(np.exp(1j * np.array([one.pa_rad for one in rings])))
     pa_sd = float(np.sqrt(-2 * np.log(min(1.0, abs(turn)))))  # of a distribution on the circle
     return Ring(**mean, pa_rad=float(np.angle(turn) % (2 * np.pi)), **spread, pa_sd=pa_sd)
+
+
+def ring_modes(
+    image: Image,
+    orders: Sequence[int] = (0, 1, 2),
+    *,
+    centre: tuple[float, float] | None = None,
+    inner_rad: float = 0.0,
+    outer_rad: float | None = None,
+) -> dict[int, complex]:
+    """Return β of each order: Σ (Q + iU) exp(-i m φ) over an annulus, divided by its flux; φ runs from north to east.
+
+    β₂ tells how polarisation winds around a ring: phase 0 radial, ±180° along the ring, ±90° spirals.
+    centre: x to the east, y to the north, rad; inner_rad, outer_rad: of the annulus. Without centre or outer_rad they
+    are those of the ring of `extract_ring`, and its diameter.
+
+    Example: `abs(ring_modes(image)[2])`.
+    """
+    missing = [name for name in ("Q", "U") if name not in image.values]
+    if missing:
+        raise ValueError(f"ring_modes: the image has no Stokes {missing[0]}. Fit polarisation: `polarimetric_image`.")
+    if centre is None or outer_rad is None:
+        found = extract_ring(image)
+        centre = (found.x_rad, found.y_rad) if centre is None else centre
+        outer_rad = found.diameter if outer_rad is None else outer_rad
+    if not 0 <= inner_rad < outer_rad:
+        raise ValueError(f"ring_modes: radii from {inner_rad} to {outer_rad} rad are no range.")
+    east, north = np.meshgrid(image.x - centre[0], image.y - centre[1])
+    radius, angle = np.hypot(east, north), np.arctan2(east, north)
+    within = (radius >= inner_rad) & (radius <= outer_rad)
+    flux = float(image.values["I"][within].sum())
+    if not flux > 0:
+        raise ValueError("ring_modes: no flux lies in the annulus. Check centre, inner_rad and outer_rad.")
+    linear = (image.values["Q"] + 1j * image.values["U"])[within]
+    return {int(m): complex((linear * np.exp(-1j * m * angle[within])).sum() / flux) for m in orders}
 
 
 def _moment(image: Image) -> tuple[float, float]:
