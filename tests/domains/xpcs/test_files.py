@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from benchmarks.reliability.mutation import mutated
 from shardfit.domains.xpcs import Binned, from_xarray, read, write
-from tests.damage import mutated
 from tests.domains.xpcs.cases import FOLDER, small
 
 h5py = pytest.importorskip("h5py")
