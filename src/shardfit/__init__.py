@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from shardfit.core.term_makers import penalty, prior, residual_penalty, residual_term, statistic_term
     from shardfit.core.terms import total
     from shardfit.core.transforms import Above, Below, Identity, Interval, Log, Simplex, Softplus, TanInterval, within
+    from shardfit.curvature import error_bars
     from shardfit.distributed.executors import run_tasks
     from shardfit.distributed.groups import my_group
     from shardfit.distributed.processes import join
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from shardfit.sciences import Science
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
     from shardfit.solve.cmaes import CMAES
-    from shardfit.solve.curvature import error_bars
     from shardfit.solve.custom import Custom
     from shardfit.solve.host import HostSolver
     from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
@@ -246,7 +246,7 @@ __getattr__, __dir__ = lazy_names(
         "sampling.chains.workers": "sample_parts",
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",
-        "solve.curvature": "error_bars",
+        "curvature": "error_bars",
         "solve.custom": "Custom",
         "solve.host": "HostSolver",
         "solve.lbfgs": "LBFGS BacktrackingLBFGS",

@@ -17,10 +17,10 @@ from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
+from shardfit.curvature import error_bars
 from shardfit.fitting import fit
 from shardfit.solve.base import Solver
 from shardfit.solve.covariance import normalised, of_residuals
-from shardfit.solve.curvature import error_bars
 from shardfit.solve.registry import as_solver
 
 CLOSE = 1e-3  # of the target: an end is known to about this share of a standard error

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from shardfit.check.certificate import certify
+from shardfit.core.equations import NormalEquations
 from shardfit.core.errors import NonFiniteError, ParityError
 from shardfit.core.mesh import ROWS, mesh
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.core.term_makers import penalty, residual_term, statistic_term
+from shardfit.curvature import error_bars
+from shardfit.fitting import fit
+from shardfit.stats.linear import linear_term
 
 RNG = np.random.default_rng(5)
 ROWS_IN = {"x": RNG.uniform(0.1, 2, 23), "y": RNG.normal(size=23), "sigma": RNG.uniform(0.5, 1, 23)}
@@ -246,6 +250,62 @@ def test_a_product_that_is_compiled_wrongly_gives_no_answer(chunk):
         value, gradient = jax.jit(lambda o, p: o.value_and_grad(p))(problem.objective, problem.x0)
         assert value == pytest.approx(exact, rel=1e-9)
         assert gradient["k"] == pytest.approx(4 * rows["x"].sum(), rel=1e-9)
+
+
+def line_with_own_equations(product):
+    """Return y = a + k s, s the sum of a row's numbers; its own normal matrix takes Σs from product(x), 4 times s."""
+    x = RNG.normal(0.3, 1.0, size=(200_000, 3))
+    rows = {"x": x, "y": 0.3 + 0.8 * x.sum(1) + RNG.normal(size=len(x))}
+
+    def residual(p, rows):
+        return p["a"] + p["k"] * rows["x"].sum(1) - rows["y"]
+
+    def sums(p, rows, real):
+        s, r = rows["x"].sum(1), residual(p, rows)
+        found = {"n": real.sum(), "ss": real @ s**2, "r": real @ r, "sr": real @ (s * r), "rr": real @ r**2}
+        return found | {"s": jnp.sum(real[:, None] * product(rows["x"])) / 4}
+
+    def solve(t, p):
+        return 0.5 * t["rr"], jnp.array([t["r"], t["sr"]]), jnp.array([[t["n"], t["s"]], [t["s"], t["ss"]]])
+
+    term = residual_term(residual, rows, chunk=2000, gram=NormalEquations(sums, solve))
+    return Problem(Objective({"line": term}), {"a": 1.0, "k": 1.0}), rows
+
+
+def test_normal_equations_that_are_compiled_wrongly_give_no_answer():
+    """Where XLA sums x @ ones wrongly, neither least squares nor error bars come from it: elsewhere they are right."""
+    problem, rows = line_with_own_equations(lambda x: x @ jnp.ones((3, 4)))
+    answer = fit(problem, progress=False, ftol=1e-14)  # value and gradient are right
+    s = rows["x"].sum(1)
+    matrix = np.array([[len(s), s.sum()], [s.sum(), s @ s]])
+    for attempt in (lambda: error_bars(problem, answer), lambda: fit(problem, "lm", progress=False)):
+        try:
+            covariance = attempt().covariance
+        except ParityError as error:
+            assert "'line': summed in blocks" in str(error) and "the normal equations differ" in str(error)
+        else:
+            assert covariance == pytest.approx(np.linalg.inv(matrix) * 2 * answer.value / (len(s) - 2), rel=1e-6)
+
+
+def test_normal_equations_are_compared_in_their_own_blocks():
+    """Generic ones are walked over where value and gradient are not, and those of linear terms too."""
+    x = RNG.normal(size=(200_000, 3))
+    rows = {"x": x, "y": x[:, 0]}
+
+    def counted(p, rows):  # another function in long blocks; value and gradient take all rows at once
+        return (rows["y"] - p["k"] * rows["x"][:, 0]) * (1.01 if 20_000 < len(rows["x"]) < 200_000 else 1.0)
+
+    def basis(p, rows):
+        return jnp.exp(p["k"] * rows["x"][:, :2] * (1.01 if 20_000 < len(rows["x"]) < 200_000 else 1.0))
+
+    for term in (residual_term(counted, rows, chunk=None), linear_term(basis, rows)):
+        problem = Problem(Objective({"sum": term}), {"k": 0.7})
+        assert certify(problem).gram_walk is None
+        with pytest.raises(ParityError, match=r"'sum': summed in blocks as long as .* the normal equations differ"):
+            certify(problem, gram=True)
+    plain = Problem(Objective({"sum": residual_term(lambda p, r: r["y"] - p["k"] * r["x"][:, 0], rows)}), {"k": 0.7})
+    walk = certify(plain, gram=True).gram_walk
+    assert walk is not None and walk["sum"] < 1e-12
 
 
 def test_what_is_not_walked_over_or_wide_is_not_compared():

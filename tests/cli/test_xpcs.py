@@ -8,11 +8,11 @@ import warnings
 import numpy as np
 import pytest
 
+from benchmarks.reliability.mutation import mutated
 from shardfit.cli import main
 from shardfit.cli.xpcs.config import Config, make_config, read_config
 from shardfit.cli.xpcs.homodyne_yaml import translated
 from shardfit.cli.xpcs.init import TEMPLATE
-from tests.damage import mutated
 
 HOMODYNE = """
 metadata: {config_version: "2.5"}

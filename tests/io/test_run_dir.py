@@ -18,9 +18,9 @@ import optax
 import pytest
 
 import shardfit as sf
+from benchmarks.reliability.mutation import mutated
 from shardfit.io import files
 from shardfit.io.files import read_json, write_json
-from tests.damage import mutated
 
 T = np.linspace(0.0, 2.0, 9)
 ROWS = {"t": T, "y": 2.0 * np.exp(-T / 0.6)}

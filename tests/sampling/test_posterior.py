@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.reliability.mutation import mutated
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.store import DRAWS, POSTERIOR, load_posterior, save_posterior
-from tests.damage import mutated
 
 
 def make(chains=4, draws=500, weights=None, **changes):

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.reliability.mutation import mutated
 from shardfit.core.errors import CheckpointError
 from shardfit.io.files import from_json, to_json
 from shardfit.surveys import database
@@ -22,7 +23,6 @@ from shardfit.surveys.heading import Heading
 from shardfit.surveys.ledger import LEDGER, PARTS, Ledger, gather_parts
 from shardfit.surveys.point import SurveyPoint
 from shardfit.surveys.reading import Survey
-from tests.damage import mutated
 
 ODD = 'a "quoted"; DROP TABLE points -- τ\'s'
 HEADING = Heading("test", 100, {"tv": "Jy", ODD: ""}, ("data", "µ"), {"m": (3,)}, asked={"seed": 0})

@@ -12,19 +12,22 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from shardfit.check import verdict
 from shardfit.check.comparisons import Comparison, combine, compare
 from shardfit.check.evaluations import evaluate_terms, pulled_back
-from shardfit.check.probe import Probe, Setting, choose_rows, choose_setting
+from shardfit.check.probe import Probe, Setting, beside, choose_rows, choose_setting
 from shardfit.check.random_draws import drawn_by_block
-from shardfit.check.walk import walked
+from shardfit.check.walk import walked, walked_equations
 from shardfit.core import reduce
 from shardfit.core.errors import NonFiniteError
+from shardfit.core.gram import gram as normal_equations
 from shardfit.core.mesh import n_shards
 from shardfit.core.precision import PRECISIONS, arithmetic
 from shardfit.core.problem import Problem
+from shardfit.core.quick import quick_jit
 from shardfit.core.terms import RowTerm
 
 log = logging.getLogger(__name__)
@@ -50,6 +53,7 @@ class Certificate:
     precision: dict[str, float] | None = None
     walk: dict[str, float] | None = None
     gram: dict[str, float] | None = None
+    gram_walk: dict[str, float] | None = None
     undecided: dict[str, int] = field(default_factory=dict)
     points: tuple[str, ...] = ("x0",)
     flat: bool = False
@@ -86,6 +90,7 @@ class _Memory:
     probes: dict[tuple, Probe] = field(default_factory=dict)  # by number of shards and seed
     starts: dict[tuple, Certificate | None] = field(default_factory=dict)
     answers: dict[tuple, tuple[bytes, Certificate | None]] = field(default_factory=dict)
+    equations: set[int] = field(default_factory=set)  # numbers of shards with which the normal equations were walked
 
 
 # A Problem is immutable, so what was certified of one stays certified: fitting it again costs nothing.
@@ -120,6 +125,21 @@ def certify_answer(problem: Problem, start: Certificate, z: Any, *, mesh: Any = 
     return start if certificate is None else _worse(start, certificate)
 
 
+def certify_equations(problem: Problem, params: Any, *, mesh: Any = None) -> None:
+    """Check the normal equations of error bars beside params, in blocks as they have them; raise ParityError.
+
+    Those of a problem that was certified with them are not evaluated again.
+    """
+    memory, shards = _memories.setdefault(problem, _Memory()), n_shards(mesh)
+    z = np.asarray(problem.space.host_z(params), np.float64)
+    if shards in memory.equations or not z.size:
+        return
+    # at an answer little may be left of a value but its rounding
+    near = beside(problem.space, z, problem.box, NUDGES[0], np.random.default_rng(0))
+    verdict.judge_walk(_equations_walk(problem, *near, shards), verdict.EQUATIONS, problem.precision)
+    memory.equations.add(shards)
+
+
 def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) -> Certificate | None:
     mesh, seed, gram = call
     memory, shards = _memories[problem], n_shards(mesh)
@@ -135,6 +155,7 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
     # layout and precision do not depend on the point; at an answer little is left of a value but its rounding
     layouts = _layouts(problem, probe, setting, comparisons, mesh, seed) if where == "x0" else (None, None)
     walk = _walk(problem, setting, shards, seed) if where == "x0" else None
+    gram_walk = _equations_walk(problem, setting.points[1], setting.scale, shards) if gram and where == "x0" else None
     certificate = Certificate(
         shards=shards,
         probe_rows={name: len(index) for name, index in probe.index.items()},
@@ -144,11 +165,14 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
         precision=layouts[1],
         walk=walk,
         gram={name: c.gram for name, c in comparisons.items()} if gram else None,
+        gram_walk=gram_walk,
         undecided={name: n for name, c in comparisons.items() if (n := int(c.undecided.sum()))},
         points=(where,),
         flat=where == "x0" and not any(np.any(c.gradients) for c in comparisons.values()),
     )
     verdict.judge_layouts(certificate, problem.precision)
+    if gram:
+        memory.equations.add(shards)
     log.debug("parity certificate: %s", certificate)
     return certificate
 
@@ -224,15 +248,15 @@ def _layouts(problem, probe: Probe, setting: Setting, comparisons, mesh, seed):
     else:
         with arithmetic("float64"):
             exact = _gradients(
-                problem.space, probe.shared.with_precision("float64"), near, _key(problem.objective, seed)
+                probe.shared.with_precision("float64"), problem.space, near, _key(problem.objective, seed)
             )
     with arithmetic(precision):
         near, key = np.asarray(near, PRECISIONS[precision]), _key(problem.objective, seed)
         shared = probe.shared.with_precision(precision)
-        single = exact if precision == "float64" else _gradients(problem.space, shared, near, key)
+        single = exact if precision == "float64" else _gradients(shared, problem.space, near, key)
         split = None
         if n_shards(mesh) > 1:
-            split = _apart(_gradients(problem.space, shared.place(mesh), near, key), single, scale)
+            split = _apart(_gradients(shared.place(mesh), problem.space, near, key), single, scale)
         return split, None if precision == "float64" else _apart(single, exact, scale)
 
 
@@ -244,14 +268,41 @@ def _walk(problem: Problem, setting: Setting, shards: int, seed: int) -> dict[st
         if objectives is None:
             return None
         near = np.asarray(setting.points[1], PRECISIONS[problem.precision])
-        as_run, smaller = (_gradients(problem.space, each, near, None) for each in objectives)
+        as_run, smaller = _both(_gradients_of, objectives, problem.space, near, None)
     apart = _apart(as_run, smaller, setting.scale)
     # a loss need not be defined for the totals of two blocks
     return {name: error for name, error in apart.items() if np.isfinite(float(smaller[0][name]))}
 
 
-@jax.jit
-def _gradients(space, objective, z, key):
+def _equations_walk(problem: Problem, z: Any, scale: np.ndarray, shards: int) -> dict[str, float] | None:
+    """Return the same of the normal equations, which are walked over in blocks of their own, at coordinates z (n,)."""
+    with arithmetic(problem.precision):
+        near = np.asarray(z, PRECISIONS[problem.precision])
+        objectives = walked_equations(problem.objective, problem.space, near, shards)
+        if objectives is None:
+            return None
+        as_run, smaller = _both(_equations_of, objectives, problem.space, near, scale.astype(near.dtype))
+    apart = _apart(as_run, smaller, scale[:, None])
+    return {name: error for name, error in apart.items() if np.isfinite(smaller[1][name]).all()}
+
+
+def _both(evaluate: Any, objectives: tuple, *at: Any) -> tuple:
+    """Return what is found on blocks as a fit has them, compiled as it is, and on smaller ones, compiled in less time.
+
+    The second must be right, not quick.
+    """
+    as_run, smaller = objectives
+    return _as_a_fit(evaluate, as_run, *at), _soon(evaluate, smaller, *at)
+
+
+def _equations_of(objective, space, z, scale):
+    """Return by term the value and, as one table (n, n + 1), gradient and matrix of the normal equations."""
+    found = {name: normal_equations(objective.only(name), space, z, None) for name in objective.names}
+    tables = {name: jnp.concatenate([g.gradient[:, None], g.matrix * scale], 1) for name, g in found.items()}
+    return {name: g.value for name, g in found.items()}, tables
+
+
+def _gradients_of(objective, space, z, key):
     values, gradients = {}, {}
     for i, (name, term) in enumerate(objective.items()):
         params, pull = jax.vjp(space.unpack, z)
@@ -260,6 +311,11 @@ def _gradients(space, objective, z, key):
         value, gradient, _ = reduce.value_grad_losses(objective.mesh, (term,), params, None)
         values[name], gradients[name] = value, pull(gradient)[0]
     return values, gradients
+
+
+_gradients = jax.jit(_gradients_of)
+_as_a_fit = jax.jit(lambda evaluate, *given: evaluate(*given), static_argnums=0)
+_soon = quick_jit(lambda evaluate, *given: evaluate(*given), static_argnums=0)
 
 
 def _apart(one, other, scale) -> dict[str, float]:

@@ -93,12 +93,7 @@ def choose_setting(
     objective: Objective, space: Space, z: np.ndarray, box: Any, how: tuple[float, tuple], rng: np.random.Generator
 ) -> Setting:
     """Return a setting near z (n,); how: relative distance of the second point, and the sizes of steps."""
-    scale = _scales(space, z, box)
-    # a little off the given point: flat images and zeros are the kinks of common penalties
-    nudge = how[0] * scale * rng.uniform(0.5, 1, z.shape) * rng.choice([-1, 1], z.shape)
-    near = z + nudge
-    if box is not None:  # inside, not at the edge, so that differences have room on both sides
-        near = np.clip(np.where((near < box[0]) | (near > box[1]), z - nudge, near), *box)
+    near, scale = beside(space, z, box, how[0], rng)
     sizes = [jax.tree.leaves(t.rows)[0].shape[0] if isinstance(t, RowTerm) else 0 for t in objective.terms]
     return Setting(
         points=np.stack([z, near]),
@@ -108,6 +103,19 @@ def choose_setting(
         orders=tuple(rng.permutation(n).astype(np.int32) if n > 1 else None for n in sizes),
         signs=tuple(rng.choice([-1.0, 1.0], n) for n in sizes),
     )
+
+
+def beside(
+    space: Space, z: np.ndarray, box: Any, distance: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a point (n,) at a relative distance from z, and the natural size of every coordinate."""
+    scale = _scales(space, z, box)
+    # a little off the given point: flat images and zeros are the kinks of common penalties
+    nudge = distance * scale * rng.uniform(0.5, 1, z.shape) * rng.choice([-1, 1], z.shape)
+    near = z + nudge
+    if box is not None:  # inside, not at the edge, so that differences have room on both sides
+        near = np.clip(np.where((near < box[0]) | (near > box[1]), z - nudge, near), *box)
+    return near, scale
 
 
 def _scales(space: Space, z: np.ndarray, box: Any) -> np.ndarray:

@@ -12,6 +12,7 @@ BLOCKS = 1e-5  # relative difference of the same row in another block; honest mo
 GRAM = 1e-4
 SHARDED = {"float64": 1e-9, "float32": 2e-3}
 PRECISION = 3e-2
+EQUATIONS = "the normal equations differ"
 
 
 def judge(terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str, draws: Callable[[str], bool]) -> None:
@@ -85,18 +86,24 @@ def judge_layouts(certificate: Any, precision: str) -> None:
                 "probably not safe to split (its derivative rule under shard_map): give it its own custom_vjp, or run "
                 "without a mesh."
             )
-    for name, error in (certificate.walk or {}).items():
-        if not error <= SHARDED[precision]:
-            raise ParityError(
-                f"term {name!r}: summed in blocks as long as those of the fit, value or gradient differs by "
-                f"{error:.1e} (relative) from the same rows in shorter blocks, although short blocks agree with each "
-                "other. Either the function looks at the number of its rows, or it is compiled wrongly: JAX on CPUs "
-                "does so with products by a constant matrix of equal numbers, such as x @ jnp.ones((3, 4)). Write that "
-                "as a sum, or pass the matrix in args; chunk=1000 avoids it too."
-            )
+    judge_walk(certificate.walk, "value or gradient differs", precision)
+    judge_walk(certificate.gram_walk, EQUATIONS, precision)
     for name, error in (certificate.precision or {}).items():
         if not error <= PRECISION:
             raise ParityError(
                 f"term {name!r}: in float32 value or gradient is off by {error:.1e} (relative to float64): digits are "
                 "lost to cancellation. Use precision='float64', or subtract the large common part first."
+            )
+
+
+def judge_walk(walk: dict[str, float] | None, what: str, precision: str) -> None:
+    """Raise for a term that is another in blocks as long as those of a fit. what: was compared, and differs."""
+    for name, error in (walk or {}).items():
+        if not error <= SHARDED[precision]:
+            raise ParityError(
+                f"term {name!r}: summed in blocks as long as those of the fit, {what} by {error:.1e} "
+                "(relative) from the same rows in shorter blocks, although short blocks agree with each other. Either "
+                "the function looks at the number of its rows, or it is compiled wrongly: JAX on CPUs does so with "
+                "products by a constant matrix of equal numbers, such as x @ jnp.ones((3, 4)). Write that as a sum, or "
+                "pass the matrix in args; chunk=1000 avoids it too."
             )

@@ -1,9 +1,11 @@
 """Blocks of the size that a fit walks over, against the same rows in smaller ones.
 
 A probe is shorter than most blocks, and what a compiler makes of a function depends on shapes: XLA's programs for CPUs
-have been seen to sum blocks of 1,500 rows and more wrongly, within a loop, while shorter ones were right.
+have been seen to sum blocks of 1,500 rows and more wrongly, within a loop, while shorter ones were right. Normal
+equations are walked over in blocks of their own, also where value and gradient are not.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,24 +15,41 @@ import numpy as np
 from shardfit.check.probe import WIDE_ROW
 from shardfit.core import reduce
 from shardfit.core.blocks import settled
+from shardfit.core.equations import Place
+from shardfit.core.gram import rows_at_once
 from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.terms import RowTerm
 
 SMALLER = 3  # times: no block of the comparison has more rows than the user allows
+Pair = tuple[Objective, Objective]
 
 
-def walked(objective: Objective, params: Any, shards: int, key: Any) -> tuple[Objective, Objective] | None:
-    """Return the objective on its first two blocks, in blocks as a fit has them and in smaller ones.
+def walked(objective: Objective, params: Any, shards: int, key: Any) -> Pair | None:
+    """Return the objective on its first two blocks, in blocks as value and gradient have them and in smaller ones.
 
     Terms that are not walked over are left out, as are those of wide rows (shots, scans), of which each costs much, and
     those that draw random numbers; None if none is left.
     """
+    return _pair(objective, shards, lambda i, term: settled(term, params, reduce.term_key(term, key, i)).chunk)
+
+
+def walked_equations(objective: Objective, space: Any, z: Any, shards: int) -> Pair | None:
+    """Return the same of terms that have normal equations, in blocks as these have them."""
+
+    def chunk(i: int, term: RowTerm) -> int | None:
+        place = Place(objective.names[i], term, space, z, None)
+        return rows_at_once(place) if term.least_squares else None
+
+    return _pair(objective, shards, chunk)
+
+
+def _pair(objective: Objective, shards: int, chunk_of: Callable[[int, RowTerm], int | None]) -> Pair | None:
     sizes = {}
     for i, (name, term) in enumerate(objective.items()):
         if not isinstance(term, RowTerm) or term.stochastic:
             continue
         row_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(term.rows)) / max(1, term.n_rows)
-        n, chunk = -(-term.n_rows // shards), settled(term, params, reduce.term_key(term, key, i)).chunk
+        n, chunk = -(-term.n_rows // shards), chunk_of(i, term)
         if chunk is not None and SMALLER < chunk < n and row_bytes < WIDE_ROW:
             sizes[name] = -(-n // -(-n // chunk))
     if not sizes:

@@ -13,7 +13,7 @@ import jax
 
 from shardfit.core.rows import leading, shapes_of_rows
 from shardfit.core.terms import RowTerm
-from shardfit.core.work import Size, size_of
+from shardfit.core.work import Opaque, Size, size_of
 
 FEW_ROWS = 2048  # are evaluated at once, untraced
 LEAST_ROWS = 256  # of a block: below, the loop over blocks takes longer than their rows
@@ -35,8 +35,12 @@ def settled(term: RowTerm, params: Any, key: Any) -> RowTerm:
 def _best(term: RowTerm, params: Any, key: Any, n: int) -> int | None:
     few, more = LEAST_ROWS, 2 * LEAST_ROWS
     try:
-        small, large = (size_of(_traced(term, params, key, rows)) for rows in (few, more))
-    except Exception:  # opaque, or a function that takes no other number of rows: evaluated as it is, errors included
+        programs = [_traced(term, params, key, rows) for rows in (few, more)]
+    except Exception:  # a user's function that takes no other number of rows raises anything; it is evaluated whole
+        return None
+    try:
+        small, large = map(size_of, programs)
+    except Opaque:
         return None
     per_row = Size(*((b - a) / (more - few) for a, b in zip(small, large, strict=True)))
     room = BLOCK_BYTES.get(jax.default_backend(), LONG_BLOCK_BYTES)

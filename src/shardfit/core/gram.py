@@ -16,7 +16,7 @@ from shardfit.core.reduce import local_sums, on_shards, scaled, term_key
 from shardfit.core.rows import real_rows, shapes_of_rows, sum_blocks
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term
 
-__all__ = ["Gram", "block_rows", "gram", "residuals", "row_sums"]
+__all__ = ["Gram", "block_rows", "gram", "residuals", "row_sums", "rows_at_once"]
 
 GRAM_BLOCK = 1 << 16  # numbers in one block of the Jacobian: half a megabyte in float64 stays in a core's own cache
 
@@ -105,9 +105,14 @@ def _start(place: Place, totals: Any) -> Any:
 
 def _walk(place: Place) -> Any:
     term, equations = place.term, _equations(place.term)
-    if equations is None:
-        return sum_blocks(partial(_block_gram, place), term.rows, term.counts, block_rows(place))
-    return sum_blocks(partial(equations.sums, place), term.rows, term.counts, equations.block_rows(place))
+    sums = partial(_block_gram, place) if equations is None else partial(equations.sums, place)
+    return sum_blocks(sums, term.rows, term.counts, rows_at_once(place))
+
+
+def rows_at_once(place: Place) -> int | None:
+    """Return how many rows a term's normal equations are summed over at once; None for all."""
+    equations = _equations(place.term)
+    return block_rows(place) if equations is None else equations.block_rows(place)
 
 
 def _weighted(place: Place, totals: Any) -> Gram:

@@ -59,10 +59,10 @@ def listing(names: Any) -> str:
 
 def read_npy(path: Path) -> np.ndarray:
     """Return the array of an NPY file."""
-    with clear_errors(path, "a NumPy file"):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-        check_array(path, "the array", array.shape, array.dtype)
-        return np.array(array, np.float64)
+    with clear_errors(path, "a NumPy file"), open(path, "rb") as file:
+        _check_header(path, "the array", *_header(file), path.stat().st_size)
+        file.seek(0)
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False), np.float64)
 
 
 def read_npz(path: Path, needed: tuple[str, ...], welcome: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
@@ -91,15 +91,25 @@ def all_members(archive: zipfile.ZipFile, path: Path) -> dict[str, np.ndarray]:
 def _member(archive: zipfile.ZipFile, path: Path, name: str, numbers: bool = True) -> np.ndarray:
     """Read one array of an NPZ after its header was found harmless. numbers: it must be of real ones."""
     with archive.open(f"{name}.npy") as file:
-        version = np.lib.format.read_magic(file)
-        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = header(file)
-    if numbers:
-        check_array(path, name, shape, dtype)
-    if math.prod(shape) * dtype.itemsize > archive.getinfo(f"{name}.npy").file_size:  # before memory is taken for it
-        raise ValueError(f"{path} is damaged: {name} says that it has shape {shape}, the file holds less.")
+        _check_header(path, name, *_header(file), archive.getinfo(f"{name}.npy").file_size, numbers)
     with archive.open(f"{name}.npy") as file:
         return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """Return shape and type of the array in an open NPY file."""
+    version = np.lib.format.read_magic(file)
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = header(file)
+    return shape, dtype
+
+
+def _check_header(path: Path, name: str, shape: tuple, dtype: np.dtype, size: int, numbers: bool = True) -> None:
+    """Raise for an array that should not be read, before memory is taken for it. size: bytes of its file."""
+    if numbers:
+        check_array(path, name, shape, dtype)
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"{path} is damaged: {name} says that it has shape {shape}, the file holds less.")
 
 
 @contextmanager

@@ -30,6 +30,7 @@ COMPARISONS = {
     "walk": "blocks of the fit against shorter ones",
     "finite_difference": "gradient against finite differences",
     "gram": "normal equations against gradient",
+    "gram_walk": "normal equations in blocks of the fit against shorter ones",
     "precision": "single against double precision",
 }
 

@@ -18,12 +18,12 @@ from shardfit.core.params import Space
 from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
+from shardfit.curvature import hessian
 from shardfit.fitting import fit
 from shardfit.sampling.density import as_objective
 from shardfit.sampling.owned import read_owned, write_owned
 from shardfit.sampling.proper import FAR, LEAST_FALL, improper
 from shardfit.solve.base import evaluate
-from shardfit.solve.curvature import hessian
 
 DENSE = 200  # coordinates up to which a Hessian is formed
 FLAT = 1e-11  # curvature, relative to the largest, below which a direction may have no end

@@ -33,6 +33,12 @@ def test_words_of_the_compiler_are_kept(calls):
     assert program[1:] == ("-some-word",)
 
 
+def test_a_named_compiler_that_is_missing_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "no-such-ccache g++")
+    with pytest.raises(build.BuildError, match="CXX='no-such-ccache g\\+\\+' names a program that is not installed"):
+        build.command("acoustic", 2, tmp_path / "kernel.so")
+
+
 def test_once_built_no_compiler_is_needed(calls, monkeypatch):
     path = build.library_path("acoustic", 2)
     assert path.read_text() == "a library"

@@ -279,6 +279,18 @@ def test_inversion_of_two_parameters():
     assert float(problem.objective.value(problem.x0)) == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.parametrize("fitted", [("vp", "vs"), ("vp",), ("vs",)])
+def test_bounds_that_nobody_gave_keep_the_solid_stable(fitted):
+    """The bulk modulus, λ + 2μ/3, is positive in every corner of the box, and water is not held."""
+    medium = rough(SIM)
+    medium["vs"][:3] = 0.0
+    known = {name: x for name, x in medium.items() if name not in fitted}
+    problem = inversion(np.ones((2, 2, 50)), start={name: medium[name] for name in fitted}, known=known)
+    low, high = ({**medium, **problem.space.host_params(end)} for end in problem.box)
+    assert np.all(low["vp"] ** 2 >= 4 / 3 * high["vs"] ** 2 * (1 - 1e-12))
+    assert problem.space.size == len(fitted) * medium["vp"].size
+
+
 @pytest.mark.slow
 def test_inversion_on_devices_lowers_the_misfit():
     problem = inversion(run(SIM, rough(SIM), SOURCES, RECEIVERS, ricker(25.0, 1e-3, 50, 0.05)), unit={"vp": 10.0})

@@ -175,8 +175,6 @@ def test_inversion_and_devices(waves):
         ("vti", {"known": {}}, "a mapping of vp, epsilon and delta; got"),
         ("vti", {"start": np.ones((14, 16))}, "give a mapping of what is fitted of vp, epsilon and delta"),
         ("vti", {"bounds": (1000.0, 2000.0)}, "bounds=.*give a mapping by what is fitted"),
-        ("vti", {"bounds": None}, None),
-        ("vti", {"bounds": {"vp": (1000.0, 2500.0)}}, "epsilon is fitted and has none.*Give it bounds too"),
         ("vti", {"bounds": {"vp": (1000.0, 2500.0), "epsilon": (0.2, 0.5)}}, "epsilon is .* outside the bounds"),
         ("vti", {"bounds": {"epsilon": (-0.2, 0.3)}}, "epsilon may become less than delta"),
         ("vti", {"bounds": {"vp": (1000.0, 2690.0), "epsilon": (None, 0.4)}}, "may reach 36.*above v_max=2700"),
@@ -192,11 +190,21 @@ def test_inversion_is_checked(waves, options, message):
     ends = options.get("bounds")
     if isinstance(ends, dict) and None in ends.get("epsilon", ()):
         options = {"bounds": {**ends, "epsilon": (truth["delta"], 0.4)}}
-    if message is None:
-        inversion(waves, np.ones((2, 2, 50)), **options)
-        return
     with pytest.raises(ValueError, match=message):
         inversion(waves, np.ones((2, 2, 50)), **options)
+
+
+@both
+@pytest.mark.parametrize("share", [None, 0.9])
+def test_what_has_no_bounds_gets_those_that_keep_waves_stable(waves, share):
+    sim, medium = MEDIA[waves]()
+    given = None if share is None else {"vp": (share * medium["vp"], medium["vp"])}
+    fitted = tuple(sim.parameters)
+    problem, _ = inversion(waves, np.ones((2, 2, 50)), fitted, start=medium, bounds=given)
+    assert problem.box is not None
+    sim.refuse_ranges(*(problem.space.host_params(end) for end in problem.box))
+    with pytest.raises(ValueError, match="'lbfgs' does not support bounds"):
+        sf.fit(problem, "lbfgs")
 
 
 @both

@@ -15,6 +15,7 @@ from shardfit.domains.vlbi import (
     chi2,
     cross_correlation,
     known_image,
+    plots,
     posterior,
     regrid,
     simulate,
@@ -62,6 +63,11 @@ def test_spread_covers_the_truth(drawn):
     z = ((blurred.mean().values["I"] - at) / blurred.sd().values["I"])[at > 0.1 * at.max()]
     assert 0.3 < np.sqrt(np.mean(z**2)) < 2.0
     assert blurred.quantile(0.9).values["I"].sum() > blurred.quantile(0.1).values["I"].sum()
+
+
+def test_a_figure_of_draws(drawn):
+    figure = plots.draws(drawn[0], most=3)
+    assert [axes.get_title("left") for axes in figure.axes if axes.get_title("left")][-1] == "draw 3"
 
 
 def test_numbers_say_what_they_are_of(drawn):

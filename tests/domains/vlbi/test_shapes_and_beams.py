@@ -189,6 +189,16 @@ def test_beam(name):
     assert np.ptp(flux) < 0.1 * np.abs(flux).max()  # hardly changes over a tenth of the beam
 
 
+def test_the_beam_follows_errors_not_averages():
+    obs, _ = observed("eht2022")
+    raw, noisy = beams.fit_beam(obs), recipes.prepare(obs, systematic=0.1)
+    averaged = beams.fit_beam(recipes.prepare(obs, average=True))
+    assert (averaged.major, averaged.minor) == pytest.approx((raw.major, raw.minor), rel=0.01)
+    other = beams.fit_beam(noisy)  # baselines of high signal-to-noise ratio no longer decide alone
+    assert other.major * other.minor < 0.9 * raw.major * raw.minor
+    assert beams.fit_beam(noisy, "uniform") == beams.fit_beam(obs.order_by_snr(), "uniform")
+
+
 def test_dirty_image_of_a_point_is_the_beam_there():
     obs, _ = observed("eht2022")
     grid = blank(64, 200 * UAS)

@@ -125,6 +125,13 @@ def test_averaged_data_give_the_answer_of_the_whole_map():
         assert binned.stderr[name] < 1.5 * whole.stderr[name]
 
 
+@pytest.mark.parametrize("given", [{"loss": "huber"}, {"scaling": "fourier"}])
+def test_compat_grid_refuses_what_it_would_not_use(given):
+    ((name, value),) = given.items()
+    with pytest.raises(ValueError, match=f"compat 'grid' .* so that {name} '{value}' would not be used"):
+        FitOptions(compat="grid", **given)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fit_static_nt40_nphi3", "fit_laminar_nt60_nphi5"])
 def test_compat_grid_is_what_the_reference_minimises(name):

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from benchmarks.reliability.mutation import mutated
 from shardfit.domains.xpcs import Binned, from_xarray, read, write
-from tests.damage import mutated
 from tests.domains.xpcs.cases import FOLDER, small
 
 h5py = pytest.importorskip("h5py")
@@ -217,6 +217,21 @@ def test_damaged_files_give_clear_errors(tmp_path):
     fuzz(tmp_path, 60, seed=0)
 
 
+@pytest.mark.parametrize("shape", ["(4611686018427387904, 3)", "(-1, 8)", "(1000, 8)"])
+def test_shapes_that_a_file_does_not_hold_are_refused_before_anything_is_read(tmp_path, shape):
+    path = tmp_path / "odd.npy"
+    np.save(path, np.zeros((8, 8)))
+    content, said = path.read_bytes(), b"(8, 8)"
+    at = content.index(said)
+    line = content.index(b"\n", at)
+    head = (content[:at] + shape.encode() + content[at + len(said) : line].rstrip()).ljust(line)
+    path.write_bytes(head[:line] + content[line:])
+    with pytest.raises(ValueError, match=r"odd.npy: the array (has shape|needs)|odd.npy is damaged: the array says"):
+        read(path, q=0.0054, dt=0.1)
+
+
+# a header that Python 2 might have written is read, and NumPy says so
+@pytest.mark.filterwarnings("ignore:Reading .* required additional header parsing")
 @pytest.mark.slow
 def test_many_damaged_files_give_clear_errors(tmp_path):
     fuzz(tmp_path, 5000, seed=1)

@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _with_errors(problem: Any, result: Any, shared: dict[str, Any]) -> Any:
     """Return the result with error bars, kept in its folder."""
+    from shardfit.curvature import error_bars
     from shardfit.io.results import read_result, save_result
-    from shardfit.solve.curvature import error_bars
 
     result = error_bars(problem, result, mesh=shared["mesh"])
     if writes_files():

@@ -13,7 +13,6 @@ EXAMPLES = (
     "shardfit vlbi posterior m87.uvfits --ring --draws 400",
     "shardfit vlbi posterior vlba.uvfits --products vis",
 )
-SHOWN = 4  # draws in the figure
 SUBTITLE = (
     "Images drawn from the posterior under a log-normal field in an envelope, whose hyper-parameters the data choose. "
     "Features that all draws share are what the data say."
@@ -153,11 +152,10 @@ def write_draws(out: Path, found: Any, obs: Any, args: argparse.Namespace) -> Pa
     write_image(sd, out / "sd.fits", overwrite=True)
     save_posterior(found.numbers, out)
     write_environment(out)
-    chosen = [found.about.replace(values={"I": one}) for one in found.images[:SHOWN]]
     drawn = {
         "draws": (
             "Mean, standard deviation and some of the images drawn, in one scale.",
-            plots.draws(chosen, mean, sd),
+            plots.draws(found),
         ),
         "errors": ("Standard deviation of every pixel, and the mean in units of it.", plots.errors(mean, sd)),
         "amplitudes": ("Amplitudes of the data and of the mean image, gains as they are.", plots.amplitudes(obs, mean)),

@@ -40,7 +40,7 @@ even_scales = 0.0    # penalty on contrasts and offsets that differ between angl
 starts = 1    # different starts that are searched from
 # maxiter = 200    # most steps
 # ftol = 1e-14    # relative change of χ² at which a search ends
-# compat = "grid"    # fit what the package homodyne fits to small data
+# compat = "grid"    # fit what the package homodyne fits to small data: soft_l1, scales of every angle
 
 [start]    # where parameters begin; what is left out is found from the data
 # D0 = 1e4

@@ -143,17 +143,14 @@ class ViscoacousticSimulation(MediumSimulation):
 
     def refuse_ranges(self, low: Mapping[str, Any], high: Mapping[str, Any]) -> None:
         """Raise where q cannot be simulated, or waves become too fast."""
-        if "q" not in low:
-            return
         self.refuse({"q": np.atleast_1d(np.asarray(low["q"], float))})
-        if "vp" in high:
-            fastest = float(np.max(self.speeds({"vp": high["vp"], "q": low["q"]})[1]))
-            if fastest > self.v_max * (1 + 1e-6):
-                raise ValueError(
-                    f"bounds: {self.speeds(low)[2]} may reach {fastest:g} m/s, with the highest vp and the lowest q, "
-                    f"above v_max={self.v_max:g} of the simulation, for which the time step was checked. Move the "
-                    "bounds, or raise v_max."
-                )
+        fastest = float(np.max(self.speeds({"vp": high["vp"], "q": low["q"]})[1]))
+        if fastest > self.v_max * (1 + 1e-6):
+            raise ValueError(
+                f"bounds: {self.speeds(low)[2]} may reach {fastest:g} m/s, with the highest vp and the lowest q, above "
+                f"v_max={self.v_max:g} of the simulation, for which the time step was checked. Move the bounds, or "
+                "raise v_max."
+            )
 
     def ranges(self, medium: Medium, fitted: tuple[str, ...], vp: Range | None) -> dict[str, Range]:
         """Share what v_max leaves between vp and q."""

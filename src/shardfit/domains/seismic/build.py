@@ -150,7 +150,9 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
 
 def command(kind: str, half: int, path: Path, flags: tuple[str, ...] = HERE) -> list[str]:
     """Return the words that compile a kernel into a file."""
-    program = compiler()
+    program, given = compiler(), os.environ.get("CXX")
+    if program is None and given:
+        raise BuildError(f"CXX={given!r} names a program that is not installed. Install it, or unset CXX.")
     if program is None:
         raise BuildError("no C++ compiler was found. Install one (g++ or clang++), or set CXX to it.")
     words = [*program, *FLAGS, *flags, *ARITHMETIC, f"-DHALF={half}", f"-I{jax.ffi.include_dir()}"]

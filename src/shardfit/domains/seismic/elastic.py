@@ -27,7 +27,7 @@ SOURCES = {"explosive": ("sxx", "szz"), "force_x": ("vx",), "force_z": ("vz",)}
 RECEIVERS = {"pressure": ("sxx", "szz"), "velocity_x": ("vx",), "velocity_z": ("vz",)}
 FIELDS = {"vx": 0, "vz": 1, "sxx": 2}  # numbers by which the compiled kernel knows them
 SHEAR = 0.58  # change of vs, m/s, where vp changes by one: about the ratio of both
-MOST_SHEAR = 0.9  # of vp at the start, for vs
+MOST_SHEAR = 0.75**0.5  # of vp, for vs: beyond, the bulk modulus is negative, and no such solid is stable
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,15 @@ class ElasticSimulation(MediumSimulation):
         _check_rows(self, shots)
 
     def ranges(self, medium: Medium, fitted: tuple[str, ...], vp: Range | None) -> dict[str, Range]:
-        """Keep vs below 0.9 of vp at the start."""
-        vp = (0.5 * float(np.min(medium["vp"])), self.v_max) if vp is None else vp
-        found = {"vp": vp, "vs": (0.0, MOST_SHEAR * medium["vp"]), "rho": (1.0, np.inf)}
+        """Keep vs below √3/2 of vp: where both are fitted they meet midway between the two of the start.
+
+        Bounds of vp that are given may be lower than that; waves in two dimensions stay stable as long as vs < vp.
+        """
+        start, shear = (np.asarray(medium[name], float) for name in ("vp", "vs"))
+        least = np.minimum(shear / MOST_SHEAR, start)  # that vp may come to with this vs
+        meet = least if "vs" not in fitted else start if "vp" not in fitted else (start + least) / 2
+        vp = (np.maximum(0.5 * np.min(start), meet), self.v_max) if vp is None else vp
+        found = {"vp": vp, "vs": (0.0, np.maximum(MOST_SHEAR * meet, shear)), "rho": (1.0, np.inf)}
         return {name: found[name] for name in fitted}
 
     def traces(

@@ -61,7 +61,7 @@ class MediumSimulation(Simulation):
         """Raise or warn where sources or receivers do not go with the medium; traced values pass unseen."""
 
     def refuse_ranges(self, low: Mapping[str, Any], high: Mapping[str, Any]) -> None:
-        """Raise where bounds would let an inversion leave what can be simulated; names without bounds are missing."""
+        """Raise where bounds, those of what is known being its values, let an inversion leave what can be simulated."""
 
     def ranges(self, medium: Medium, fitted: tuple[str, ...], vp: Range | None) -> dict[str, Range]:
         """Return bounds that keep what is fitted within what can be simulated. vp: its own, None to choose them."""

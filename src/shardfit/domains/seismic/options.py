@@ -59,7 +59,8 @@ class ModelOptions:
     Attributes
     ----------
     bounds
-        (lowest, highest) velocity, numbers or (nz, nx); of a medium a mapping by what is fitted.
+        (lowest, highest) velocity, numbers or (nz, nx); of a medium a mapping by what is fitted. Those of a medium
+        that are not given keep its waves stable, see `InversionOptions`, and its solvers must support bounds.
     parameter
         what a solver sees, see `parametrisation`.
     unit

@@ -101,8 +101,7 @@ def inversion_problem(
         the simulation; with another than `Simulation` what is fitted are some of the parameters of its medium, such
         as vp, vs and rho.
     start
-        (nz, nx) m/s; of a medium a mapping of what is fitted, `model.known` being one of the rest. Keep the bounds of
-        vs below those of vp, and those of epsilon above those of delta.
+        (nz, nx) m/s; of a medium a mapping of what is fitted, `model.known` being one of the rest.
     recording
         shots, wavelet and observed data.
     misfit
@@ -186,11 +185,13 @@ def _in_medium(sim: MediumSimulation, start: Any, model: ModelOptions, dtype: An
         if not isinstance(given, Mapping) or not set(given) <= set(start):
             raise ValueError(f"{name}={given!r}: give a mapping by what is fitted, {sorted(start)}.")
     assert isinstance(bounds, Mapping) and isinstance(unit, Mapping)
+    # what nobody bounds could come to where waves grow without end
+    bounds = {**sim.ranges({**known, **start}, tuple(start), bounds.get("vp")), **bounds}
     _check_ranges(sim, start, known, bounds)
     kinds = {name: sim.parameters[name] for name in start}
     return known, {
         "x0": start,
-        "bounds": dict(bounds) or None,
+        "bounds": bounds,
         "transforms": {n: transform_of(kinds[n].coordinate, x, unit.get(n, 1.0)) for n, x in start.items()},
         "units": {name: kind.unit for name, kind in kinds.items()},
     }
@@ -202,8 +203,6 @@ def _check_ranges(sim: MediumSimulation, start: Mapping, known: Mapping, bounds:
             _check_bounds(sim, start[name], given)
         else:
             _check_start(name, start[name], *(np.asarray(end, float) for end in given))
-    if not bounds:  # of a solver that has none: what it may come to cannot be told
-        return
     low, high = ({name: np.asarray(given[end], float) for name, given in bounds.items()} for end in (0, 1))
     sim.refuse_ranges({**known, **low}, {**known, **high})
 

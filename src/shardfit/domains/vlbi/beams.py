@@ -50,7 +50,9 @@ def fit_beam(obs: Observation, weighting: str = "natural") -> Beam:
     """Return the ellipse of the dirty beam's main lobe.
 
     -2 ln B is a quadratic form of the position for a Gaussian; it is fitted by least squares to the lobe above half the
-    peak, with weights B².
+    peak, with weights B². Natural weights follow the errors of the observation as it is: a fraction of |V| that
+    `prepare` adds to them takes weight from baselines of high signal-to-noise ratio, so that the beam of prepared data
+    is another; averages alone do not change it. 'uniform' does not look at errors.
     """
     weight = visibility_weights(obs, weighting)
     moments = 4 * np.pi**2 * np.array([weight @ (a * b) for a, b in ((obs.u, obs.u), (obs.u, obs.v), (obs.v, obs.v))])

@@ -1,6 +1,6 @@
 """Figures of interferometry. Each function returns a matplotlib Figure; angles are in µas, east is left."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -108,9 +108,10 @@ def errors(image: Image, sd: Image) -> Any:
     return figure
 
 
-def draws(images: Sequence[Image], mean: Image, sd: Image) -> Any:
-    """Draw the mean of a posterior, its standard deviation, and images drawn from it, all in one scale."""
-    shown = {"mean": mean, "standard deviation": sd} | {f"draw {i}": one for i, one in enumerate(images, 1)}
+def draws(found: Any, *, most: int = 4) -> Any:
+    """Draw the mean of an `ImagePosterior`, its standard deviation, and its first images, all in one scale."""
+    shown = {"mean": found.mean(), "standard deviation": found.sd()}
+    shown |= {f"draw {i}": found.about.replace(values={"I": one}) for i, one in enumerate(found.images[:most], 1)}
     return _side_by_side(shown, columns=-(-len(shown) // 2))
 
 

@@ -60,7 +60,7 @@ class FitOptions:
         which points share: right for measured correlations, and often ten times larger.
     compat
         'grid': what the package homodyne minimises for small data: both triangles and the diagonal, no noise, scales of
-        every angle, soft_l1.
+        every angle, soft_l1 in place of 'linear'; another loss or scaling is refused.
 
     """
 
@@ -88,6 +88,12 @@ class FitOptions:
             raise ValueError(f"errors {self.errors!r}: use 'points' or 'frames'.")
         if self.compat not in (None, "grid"):
             raise ValueError(f"compat {self.compat!r}: use 'grid', or None.")
+        for name, known in (("loss", ("linear", "soft_l1")), ("scaling", ("auto", "individual"))):
+            if self.compat == "grid" and getattr(self, name) not in known:
+                raise ValueError(
+                    f"compat 'grid' minimises what the package homodyne does, with {name} {known[1]!r}, so that {name} "
+                    f"{getattr(self, name)!r} would not be used. Leave one of the two out."
+                )
 
     @property
     def joint(self) -> bool:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.check.certificate import certify_equations
 from shardfit.core.gram import Gram, gram
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
@@ -21,9 +22,9 @@ from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.rows import leading
 from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, numbers_in
+from shardfit.curvature import hessian
 from shardfit.fitting import fit
 from shardfit.solve.covariance import at_bound, of_residuals
-from shardfit.solve.curvature import hessian
 
 LARGEST = 3000  # coordinates for which a dense determinant is affordable
 LOG_2PI = float(np.log(2 * np.pi))
@@ -61,6 +62,8 @@ def evidence(problem: Problem, result: Result | None = None, *, mesh: Any = None
     z = problem.space.host_z(result.params)
     if at_bound(problem, z).any():
         raise ValueError("evidence: a parameter is at its bound, where the posterior is not a Gaussian.")
+    if of_residuals(problem.objective):
+        certify_equations(problem, result.params, mesh=mesh)
     return log_evidence(problem, z, mesh)
 
 

@@ -86,10 +86,8 @@ class Band:
         if not set(given) <= {"vp", *fitted}:
             raise ValueError(f"invert: bounds of {sorted(given)}, but what is fitted is {sorted(fitted)}.")
         given = {name: ends for name, ends in given.items() if ends is not None and name in fitted}
-        # beyond them waves would grow without end, so a solver without bounds is refused
-        limits = self.sim.ranges(medium, fitted, given.get("vp"))
         return ModelOptions(
-            {**limits, **given},
+            given,
             options.parameter,
             {name: self.sim.parameters[name].step for name in fitted},
             {name: x for name, x in medium.items() if name not in fitted},

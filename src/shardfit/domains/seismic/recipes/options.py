@@ -59,8 +59,9 @@ class InversionOptions:
         of the filter.
     bounds
         velocities, m/s, numbers or (nz, nx), of a medium those of vp, or a mapping by what is fitted; None is from half
-        the slowest start to the simulation's v_max where the solver knows bounds. Others that are not given keep waves
-        stable: vs below 0.9 of vp at the start, epsilon above delta, velocities with epsilon or q below v_max.
+        the slowest start to the simulation's v_max where the solver knows bounds. Those of a medium that are not given
+        keep waves stable: vs below √3/2 of vp, so that the bulk modulus is positive, epsilon above delta (of two that
+        are fitted, both bounds lie midway between the starts), velocities with epsilon or q below v_max.
     conditioning
         of gradients, for first-order solvers; for 'plbfgs' and 'gauss-newton' the inverse Hessian they begin with.
     tikhonov, tv

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardfit.check.certificate import certify_equations
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.gram import Gram, gram
 from shardfit.core.objective import Objective
@@ -30,7 +31,7 @@ def error_bars(problem: Problem, result: Result, *, absolute_sigma: bool | None 
     Residuals give the errors that `lm` gives, from the normal equations. Any other objective must be a negative log
     likelihood (or posterior), up to a constant: errors come from its Hessian. Up to 500 coordinates the matrix is
     formed; beyond, standard errors come without covariance from `stats.laplace`. Away from a minimum there are none,
-    and the note says so.
+    and the note says so. Normal equations that no certificate has compared yet are compared: ParityError if wrong.
 
     absolute_sigma: residuals are in units of known errors; None: they are if every data term has an entry `sigma`.
     mesh: devices to split the rows over.
@@ -48,6 +49,8 @@ def error_bars(problem: Problem, result: Result, *, absolute_sigma: bool | None 
     if problem.space.size > DENSE:
         bars = _without_matrix(problem, result, scale, mesh)
     else:
+        if squares:
+            certify_equations(problem, result.params, mesh=mesh)
         bars = _judged(standard_errors(problem, placed, result.params, scale, gram if squares else hessian))
     fields = {"covariance": None, "stderr": None, "dof": None} | bars.fields
     notes = (result.note, "" if squares or fields["stderr"] is None else SCALE, bars.note)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import shardfit as sf
-from shardfit.solve import curvature
+from shardfit import curvature
 from shardfit.stats.laplace import COLUMNS
 
 RNG = np.random.default_rng(5)
