@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 SEGMENT = 512  # ticks a segment can record
 LONGEST = 1 << 20  # ticks of a segment that records none
-LITTLE = 1 << 26  # numbers computed in a tick
+LITTLE = {"gram": 1 << 26}  # numbers computed in a tick: runs on normal equations have tens of ticks
+LITTLE_OTHERWISE = 1 << 24  # others have hundreds
 SEGMENT_SECONDS = 0.25  # how long the host leaves the device alone: progress, Ctrl-C and callbacks wait this long
 
 
@@ -164,7 +165,8 @@ def _compiled(solver: "StepSolver", *args: Any) -> Any:
 
     How much is computed decides, not how long it takes here: a run is the same wherever it is resumed.
     """
-    little = solver.brief and numbers_computed(advance.trace(solver, *args).jaxpr.jaxpr) <= LITTLE
+    most = LITTLE.get(solver.needs, LITTLE_OTHERWISE)
+    little = solver.brief and numbers_computed(advance.trace(solver, *args).jaxpr.jaxpr) <= most
     return _quick_advance if little else advance
 
 
