@@ -9,7 +9,7 @@ from shardfit.core import gram as normal_equations
 from shardfit.core import reduce
 from shardfit.core.gram import Gram
 from shardfit.core.params import make_space
-from shardfit.core.quick import quick_jit
+from shardfit.core.quick import once_jit
 from shardfit.core.terms import RowTerm
 
 
@@ -34,7 +34,7 @@ def value_grad_parts(objective: Any, params: Any, key: Any) -> tuple[jax.Array, 
     return value, gradient, named_parts(objective.names, losses)
 
 
-@quick_jit
+@once_jit
 def parts(objective: Any, params: Any, key: Any) -> dict[str, Any]:
     """Return each term's loss before its weight."""
     losses = reduce.losses(objective.mesh, objective.terms, params, key)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -42,6 +43,15 @@ def size_of(jaxpr: Any, times: int = 1) -> Size:
             total.work + work + sum(part.work for part in parts),
         )
     return total
+
+
+@lru_cache(maxsize=256)
+def numbers_computed(program: Any) -> float:
+    """Return how many numbers a traced program computes, infinitely many if it does not tell."""
+    try:
+        return size_of(program).work
+    except Opaque:
+        return math.inf
 
 
 def _terms_of_product(step: Any) -> int:

@@ -14,6 +14,7 @@ from shardfit.core.mesh import everywhere
 from shardfit.core.objective import Objective, normalised
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
+from shardfit.core.quick import once_jit
 from shardfit.core.terms import RowTerm, numbers_in
 
 __all__ = ["Covariance", "ErrorBars", "covariance", "normalised", "standard_errors"]
@@ -173,7 +174,7 @@ def in_parameters(space: Space, z: jax.Array, inner: jax.Array, free: jax.Array)
     return outer, jnp.where(stuck, jnp.nan, jnp.sqrt(jnp.diag(outer)))
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(once_jit, static_argnums=0)
 def _at(curvature, space, objective, known, z, free, scale) -> tuple[Covariance, jax.Array, jax.Array]:
     """Return the covariance of all parameters at coordinates z, of which some are free, dof, and the distance to go.
 

@@ -6,7 +6,7 @@ run that was interrupted and resumed equals one that was not, to the bit.
 
 import time
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -17,7 +17,7 @@ from shardfit.core.mesh import everywhere, first_says, replicate, spans_processe
 from shardfit.core.objective import Objective
 from shardfit.core.quick import quick_jit
 from shardfit.core.status import Status
-from shardfit.core.work import Opaque, size_of
+from shardfit.core.work import numbers_computed
 from shardfit.solve.base import Finish, Task, evaluate_parts
 from shardfit.solve.batches import Batches
 from shardfit.solve.monitor import Snapshot, Trace
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 SEGMENT = 512  # ticks a segment can record
 LONGEST = 1 << 20  # ticks of a segment that records none
-LITTLE = 1 << 24  # numbers computed in a tick
+LITTLE = {"gram": 1 << 26}  # numbers computed in a tick: runs on normal equations have tens of ticks
+LITTLE_OTHERWISE = 1 << 24  # others have hundreds
 SEGMENT_SECONDS = 0.25  # how long the host leaves the device alone: progress, Ctrl-C and callbacks wait this long
 
 
@@ -164,17 +165,9 @@ def _compiled(solver: "StepSolver", *args: Any) -> Any:
 
     How much is computed decides, not how long it takes here: a run is the same wherever it is resumed.
     """
-    little = solver.brief and _work(advance.trace(solver, *args).jaxpr.jaxpr) <= LITTLE
+    most = LITTLE.get(solver.needs, LITTLE_OTHERWISE)
+    little = solver.brief and numbers_computed(advance.trace(solver, *args).jaxpr.jaxpr) <= most
     return _quick_advance if little else advance
-
-
-@lru_cache(maxsize=64)
-def _work(program: Any) -> float:
-    """Return how many numbers a traced program computes, infinitely many if it does not tell."""
-    try:
-        return size_of(program).work
-    except Opaque:
-        return np.inf
 
 
 def _empty(solver: "StepSolver", run: Run) -> Record:

@@ -11,7 +11,7 @@ import numpy as np
 from shardfit.core.mesh import everywhere
 from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.precision import arithmetic
-from shardfit.core.quick import quick_jit
+from shardfit.core.quick import once_jit
 from shardfit.core.result import Result
 from shardfit.core.terms import StatisticTerm, total
 from shardfit.domains.xpcs.forward import Geometry, averaged
@@ -182,7 +182,7 @@ def read_answer(setup: Setup, result: Result, mesh: Any = None) -> CorrelationFi
     return replace(answer, warnings=_warnings(answer))
 
 
-@quick_jit
+@once_jit
 def _judged(objective: Objective, at: Any, scales: Any, free: Any, dof: Any) -> Any:
     """Return contrast, offset, χ² of the angles (n,), their covariance with the parameters, variance and rates.
 
