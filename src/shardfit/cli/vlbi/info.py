@@ -2,15 +2,19 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
+from shardfit.cli import options
+from shardfit.cli.outcome import answered
 from shardfit.cli.vlbi.files import read_observation
 
-EXAMPLES = ("shardfit vlbi info m87.uvfits",)
+EXAMPLES = ("shardfit vlbi info m87.uvfits", "shardfit vlbi info m87.uvfits --json | jq .stations")
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file."""
     parser.add_argument("file", metavar="FILE", help="uvfits file")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
     distance = obs.uv_distance
     zero = averaged.uv_distance < co_located(averaged)
     used = obs.drop_unused_stations().stations.names
+    if answered(args, **_numbers(obs, averaged, zero), stations=used):
+        return 0
     lines = {
         "source": obs.source or "–",
         "position": f"{obs.ra_hours:.6f} h, {obs.dec_deg:+.6f}°",
@@ -46,3 +52,34 @@ def run(args: argparse.Namespace) -> int:
     for name, text in lines.items():
         print(f"{name:<13} {text}")
     return 0
+
+
+def _numbers(obs: Any, averaged: Any, zero: Any) -> dict[str, Any]:
+    """Return the same facts as numbers, units in their names. zero: scan averages of baselines within a site."""
+    import numpy as np
+
+    from shardfit.domains.vlbi.closures import quadrangles, triangles
+    from shardfit.domains.vlbi.constants import UAS
+    from shardfit.domains.vlbi.recipes import compact_flux
+
+    closures = {"closure_phases": len(triangles(averaged)), "closure_amplitudes": len(quadrangles(averaged))}
+    within = float(np.median(np.abs(averaged.vis["I"][zero]))) if zero.any() else None
+    return {
+        "source": obs.source,
+        "ra_hours": obs.ra_hours,
+        "dec_deg": obs.dec_deg,
+        "mjd": obs.mjd,
+        "hours_utc": [obs.time.min(), obs.time.max()],
+        "freq_hz": obs.freq_hz,
+        "bandwidth_hz": obs.bandwidth_hz,
+        "polarisation": list(obs.vis),
+        "visibilities": len(obs),
+        "scan_averages": len(averaged),
+        **closures,
+        "baselines_wavelengths": [obs.uv_distance.min(), obs.uv_distance.max()],
+        "resolution_uas": obs.nominal_resolution / UAS,
+        "snr": np.median(obs.snr),
+        "snr_scan_averages": np.median(averaged.snr),
+        "compact_flux_jy": compact_flux(obs),
+        "flux_within_a_site_jy": within,
+    }

@@ -1,9 +1,11 @@
 """`shardfit vlbi ring`: diameter, width, asymmetry and position angle of a ring in one image or several."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
+
+from shardfit.cli import options
+from shardfit.cli.outcome import answered
 
 EXAMPLES = ("shardfit vlbi ring vlbi-image/image.fits", "shardfit vlbi ring day-*.fits --json")
 
@@ -11,7 +13,7 @@ EXAMPLES = ("shardfit vlbi ring vlbi-image/image.fits", "shardfit vlbi ring day-
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the images."""
     parser.add_argument("image", metavar="IMAGE", nargs="+", help="FITS image in Jy/pixel; several: mean and spread")
-    parser.add_argument("--json", action="store_true", help="print JSON, angles in rad")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,8 +26,7 @@ def run(args: argparse.Namespace) -> int:
 
     rings = [extract_ring(read_image(file)) for file in args.image]
     ring = rings[0] if len(rings) == 1 else mean_ring(rings)
-    if args.json:
-        print(json.dumps(asdict(ring)))
+    if answered(args, **asdict(ring)):  # angles in rad
         return 0
     spread = "directions" if len(rings) == 1 else f"{len(rings)} images"
     print(f"diameter   {ring.diameter / UAS:.2f} ± {ring.diameter_sd / UAS:.2f} µas (spread over {spread})")
