@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.core.errors import CheckpointError
-from shardfit.io.run_dir import RESUME, RunDir
+from shardfit.io.run_dir import RunDir, require_resume
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,7 @@ class RunOptions:
     progress: bool | None = None
 
     def __post_init__(self):
-        if self.resume not in RESUME:
-            raise ValueError(f"resume={self.resume!r} must be one of {', '.join(map(repr, RESUME))}.")
+        require_resume(self.resume)
         if self.seed < 0:
             raise ValueError(f"seed={self.seed}: a seed is zero or positive.")
 

@@ -10,7 +10,7 @@ from shardfit.cli import bench, main
 def test_rates(capsys, monkeypatch):
     monkeypatch.setattr(bench, "SECONDS", 0.01)
     assert main(["bench", "--only", "core", "--devices", "2", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["rates"]
     assert [rate["devices"] for rate in found] == [1, 2, 1, 2]
     assert all(rate["per_second"] > 1e4 and rate["unit"] == "rows" for rate in found)
     assert main(["bench", "--only", "croe"]) == 2

@@ -152,7 +152,11 @@ def every_command():
 
 def test_the_help_of_the_command_is_named(capsys):
     told = run(capsys, "vlbi", "image", "a", "--npix", "abc")[2]
-    assert "argument --npix: 'abc' is not a whole number.\n" in told and "Try `shardfit vlbi image --help`" in told
+    assert (
+        "argument --npix: abc is not a whole number of at least 1\n" in told
+        and "Try `shardfit vlbi image --help`" in told
+    )
+    assert "'1:' is not a number.\n" in run(capsys, "vlbi", "study", "a", "--share", "1:")[2]
     assert "0 is not a whole number of at least 1" in run(capsys, "vlbi", "image", "a", "--devices", "0")[2]
     assert "Try `shardfit vlbi --help`" in run(capsys, "vlbi", "imaeg")[2]
     assert "65536" in run(capsys, "serve", ".", "--port", "99999")[2]
@@ -184,28 +188,7 @@ def test_help_of_every_command(capsys, words):
     assert out.startswith(f"usage: shardfit {' '.join(words)}") and "--quiet" in out
 
 
-# one point of a survey is fitted on one device, with the seed of the survey
-NOT_THEIRS = {"survey point": ("--devices", "--seed", "--json")}
-SAME = {"--out": "DIR", "--devices": "N", "--seed": "S", "--processes": "N"}
-
-
 def test_names_and_texts_of_commands_share_lines(capsys):
     out = run(capsys, "--help")[1]
     for command in commands.all_commands():
         assert re.search(rf"^ +{command.name} +{re.escape(command.help[:20])}", out, re.MULTILINE), command.name
-
-
-def test_the_same_options_everywhere():
-    """One name, one meaning, one placeholder: users learn them once."""
-    for words, module in every_command():
-        parser = commands.Parser(prog="x")
-        module.add_arguments(parser, [])
-        known = parser.options()
-        if "--resume" in known:  # a run that can go on
-            assert {"--out", "--devices", "--seed", "--json"} <= {*known, *NOT_THEIRS.get(" ".join(words), ())}, words
-        folders = [action for action in parser._actions if action.dest == "run_dir"]
-        assert all(action.metavar in ("DIR", "RUN") for action in folders), words
-        for action in parser._actions:
-            for name, metavar in SAME.items():
-                if name in action.option_strings and words[-1] not in ("selfcal", "netcal", "simulate", "export"):
-                    assert action.metavar == metavar, f"{' '.join(words)} {name} {action.metavar}"

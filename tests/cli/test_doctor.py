@@ -12,7 +12,7 @@ from shardfit.core import extras
 
 def test_a_healthy_machine(capsys):
     assert main(["doctor", "--quick", "--json"]) == 0
-    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
     assert found["versions"]["state"] == GOOD and "jax" in found["versions"]["text"]
     assert found["a small fit"]["state"] == GOOD and found["ledgers"]["state"] == GOOD
 

@@ -131,3 +131,33 @@ def test_processes_record_the_command_as_it_was_typed(monkeypatch):
     assert record._typed(["fit", "fit.toml", "--out", "runs"]) == json.loads(typed)
     assert "--processes" in json.loads(typed)
     assert record._typed(["sample", "other.toml"]) == ["sample", "other.toml"]  # a command inside a command
+
+
+def test_names_of_the_wrong_kind(tmp_path, monkeypatch, capsys):
+    """A folder for a file, a file for a folder, a misspelt one, and one in a folder that is not there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "fit.toml").touch()
+    for words, expected in (
+        ("fit fit.tml", "fit.tml: no such file. Did you mean 'fit.toml'? `shardfit init fit fit.tml`"),
+        ("fit dir", "dir is a folder, not a file."),
+        ("show fit.toml", "fit.toml is a file, not a folder."),
+        ("survey status dri", "dri: no such folder. Did you mean 'dir'?"),
+        ("seismic init no/x.toml", "no/x.toml: no such file or folder. There is no folder no."),
+        ("population init dir --force", "dir is a folder, not a file."),
+        ("population fit fit.toml --rows abc", "abc is not a whole number of at least 2"),
+        ("completion", "required: SHELL\n"),
+    ):
+        assert main(words.split()) == 2
+        assert expected in capsys.readouterr().err, words
+
+
+def test_a_reader_that_has_seen_enough(tmp_path):
+    done = subprocess.run(
+        f"{sys.executable} -m shardfit data list | true; echo ${{PIPESTATUS[0]}}",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "0\n" and done.stderr == ""

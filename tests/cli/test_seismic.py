@@ -20,7 +20,6 @@ from tests.command_line import run
 pytest.importorskip("matplotlib")
 pytest.importorskip("optax")
 
-pytestmark = pytest.mark.usefixtures("devices")
 SMALL = """
 show_every = 4
 film = false

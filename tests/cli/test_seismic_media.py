@@ -16,7 +16,6 @@ from tests.command_line import run
 pytest.importorskip("matplotlib")
 pytest.importorskip("optax")
 
-pytestmark = pytest.mark.usefixtures("devices")
 SMALL = """
 film = false
 [model]

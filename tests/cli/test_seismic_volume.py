@@ -10,7 +10,6 @@ from tests.command_line import run
 pytest.importorskip("matplotlib")
 pytest.importorskip("optax")
 
-pytestmark = pytest.mark.usefixtures("devices")
 SMALL = """
 [model]
 name = "lens"

@@ -1,6 +1,7 @@
 """`shardfit survey` and `shardfit init survey`: from a configuration to a table, stopped and resumed on the way."""
 
 import csv
+import json
 import os
 import sys
 
@@ -185,3 +186,95 @@ def test_points_that_met_no_tolerance_can_be_continued(config, capsys, tmp_path)
     assert not code and "0.0% converged" in text and f"shardfit survey continue {out}" in text
     code, text, _ = run(capsys, "survey", "continue", out, "--steps", "50")
     assert not code and "8 of 8 points, 100.0% converged" in text and "continue" not in text
+
+
+def points(folder):
+    with Survey(folder) as found:
+        return [(row["id"], row["value"], row["axis.weight"]) for row in found.ledger.rows("ORDER BY id")]
+
+
+def test_resume_means_what_it_means_for_a_fit(capsys, config, tmp_path):
+    out = tmp_path / "out"
+    code, _, err = run(capsys, "survey", "run", config, "--resume", "must")
+    assert code == 2 and "holds no survey to resume" in err and not out.exists()
+    assert run(capsys, "survey", "run", config, "--limit", 3)[0] == 1
+    assert run(capsys, "survey", "tag", out, 0, "--name", "old")[0] == 0
+    code, text, _ = run(capsys, "survey", "run", config, "--resume", "must")
+    assert code == 0 and "8 of 8 points" in text
+    whole = points(out)
+    code, text, _ = run(capsys, "survey", "run", config, "--resume", "never", "--limit", 3)
+    assert code == 1 and "3 of 8 points" in text
+    assert "old" not in run(capsys, "survey", "tag", out)[1]
+    assert run(capsys, "survey", "run", config)[0] == 0 and points(out) == whole
+    other = config.with_name("other.toml")
+    other.write_text(config.read_text().replace("10.0]", "20.0]"))
+    earlier = (out / "command.json").read_bytes()
+    code, _, err = run(capsys, "survey", "run", other)
+    assert code == 2 and "--resume never starts anew" in err
+    assert (out / "command.json").read_bytes() == earlier  # still that of the survey which is there
+    assert run(capsys, "survey", "run", other, "--resume", "never")[0] == 0
+    assert "20.0" in (out / "survey.toml").read_text() and points(out) != whole
+
+
+def test_the_seed_of_a_survey(capsys, config, tmp_path):
+    text = config.read_text().replace("[run]", '[design]  # few\nkind = "latin"\npoints = 5\nseed = 0\n\n[run]')
+    config.write_text(text)
+    assert run(capsys, "survey", "run", config)[0] == 0
+    three = ("--seed", 3, "--out", tmp_path / "three", "--json", "--limit", 2)
+    code, told, _ = run(capsys, "survey", "run", config, *three)
+    assert code == 1 and json.loads(told)["seed"] == 3
+    code, told, err = run(capsys, "survey", "resume", tmp_path / "three")
+    assert code == 0, err
+    assert points(tmp_path / "three") != points(tmp_path / "out")
+    config.write_text("seed = 3\n" + text.replace("seed = 0", "seed = 3"))
+    assert run(capsys, "survey", "run", config, "--out", tmp_path / "same")[0] == 0
+    assert points(tmp_path / "same") == points(tmp_path / "three")
+    config.write_text(
+        text.replace('[design]  # few\nkind = "latin"\npoints = 5\nseed = 0\n', "").replace(
+            "[axes]", 'design = { kind = "latin", points = 5, seed = 0 }\n[axes]'
+        )
+    )
+    code, _, err = run(capsys, "survey", "run", config, "--seed", 4, "--out", tmp_path / "four")
+    assert code == 2 and "Write it there: seed = 4" in err and not (tmp_path / "four").exists()
+
+
+def test_a_survey_is_read_from_any_folder(capsys, tmp_path, monkeypatch):
+    """Names in its configuration are relative to where it was made, which command.json knows."""
+    home, away = tmp_path / "home", tmp_path / "away"
+    home.mkdir(), away.mkdir()
+    (home / "x.txt").write_text("0 0.5 1")
+    (home / "lines_at_home.py").write_text(MODULE.replace("np.linspace(0, 1, 20)", "np.loadtxt('x.txt')"))
+    (home / "survey.toml").write_text(CONFIG.format(out="out").replace("survey_of_lines", "lines_at_home"))
+    monkeypatch.chdir(home)
+    assert run(capsys, "survey", "run", "survey.toml", "--limit", 3)[0] == 1
+    monkeypatch.chdir(away)
+    code, text, err = run(capsys, "survey", "resume", "../home/out", "--json")
+    assert code == 0, err
+    assert json.loads(text)["result"]["points"] == 8 and not list(away.iterdir())
+    code, text, err = run(capsys, "survey", "point", "../home/out", 2, "--out", "two", "--json")
+    assert code == 0, err
+    told = json.loads(text)
+    assert told["out"] == str(away / "two") and told["result"]["point"] == 2 and told["result"]["kind"] == "fit"
+    assert json.loads((away / "two" / "command.json").read_text())["folder"] == str(away)
+    code, text, err = run(capsys, "rerun", "two", "--json")
+    assert code == 0, err
+    assert json.loads(text)["bit_equal"] and json.loads(text)["same"]
+    (home / "out" / "command.json").rename(home / "out" / "kept.json")
+    code, _, err = run(capsys, "survey", "retry", "../home/out")
+    assert code == 2 and "x.txt" in err
+
+
+def test_what_surveys_say_to_programs(capsys, config, tmp_path):
+    out = tmp_path / "out"
+    assert run(capsys, "survey", "run", config)[0] == 0
+    answers = {
+        ("status",): {"kind", "points", "total", "failures"},
+        ("top", "-n", 2, "--by", "data"): {"points", "by", "best"},
+        ("tag",): {"points"},
+        ("tag", 1, "--name", "good"): {"changed", "tag"},
+    }
+    for (name, *more), keys in answers.items():
+        code, text, err = run(capsys, "survey", name, out, *more, "--json")
+        assert code == 0 and keys <= set(json.loads(text)), err
+    text = run(capsys, "survey", "export", out, tmp_path / "t.csv", "--json", "--quiet")[1]
+    assert json.loads(text) == {"points": 8, "files": [str(tmp_path / "t.csv")]}

@@ -206,7 +206,7 @@ def test_simulate_other_images_and_arrays(capsys, folder, tmp_path):
     assert "diameter   294" in run(capsys, "vlbi", "ring", tmp_path / "low.fits")[1]
     code, _, err = run(capsys, "vlbi", "simulate", "--out", out, "--image", folder / "truth.fits", "--scale", 2)
     assert code == 2 and "--scale is for known images" in err
-    assert "--freq -1.0: give a positive number" in run(capsys, "vlbi", "simulate", "--out", out, "--freq", -1)[2]
+    assert "--freq: -1 is not a positive number" in run(capsys, "vlbi", "simulate", "--out", out, "--freq", -1)[2]
 
 
 def damaged(folder, tmp_path, change):
@@ -310,7 +310,7 @@ def test_help(capsys):
         (("vlbi", "selfcal", "RING", "TRUTH"), "required: --out"),
         (("vlbi", "selfcal", "RING", "TRUTH", "--out", "x", "--stations", "XX"), "no station 'XX'"),
         (("vlbi", "selfcal", "RING", "TRUTH", "--out", "x", "--interval", "day"), "'time', 'scan' or a length"),
-        (("vlbi", "image", "RING", "--flux", "-1"), "flux=-1.0 must be positive"),
+        (("vlbi", "image", "RING", "--flux", "-1"), "--flux: -1 is not a positive number"),
         (("vlbi", "image", "RING", "--solver", "lbgfs"), "Did you mean 'lbfgs'?"),
         (("vlbi", "image", "RING", "--out", "TEXT"), "Name a directory"),
         (("vlbi", "image", "RING", "--seed", "-1"), "zero or positive"),

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from shardfit.cli.commands import Parser, UsageError, add_commands, all_commands, parse
 from shardfit.cli.mishaps import describe, is_users
+from shardfit.core.errors import CheckpointError
 from shardfit.version import __version__
 
 # what the library raises on purpose; anything else is a defect and shows where it happened
 EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError)
 USAGE, FAILURE, STOPPED = 2, 2, 130
+ENDED_BY_USER = (KeyboardInterrupt, BrokenPipeError)  # the second: who reads the output, such as `head`, has ended
 EXAMPLES = (
     "shardfit demo                    # every science once; one page leads to all reports",
     "shardfit init fit                # a problem of your own: fit.toml and model.py",
@@ -26,7 +28,16 @@ EXAMPLES = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 a check failed, 2 an error, 130 interrupted."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+    code = _main(list(sys.argv[1:] if argv is None else argv))
+    try:
+        sys.stdout.flush()  # here, where it is known what to do if nobody reads any more
+    except BrokenPipeError:
+        _read_by_nobody()
+    return code
+
+
+def _main(argv: list[str]) -> int:
+    args = argparse.Namespace()
     try:
         args = parsed(argv)
         if args.run is None:
@@ -39,11 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"shardfit: {error}\nTry `{error.program} --help`.")
         return USAGE
     except KeyboardInterrupt:
-        _say("shardfit: interrupted.")
+        goes_on = getattr(args, "record", None) is not None and "resume" in args
+        _say("shardfit: interrupted." + goes_on * " The same command goes on from what it has kept.")
         return STOPPED
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        _read_by_nobody()
+        return 0 if getattr(args, "record", None) is None else STOPPED
     except Exception as error:
         if "--debug" in argv or not _expected(error):
             traceback.print_exc()  # of what nobody foresaw, where it happened says most
@@ -69,22 +81,22 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
         from shardfit.cli.launch import again
 
         return again(args, argv)
-    args.argv, args.record = argv, None
-    args.quiet = "quiet" in args
-    with _voice(args.quiet, getattr(args, "summary", False)):
+    args.argv, args.here, args.record = argv, os.getcwd(), None
+    args.quiet, machine = "quiet" in args, getattr(args, "summary", False)
+    with _voice(args.quiet, machine):
         try:
             code = args.run(args)
         except BaseException as error:
             if args.record is not None:
-                stopped = isinstance(error, KeyboardInterrupt)
-                args.record.withdraw(STOPPED if stopped else FAILURE, "" if stopped else describe(error))
+                stopped, refused = isinstance(error, ENDED_BY_USER), isinstance(error, CheckpointError)
+                args.record.withdraw(STOPPED if stopped else FAILURE, "" if stopped else describe(error), refused)
             raise
         if args.record is not None:
             args.record.finish(code)
-    if getattr(args, "summary", False) and args.record is not None:
+    if machine:
         from shardfit.cli.outcome import outcome
 
-        print(json.dumps(outcome(args.record), indent=1))
+        print(json.dumps(outcome(args), indent=1))
     return code
 
 
@@ -113,6 +125,11 @@ def _expected(error: Exception) -> bool:
     NotImplementedError, a kind of RuntimeError, the library never raises on purpose.
     """
     return is_users(error) or (isinstance(error, EXPECTED) and not isinstance(error, NotImplementedError))
+
+
+def _read_by_nobody() -> None:
+    """Let what is still to be printed go nowhere, so that the end of the process does not fail on it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(text: str) -> None:

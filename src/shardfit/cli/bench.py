@@ -1,10 +1,9 @@
 """`shardfit bench`: how fast this machine evaluates, science by science, on one device and on several."""
 
 import argparse
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 EXAMPLES = ("shardfit bench", "shardfit bench --devices 2 --only seismic --json")
@@ -38,13 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add where, and what."""
     from shardfit.cli import options
 
-    options.add_devices(parser, "also measure on this many devices, which share the rows (1)")
+    options.add_devices(parser, "devices that share the rows, measured beside a single one (1)")
     parser.add_argument("--only", metavar="NAME", action="append", help="core or a science; may be repeated (all)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
+    from shardfit.cli.outcome import answered
     from shardfit.cli.processes import request_devices
     from shardfit.core.errors import suggestion
 
@@ -59,10 +59,8 @@ def run(args: argparse.Namespace) -> int:
             continue
         for rate in measured(make(), sorted({1, devices})):
             rates.append(rate)
-            if not args.json:
-                print(_line(rate), flush=True)
-    if args.json:
-        print(json.dumps([asdict(rate) for rate in rates], indent=1, ensure_ascii=False))
+            print(_line(rate), flush=True)
+    answered(args, rates=rates)
     return 0
 
 

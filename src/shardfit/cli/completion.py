@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "shell", metavar="SHELL", choices=(*SCRIPTS, WORDS), help=f"one of: {', '.join(SCRIPTS)}"
     )
     completes(shell, SCRIPTS, hidden=(WORDS,))  # `words` is for the scripts only
-    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    words = parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    words.required = False  # a message about a missing shell does not name it
 
 
 def run(args: argparse.Namespace) -> int:

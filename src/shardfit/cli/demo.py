@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli import options
 from shardfit.cli.commands import completes
 from shardfit.cli.demo_chapters import CHAPTERS, SETUP, Chapter
+from shardfit.cli.outcome import answered
 
 EXAMPLES = ("shardfit demo", "shardfit demo --only vlbi --out demo-vlbi")
 LIMIT = 900.0  # s, after which a command is given up
@@ -39,11 +41,12 @@ class Told:
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the folder and a choice of chapters."""
     names = ", ".join(chapter.out for chapter in CHAPTERS)
-    parser.add_argument("--out", metavar="DIR", default="demo-out", help="folder to write (demo-out)")
+    options.add_out(parser, "demo-out", what="folder of all runs")
     only = parser.add_argument(
         "--only", metavar="NAME", action="append", help=f"one of: {names}; may be repeated (all)"
     )
     completes(only, [chapter.out for chapter in CHAPTERS])
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
     bad = [one for one in told if one.code]
     for one in bad:
         print(f"\n{one.chapter.title}: exit code {one.code}\n{one.output[-2000:]}", file=sys.stderr)
+    chapters = [{"name": one.chapter.out, "exit": one.code, "seconds": round(one.seconds, 3)} for one in told]
+    answered(args, out=out, page=page, chapters=chapters)
     print(f"page: {page}  ({seconds(time.perf_counter() - began)} in all)")
     return 1 if bad else 0
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shardfit.cli.commands import completes
-from shardfit.cli.toml import write_new
+from shardfit.cli.outcome import answered
+from shardfit.cli.toml import add_force, write_new
 from shardfit.core.errors import suggestion
 from shardfit.sciences import installed
 
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     )
     completes(science, [each.name for each in installed() if each.science is not None and each.science.survey])
     parser.add_argument("--data", metavar="DATA", help="of a survey: data to put in, where the science reads some")
-    parser.add_argument("--force", action="store_true", help="replace the file if it exists")
+    add_force(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,7 +43,10 @@ def run(args: argparse.Namespace) -> int:
         from shardfit.cli.app import parsed
 
         inner = parsed([args.kind, INIT, str(path), *(["--force"] if args.force else [])])
-        return inner.run(inner)
+        code = inner.run(inner)
+        answered(args, **inner.answer)
+        return code
+    files = [path]
     if args.kind == "survey":
         from shardfit.cli.surveys.template import survey_template
 
@@ -55,8 +59,9 @@ def run(args: argparse.Namespace) -> int:
         if model.exists():
             print(f"{model} already exists and was not changed")
         else:
-            write_new(model, MODEL, args.force)
+            files.append(write_new(model, MODEL, args.force))
             print(f"wrote {model}: the model, to be changed into yours")
+    answered(args, files=files)
     print(f"wrote {path}; run it with `shardfit {KINDS[args.kind]} {path}`")
     return 0
 

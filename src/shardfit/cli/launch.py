@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Sequence
 
-from shardfit.cli.options import without_option
+from shardfit.cli.options import positive, whole, without_option
 from shardfit.cli.rank import FORMS, python_command
 from shardfit.cli.record import TYPED
 from shardfit.distributed.hosts import SSH, parse_hosts
@@ -23,30 +23,30 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the options of a job."""
     parser.add_argument(
-        "-n", metavar="N", type=int, help="number of processes; with --hosts, of those the first N (all)"
+        "-n", metavar="N", type=positive, help="number of processes; with --hosts, of those the first N (all)"
     )
     parser.add_argument(
         "--hosts", metavar="HOSTS", help="machines and numbers of processes: a:2,b:2, or a file with a line for each"
     )
     parser.add_argument("--ssh", metavar="COMMAND", default=SSH, help=f"command that reaches a host ({SSH})")
     parser.add_argument(
-        "--devices-per-process", metavar="D", type=int, default=1, help="CPU devices, or GPUs, of each process (1)"
+        "--devices-per-process", metavar="D", type=positive, default=1, help="CPU devices, or GPUs, of each process (1)"
     )
     parser.add_argument(
         "--timeout",
         metavar="S",
-        type=int,
+        type=positive,
         default=EXCHANGE_SECONDS,
         help=f"seconds that processes wait for the slowest in an exchange before all end ({EXCHANGE_SECONDS})",
     )
     parser.add_argument(
         "--start-timeout",
         metavar="S",
-        type=int,
+        type=positive,
         default=START_SECONDS,
         help=f"seconds that they wait for each other before work: joining, loading data ({START_SECONDS})",
     )
-    parser.add_argument("--restarts", metavar="K", type=int, default=0, help="start again up to K times (0)")
+    parser.add_argument("--restarts", metavar="N", type=whole, default=0, help="start again up to N times (0)")
     parser.add_argument("--shrink", action="store_true", help="restart without the processes that failed")
     parser.add_argument(
         "--grow", action="store_true", help="with --shrink: the restart after that has all of them again"
@@ -65,15 +65,6 @@ def run(args: argparse.Namespace) -> int:
     size = args.n if args.n is not None else len(hosts)
     if args.n is None and not hosts:
         raise ValueError("how many processes? Give -n N, or --hosts a:2,b:2 for those of several machines.")
-    for option, value, least in (
-        ("-n", size, 1),
-        ("--devices-per-process", args.devices_per_process, 1),
-        ("--timeout", args.timeout, 1),
-        ("--start-timeout", args.start_timeout, 1),
-        ("--restarts", args.restarts, 0),
-    ):
-        if value < least:
-            raise ValueError(f"{option} {value}: at least {least} is needed.")
     if hosts and size > len(hosts):
         raise ValueError(f"-n {size}: --hosts has places for {len(hosts)} processes. Give more: HOST:PROCESSES.")
     if args.grow and not args.shrink:

@@ -5,10 +5,9 @@ import sys
 import traceback
 from pathlib import Path
 
-from shardfit.core.errors import CheckpointError, suggestion
+from shardfit.core.errors import CheckpointError, nearest
 
 PACKAGE = Path(__file__).resolve().parent.parent
-MOST_NAMES = 200  # in a folder where a file is missing; of more none is suggested
 
 
 def describe(error: BaseException) -> str:
@@ -39,7 +38,7 @@ def _system(error: OSError) -> str:
     name = str(error.filename)
     match error.errno:
         case errno.ENOENT:
-            return f"{name}: no such file or folder.{_near(Path(name))}"
+            return f"{name}: no such file or folder.{nearest(Path(name))}"
         case errno.EEXIST | errno.ENOTDIR:
             return f"{name}: a file of this name is in the way of a folder. Name another one."
         case errno.EISDIR:
@@ -51,17 +50,6 @@ def _system(error: OSError) -> str:
         case errno.ENOSPC | errno.EDQUOT:
             return f"{name}: there is no space left for it. Make room; the same command then goes on."
     return f"{name}: {error.strerror or error}."
-
-
-def _near(path: Path) -> str:
-    """Return the most similar name beside a file that is not there."""
-    try:
-        if not path.parent.is_dir():
-            return ""
-        names = [other.name for other, _ in zip(path.parent.iterdir(), range(MOST_NAMES + 1), strict=False)]
-    except OSError:
-        return ""
-    return suggestion(path.name, names).partition(" Known:")[0] if 0 < len(names) <= MOST_NAMES else ""
 
 
 def own_line(error: BaseException) -> str:

@@ -1,7 +1,8 @@
 """Options that mean the same wherever they appear, in the same words. Commands take them from here."""
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,21 @@ def add_config(parser: argparse.ArgumentParser, writer: str) -> None:
     parser.add_argument("config", metavar="CONFIG", help=f"TOML file; `{writer} CONFIG` writes one")
 
 
-def add_out(parser: argparse.ArgumentParser, default: str | None = None, what: str | None = None) -> None:
-    """Add the run directory."""
-    parser.add_argument("--out", metavar="DIR", default=default, help=what or f"run directory to write ({default})")
+def add_config_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add a configuration that a command can do without; what: which kinds it reads, or what it takes from it."""
+    parser.add_argument("--config", metavar="CONFIG", help=f"configuration: {what}")
+
+
+def add_out(
+    parser: argparse.ArgumentParser, default: str | None = None, otherwise: str = "", what: str = "run directory"
+) -> None:
+    """Add the folder to write. default: its name; otherwise: in words what it is without one; what: kind of folder."""
+    parser.add_argument("--out", metavar="DIR", default=default, help=f"{what} to write ({otherwise or default})")
+
+
+def add_out_file(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the one file that a command writes."""
+    parser.add_argument("--out", metavar="FILE", required=True, help=f"{what} to write")
 
 
 def add_devices(parser: argparse.ArgumentParser, what: str = "devices that share the rows (1)") -> None:
@@ -29,11 +42,11 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
 
 
 def add_seed(
-    parser: argparse.ArgumentParser, default: int | None = None, what: str = "seed of all random numbers"
+    parser: argparse.ArgumentParser, default: int | None = None, otherwise: str = "", of: str = "all random numbers"
 ) -> None:
-    """Add the seed."""
-    shown = what if default is None else f"{what} ({default})"
-    parser.add_argument("--seed", metavar="S", type=_seed, default=default, help=shown)
+    """Add the seed. otherwise: in words what it is where there is no default; of: what it is the seed of."""
+    shown = f"seed of {of} ({otherwise or default})"
+    parser.add_argument("--seed", metavar="S", type=whole, default=default, help=shown)
 
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +60,7 @@ def add_resume(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add machine-readable output: the command's own text then goes to standard error."""
+    """Add machine-readable output, see `outcome`: the command's own text then goes to standard error."""
     parser.add_argument(
         "--json", action="store_true", dest="summary", help="print one JSON object at the end, other text to stderr"
     )
@@ -85,20 +98,29 @@ def devices_mesh(devices: int, rows: int) -> Any:
 
 def positive(text: str) -> int:
     """Return a whole number of at least 1."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
-    return value
+    return int(_number(int, text, "a whole number of at least 1", lambda value: value >= 1))
 
 
-def _seed(text: str) -> int:
+def whole(text: str) -> int:
+    """Return a whole number that is zero or positive."""
+    return int(_number(int, text, "a whole number, zero or positive", lambda value: value >= 0))
+
+
+def amount(text: str) -> float:
+    """Return a positive number."""
+    return _number(float, text, "a positive number", lambda value: 0 < value < math.inf)
+
+
+def size(text: str) -> float:
+    """Return a number that is zero or positive."""
+    return _number(float, text, "a number, zero or positive", lambda value: 0 <= value < math.inf)
+
+
+def _number(kind: Callable[[str], float], text: str, words: str, holds: Callable[[float], bool]) -> float:
     try:
-        value = int(text)
+        value = kind(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number") from None
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text}: a seed is zero or positive")
+        value = math.nan
+    if not holds(value):
+        raise argparse.ArgumentTypeError(f"{text} is not {words}")
     return value

@@ -5,18 +5,20 @@ checksum of every file that options or configuration name.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options
-from shardfit.io.files import read_json, write_json
+from shardfit.cli.outcome import plain
+from shardfit.core.errors import no_folder
+from shardfit.io.files import read_json, write_atomic, write_json
 from shardfit.io.living import own_process
 
 NAME = "command.json"
@@ -25,7 +27,7 @@ FORMAT = 1
 WHOLE = 4 << 30  # bytes; of larger files blocks are read, evenly spread, for hashing all would take longer than a fit
 BLOCK, BLOCKS = 1 << 22, 64
 ANSWERS = ("result.json", "posterior.json")
-NOT_OPTIONS = ("parser", "run", "argv", "record")
+NOT_OPTIONS = ("parser", "run", "argv", "here", "record", "answer")
 
 
 class Record:
@@ -33,7 +35,8 @@ class Record:
 
     def __init__(self, folder: Path, content: dict[str, Any]):
         self.folder, self.content, self.began = folder, content, time.perf_counter()
-        self.fresh = not folder.exists()
+        self.fresh, path = not folder.exists(), folder / NAME
+        self.earlier = path.read_bytes() if path.is_file() else None
 
     def write(self) -> None:
         """Write it."""
@@ -45,13 +48,18 @@ class Record:
         self.content |= {"exit": code, "seconds": round(time.perf_counter() - self.began, 3)}
         self.write()
 
-    def withdraw(self, code: int, error: str = "") -> None:
-        """Add that the command failed, and why; take the folder back where it failed before it left anything there."""
+    def withdraw(self, code: int, error: str = "", refused: bool = False) -> None:
+        """Add that the command failed, and why; take the folder back where it failed before it left anything there.
+
+        refused: the folder is of another run, or in use; what is recorded of that run stays.
+        """
         if error:
             self.content["error"] = error
         if self.fresh and [path.name for path in self.folder.iterdir()] == [NAME]:
             (self.folder / NAME).unlink()
             self.folder.rmdir()
+        elif refused and (earlier := self.earlier) is not None:
+            write_atomic(self.folder / NAME, lambda file: file.write(earlier))
         else:
             self.finish(code)
 
@@ -64,10 +72,20 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
 def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None) -> None:
     """Write command.json of a run that is about to begin. seed: the one that counts, if not that of the options."""
     from shardfit.cli.processes import writes_files
-    from shardfit.io.run_dir import environment
 
     if not writes_files() or getattr(args, "argv", None) is None:  # None: called from Python, not from a shell
         return
+    with contextlib.chdir(args.here):  # names that options have are relative to where the command was started
+        args.record = Record(options.directory(str(folder)), _asked(args, seed))
+    if getattr(args, "resume", None) == "auto" and any((args.record.folder / name).is_file() for name in ANSWERS):
+        print(f"{folder} holds an answer already: the run goes on from it (--resume never starts anew)", flush=True)
+    args.record.write()
+
+
+def _asked(args: argparse.Namespace, seed: int | None) -> dict[str, Any]:
+    """Return what a command was asked, with the checksums of the files that it names."""
+    from shardfit.io.run_dir import environment
+
     given = options_of(args)
     config = _config_of(args)
     named = [config] if config else []
@@ -75,7 +93,7 @@ def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None)
     content = _content_of(config)
     where = config.parent if config else Path()
     named += [path for text in _texts(content) if (path := _found(text, where)) is not None]
-    found = {
+    return {
         "format": FORMAT,
         "command": _typed(args.argv),
         "folder": os.getcwd(),
@@ -89,10 +107,6 @@ def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None)
         "exit": None,
         "seconds": None,
     }
-    args.record = Record(options.directory(str(folder)), found)
-    if getattr(args, "resume", None) == "auto" and any((args.record.folder / name).is_file() for name in ANSWERS):
-        print(f"{folder} holds an answer already: the run goes on from it (--resume never starts anew)", flush=True)
-    args.record.write()
 
 
 def go_on(args: argparse.Namespace, folder: str | Path) -> None:
@@ -118,6 +132,8 @@ def _typed(argv: Sequence[str]) -> list[str]:
 def read(folder: str | Path) -> dict[str, Any]:
     """Return the record of a run directory."""
     path = Path(folder) / NAME
+    if not Path(folder).is_dir():
+        raise no_folder(folder)
     if not path.is_file():
         raise FileNotFoundError(
             f"{folder} has no {NAME}: it was not written by a shardfit command that records itself."
@@ -128,6 +144,25 @@ def read(folder: str | Path) -> dict[str, Any]:
     if content.get("format") != FORMAT or not good or not isinstance(content.get("files"), dict):
         raise ValueError(f"{path} is not what this version of shardfit writes.")
     return content
+
+
+@contextlib.contextmanager
+def at_home(folder: str | Path, *others: Path) -> Iterator[tuple[Path, ...]]:
+    """Work in the folder that a run was started in, which names in its configuration are relative to.
+
+    Gives the run directory and other paths as they are named from there.
+    """
+    from shardfit.report.made import made_in
+
+    paths, place = (Path(folder), *others), made_in(Path(folder))
+    if place is not None and not place.is_dir():
+        print(f"{folder} was made in {place}, which is not here: its files are looked for in the present folder.")
+    elif place is not None and place.resolve() != Path.cwd():
+        paths = tuple(path.resolve() for path in paths)
+        with contextlib.chdir(place):
+            yield paths
+        return
+    yield paths
 
 
 def digest(path: Path) -> str:
@@ -144,18 +179,6 @@ def digest(path: Path) -> str:
             file.seek(i * (size - BLOCK) // (BLOCKS - 1))
             found.update(file.read(BLOCK))
     return f"{found.hexdigest()} (size and {BLOCKS} blocks)"
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON can hold it; what it cannot is its text."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {str(name): plain(inner) for name, inner in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [plain(inner) for inner in value]
-    simple = isinstance(value, str | bool | int) or value is None
-    return value if simple or (isinstance(value, float) and abs(value) < float("inf")) else str(value)
 
 
 def _config_of(args: argparse.Namespace) -> Path | None:

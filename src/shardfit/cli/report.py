@@ -4,12 +4,16 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from shardfit.cli import options
+from shardfit.cli.outcome import answered
+
 EXAMPLES = ("shardfit report runs/decay",)
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the run directory."""
     parser.add_argument("run_dir", metavar="DIR", help="folder of a fit, posterior or survey")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,5 +27,7 @@ def run(args: argparse.Namespace) -> int:
         from shardfit.report.gallery.offline import write_offline as write
     else:
         from shardfit.report.run import report_run as write
-    print(f"report: {write(Path(args.run_dir))}")
+    page = write(Path(args.run_dir))
+    answered(args, report=page)
+    print(f"report: {page}")
     return 0

@@ -1,7 +1,6 @@
 """`shardfit rerun DIR`: the command that made a run directory once more, on the same files, and what differs."""
 
 import argparse
-import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardfit.cli import record
+from shardfit.cli import options, outcome, record
 from shardfit.cli.options import without_option
 
 EXAMPLES = (
@@ -31,11 +30,16 @@ class Difference(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the run directory, where the second goes, and what counts as equal."""
     parser.add_argument("run_dir", metavar="DIR", help="run directory with command.json")
-    parser.add_argument(OUT, metavar="DIR", help="folder of the second run (DIR-again); must be new")
+    options.add_out(parser, otherwise="DIR-again; must be new")
     parser.add_argument(
-        "--rtol", metavar="T", type=float, default=1e-6, help="largest relative difference that counts as equal (1e-6)"
+        "--rtol",
+        metavar="T",
+        type=options.size,
+        default=1e-6,
+        help="largest relative difference that counts as equal (1e-6)",
     )
     parser.add_argument("--changed", action="store_true", help="run even if input files have changed since")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,26 +49,25 @@ def run(args: argparse.Namespace) -> int:
     second = Path(args.out or f"{first}-again")
     if second.exists():
         raise FileExistsError(f"{second} exists. Name another folder with --out, or delete it.")
-    place = Path(told["folder"])
-    if not place.is_dir():
-        raise FileNotFoundError(f"{first} was made in {place}, which is not here. File names are relative to it.")
-    second, first = second.resolve(), first.resolve()
+    second = second.resolve()
     for line in _environment_changes(told):
         print(line)
-    words = [*without_option(told["command"], OUT), OUT, str(second)]
-    words = [word for word in words if word not in VOICE]  # of this command's own output, these are its options
-    print(f"$ cd {shlex.quote(str(place))} && {shlex.join(['shardfit', *words])}", flush=True)
-    before = os.getcwd()
-    os.chdir(place)
-    try:
+    words = [word for word in told["command"] if word not in VOICE]  # how to speak, this command's own options say
+    words = [*without_option(words, OUT), OUT, str(second)]
+    with record.at_home(first):  # the folder of the second is whole already
+        print(f"$ cd {shlex.quote(str(Path.cwd()))} && {shlex.join(['shardfit', *words])}", flush=True)
         _require_files(told["files"], args.changed)
         code = _repeat(words)
-    finally:
-        os.chdir(before)
     if code != told.get("exit"):
         print(f"exit code {code}, before {told.get('exit')}")
     rows = differences(first, second)
-    return _tell(rows, args.rtol)
+    apart = [row for row in rows if not row.largest <= args.rtol]
+    _tell(rows, apart, args.rtol)
+    found = {"command": told["command"], "exit": code, "first_exit": told.get("exit"), "rtol": args.rtol}
+    equal = all(row.largest == 0 for row in rows)
+    quantities = [row._asdict() for row in rows]
+    outcome.answered(args, out=second, **found, same=not apart, bit_equal=equal, quantities=quantities)
+    return 1 if apart else 0
 
 
 def _repeat(words: Sequence[str]) -> int:
@@ -128,9 +131,8 @@ def _largest(one: np.ndarray, other: np.ndarray | None) -> float:
     return float(np.nanmax(np.abs(one - other)) / (scale or 1.0))
 
 
-def _tell(rows: Sequence[Difference], rtol: float) -> int:
-    """Print what differs; return 0 if nothing does beyond rtol."""
-    apart = [row for row in rows if not row.largest <= rtol]
+def _tell(rows: Sequence[Difference], apart: Sequence[Difference], rtol: float) -> None:
+    """Print what differs; apart: by more than rtol."""
     if all(row.largest == 0 for row in rows):
         print(f"equal to the bit: {len(rows)} quantities, {sum(row.size for row in rows):,} numbers")
     else:
@@ -142,4 +144,3 @@ def _tell(rows: Sequence[Difference], rtol: float) -> int:
         print(f"{len(rows)} quantities, largest relative difference {worst:.1e}")
     if apart:
         print(f"{len(apart)} differ by more than {rtol:g}")
-    return 1 if apart else 0

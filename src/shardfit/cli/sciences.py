@@ -3,19 +3,23 @@
 import argparse
 from collections.abc import Sequence
 
-from shardfit.cli import commands
+from shardfit.cli import commands, options
+from shardfit.cli.outcome import answered
 from shardfit.sciences import GROUP, Installed, installed
 
-EXAMPLES = ("shardfit sciences",)
+EXAMPLES = ("shardfit sciences", "shardfit sciences --json")
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Nothing to add."""
+    """Nothing to choose."""
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the sciences; 1 if one of them cannot be used."""
     found = installed()
+    about = [{"name": e.name, "package": e.package, "usable": e.science is not None, "about": _lines(e)} for e in found]
+    answered(args, sciences=about)
     if not found:
         print(
             f"no science is registered in {GROUP!r}: this is a bare source tree. `pip install -e .` registers its own."

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from shardfit.core.errors import no_folder
+
 PORT = 8650
 EXAMPLES = (
     "shardfit serve runs/m87           # a fit, inversion, posterior or survey, running or ended",
@@ -54,7 +56,7 @@ def _application(folder: Path, write: bool) -> tuple[Any, Any]:
     from shardfit.report.server import gallery
 
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: no such folder. Name a run directory, or a folder of them.")
+        raise no_folder(folder)
     if (folder / LEDGER).is_file():
         points = Points.open(folder)
         return gallery(points, write=write), points.close

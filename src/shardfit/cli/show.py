@@ -1,8 +1,10 @@
 """`shardfit show DIR`: a result, a posterior or a survey in the terminal."""
 
 import argparse
-import json
 from collections.abc import Sequence
+
+from shardfit.cli import options
+from shardfit.cli.outcome import answered
 
 EXAMPLES = ("shardfit show runs/decay", "shardfit show runs/decay --json | jq .parameters")
 
@@ -10,7 +12,7 @@ EXAMPLES = ("shardfit show runs/decay", "shardfit show runs/decay --json | jq .p
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the run directory."""
     parser.add_argument("run_dir", metavar="DIR", help="folder of a fit, posterior or survey")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -18,8 +20,7 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.report.folders import outcome_of, require_kind
 
     kind = require_kind(args.run_dir).name
-    if args.json:
-        print(json.dumps(outcome_of(args.run_dir), indent=1))
+    if answered(args, **outcome_of(args.run_dir)):
         return 0
     {"fit": _fit, "posterior": _posterior, "survey": _survey}[kind](args.run_dir)
     return 0

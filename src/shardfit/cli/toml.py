@@ -5,12 +5,17 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli import options
+from shardfit.core.errors import no_file
+
 
 def read_toml(path: str | Path, writer: str) -> dict[str, Any]:
     """Return the content of a TOML file. writer: the command that writes one to start from."""
     file = Path(path)
+    if file.is_dir():
+        raise no_file(file)
     if not file.is_file():
-        raise FileNotFoundError(f"{file}: no such file. `{writer} {file}` writes one to start from.")
+        raise FileNotFoundError(f"{no_file(file)} `{writer} {file}` writes one to start from.")
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -22,7 +27,13 @@ def read_toml(path: str | Path, writer: str) -> dict[str, Any]:
 def add_new_file(parser: argparse.ArgumentParser) -> None:
     """Add the file that an `init` command writes."""
     parser.add_argument("file", metavar="FILE", help="TOML file to write")
+    add_force(parser)
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """Add what all commands have that write a configuration."""
     parser.add_argument("--force", action="store_true", help="replace the file if it is there")
+    options.add_json(parser)
 
 
 def write_new(path: str | Path, text: str, force: bool = False) -> Path:
@@ -30,6 +41,8 @@ def write_new(path: str | Path, text: str, force: bool = False) -> Path:
     from shardfit.io.files import write_atomic
 
     file = Path(path)
+    if file.is_dir():
+        raise no_file(file)
     if file.exists() and not force:
         raise FileExistsError(f"{file} already exists. Give another name, or --force to replace it.")
     write_atomic(file, lambda open_file: open_file.write(text.encode()))

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+MOST_NAMES = 200  # in a folder where a file is missing; of more none is suggested
+
 
 class ParityError(ValueError):
     """Two ways to compute the same thing disagree: rows in blocks or whole, a gradient and a finite difference.
@@ -36,12 +38,37 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"{hint} Known: {', '.join(known)}."
 
 
+def no_file(path: str | Path) -> OSError:
+    """Return the error for a name that is none of a file: a folder's, or of nothing, with the nearest one there is."""
+    if Path(path).is_dir():
+        return IsADirectoryError(f"{path} is a folder, not a file.")
+    return FileNotFoundError(f"{path}: no such file.{nearest(Path(path))}")
+
+
+def no_folder(path: str | Path) -> OSError:
+    """Return the error for a name that is none of a folder: a file's, or of nothing, with the nearest one there is."""
+    if Path(path).exists():
+        return NotADirectoryError(f"{path} is a file, not a folder.")
+    return FileNotFoundError(f"{path}: no such folder.{nearest(Path(path))}")
+
+
+def nearest(path: Path) -> str:
+    """Return ' Did you mean ...?' with the most similar name beside a file or folder that is not there."""
+    try:
+        if not path.parent.is_dir():
+            return f" There is no folder {path.parent}."
+        names = [other.name for other, _ in zip(path.parent.iterdir(), range(MOST_NAMES + 1), strict=False)]
+    except OSError:
+        return ""
+    return suggestion(path.name, names).partition(" Known:")[0] if 0 < len(names) <= MOST_NAMES else ""
+
+
 @contextmanager
-def naming(path: str | Path) -> Iterator[None]:
-    """Let errors of the system name the file: of a full disk they do not say it."""
+def naming(path: str | Path, partial: str | Path = "") -> Iterator[None]:
+    """Let errors of the system name the file: of a full disk they do not say it. partial: a name they may say."""
     try:
         yield
     except OSError as error:
-        if error.filename is not None or error.errno is None:
+        if error.errno is None or error.filename not in (None, str(partial)):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error

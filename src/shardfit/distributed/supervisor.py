@@ -180,7 +180,7 @@ def _start(job: Job, rank: int, coordinator: str, facts: Mapping[str, Facts]) ->
     else:
         command, options["env"] = words, os.environ | settings
     if job.logs is None:
-        return subprocess.Popen(command, stdout=None if rank == 0 else subprocess.DEVNULL, **options)
+        return subprocess.Popen(command, stdout=_own_output() if rank == 0 else subprocess.DEVNULL, **options)
     with open(Path(job.logs) / f"rank-{rank}.log", "ab", buffering=0) as log:
         if rank > 0:
             return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **options)
@@ -188,6 +188,16 @@ def _start(job: Job, rank: int, coordinator: str, facts: Mapping[str, Facts]) ->
         for source, shown in ((child.stdout, sys.stdout), (child.stderr, sys.stderr)):
             threading.Thread(target=_copy, args=(source, shown.buffer, os.dup(log.fileno())), daemon=True).start()
         return child
+
+
+def _own_output() -> Any:
+    """Return where this process prints, which a command may have turned elsewhere; None where that is no file."""
+    try:
+        sys.stdout.fileno()
+    except (OSError, ValueError, AttributeError):
+        return None
+    sys.stdout.flush()
+    return sys.stdout
 
 
 def _settings(job: Job, rank: int, coordinator: str, facts: Mapping[str, Facts]) -> dict[str, str]:

@@ -20,7 +20,7 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], Any]) -> None:
     """Write beside the target, force to disk, then rename over it."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with naming(path), open(partial, "wb") as file:
+        with naming(path, partial), open(str(partial), "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())

@@ -50,14 +50,15 @@ class RunDir:
         self.run, self.notes, self.failure = "", [], ""
         self.lock = contextlib.ExitStack()
 
-    def begin(self, problem: Problem, identity: Any, resume: str, mesh: Any = None) -> bool:
+    def begin(self, problem: Problem | None, identity: Any, resume: str, mesh: Any = None) -> bool:
         """Take the folder for a run; return whether there is one to continue. Raise if it belongs to another.
 
-        identity: from `shardfit.check.identity`, with facts, unidentified and digest.
+        problem: whose parameters are to be stored, None for a run without; identity: from `shardfit.check.identity`,
+        with facts, unidentified and digest.
         """
-        if resume not in RESUME:
-            raise ValueError(f"resume={resume!r} must be one of {', '.join(map(repr, RESUME))}.")
-        require_storable(problem)
+        require_resume(resume)
+        if problem is not None:
+            require_storable(problem)
         self.mesh, self.shared, self.writes = mesh, spans_processes(mesh), leads(mesh)
         self.run, self.notes, self.failure = identity.digest, [], ""
         known = (self.path / "config.json").exists()
@@ -151,7 +152,7 @@ class RunDir:
             with open(self.path / "events.jsonl", "a") as file:
                 file.write(line + "\n")
 
-        self._attempt(write)
+        self.attempt(write)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the lines of events.jsonl; one that is torn or damaged is left out."""
@@ -162,7 +163,7 @@ class RunDir:
                 if isinstance(event, dict) and isinstance(event.get("event"), str):
                     yield event
 
-    def _attempt(self, write: Callable[[], Any]) -> None:
+    def attempt(self, write: Callable[[], Any]) -> None:
         """Write if this process does; after a failure the run goes on without its folder."""
         if not self.writes or self.failure:
             return
@@ -185,7 +186,7 @@ class RunDir:
         """Write the state of a device loop."""
         arrays = {f"run{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(run))}
         arrays |= {f"history_{name}": column for name, column in history.items()} | {"run": np.array(self.run)}
-        self._attempt(lambda: write_arrays(self.path / "ckpt" / "state.npz", arrays))
+        self.attempt(lambda: write_arrays(self.path / "ckpt" / "state.npz", arrays))
         self.last_saved = time.monotonic()
         self.event("checkpoint", evaluations=len(history["value"]))
 
@@ -253,6 +254,12 @@ class RunDir:
         if self.shared:
             failure = str(share({"text": np.array(failure)}, self.mesh)["text"])
         return _noted(result, [f"The run directory could not be written ({failure})."] if failure else [])
+
+
+def require_resume(resume: str) -> None:
+    """Raise for what is no way to go on with a folder."""
+    if resume not in RESUME:
+        raise ValueError(f"resume={resume!r} must be one of {', '.join(map(repr, RESUME))}.")
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shardfit.core.errors import no_folder
 from shardfit.core.params import label_of
 from shardfit.report.made import read_command
 
@@ -34,7 +35,7 @@ def require_kind(folder: str | Path) -> Kind:
     kind = kind_of(folder)
     if kind is None:
         if not Path(folder).is_dir():
-            raise FileNotFoundError(f"{folder}: no such folder.")
+            raise no_folder(folder)
         raise FileNotFoundError(f"{folder} holds no result: {_why_none(Path(folder))}")
     return kind
 
@@ -175,7 +176,10 @@ def _spelt(tree: Any) -> dict[str, Any]:
 
 
 def numbers_of(folder: Path) -> dict[str, np.ndarray]:
-    """Return the numbers of a run, and all arrays in the NumPy files that it left beside its answer."""
+    """Return the numbers of a run, and all arrays in the NumPy files that it left beside its answer.
+
+    Of a folder that has none, the bytes of its pictures.
+    """
     kind = kind_of(folder)
     found = {} if kind is None else kind.numbers(folder)
     for path in sorted(folder.glob("*.np[yz]")):
@@ -184,7 +188,7 @@ def numbers_of(folder: Path) -> dict[str, np.ndarray]:
         content = np.load(path, allow_pickle=False)
         arrays = {"": content} if isinstance(content, np.ndarray) else {f" {name}": content[name] for name in content}
         found |= {f"{path.name}{name}": array for name, array in arrays.items()}
-    return found
+    return found or {path.name: np.frombuffer(path.read_bytes(), np.uint8) for path in sorted(folder.glob("*.png"))}
 
 
 def _leaves(tree: Any) -> list[tuple[str, np.ndarray]]:

@@ -26,6 +26,12 @@ def read_command(folder: Path) -> dict[str, Any]:
     return content if isinstance(words, list) and all(isinstance(word, str) for word in words) else {}
 
 
+def made_in(folder: Path) -> Path | None:
+    """Return the folder in which the command of a run was started; None where that is not known."""
+    place = read_command(folder).get("folder")
+    return Path(place) if isinstance(place, str) and place else None
+
+
 def command_line(told: Mapping[str, Any]) -> str:
     """Return the command as it was typed."""
     return shlex.join(["shardfit", *told["command"]]) if told else ""

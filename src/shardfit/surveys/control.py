@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardfit.core.mesh import RUNS
+from shardfit.io.run_dir import require_resume
 from shardfit.surveys.point import SurveyPoint
 
 
@@ -20,6 +21,9 @@ class SurveyControl:
         most points in this call; 0: only points that already continue in float64 are finished.
     retry
         run failed points again.
+    resume
+        'auto' continues a survey found in the folder, 'must' fails if there is none, 'never' starts over: points, tags
+        and notes that are there are removed.
     more
         further steps, in float64, for points that did not converge, when all that start from each other have
         ended; None: none.
@@ -36,8 +40,10 @@ class SurveyControl:
     more: int | None = None
     progress: bool | None = None
     on_points: Callable[[list[SurveyPoint]], Any] | None = None
+    resume: str = "auto"
 
     def __post_init__(self):
+        require_resume(self.resume)
         if self.limit is not None and self.limit < 0:
             raise ValueError(f"survey: limit={self.limit} must not be negative.")
         if self.more is not None and self.more < 1:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.errors import CheckpointError
+from shardfit.core.errors import CheckpointError, no_folder
 from shardfit.core.status import Status
 from shardfit.surveys.database import connect, explained, is_blank, limited, writing
 from shardfit.surveys.heading import Heading, axis_column, part_column, quoted
@@ -80,10 +80,19 @@ class Ledger:
         return ledger
 
     @classmethod
+    def begin(cls, folder: str | Path, heading: Heading, resume: str) -> "Ledger":
+        """Open the ledger of a survey as `SurveyControl.resume` says; the caller holds the folder."""
+        if resume == "never":
+            _remove(Path(folder) / LEDGER)
+        return cls.create(folder, heading)
+
+    @classmethod
     def open(cls, folder: str | Path, name: str = LEDGER, *, read_only: bool = False) -> "Ledger":
         """Open an existing ledger; raise with a remedy if it is missing or cannot be read."""
         path = Path(folder) / name
         if not path.is_file():
+            if not Path(folder).is_dir():
+                raise no_folder(folder)
             raise FileNotFoundError(f"{folder} holds no survey: {name} is missing. Check the path.")
         with explained(path), contextlib.ExitStack() as on_error:
             connection = connect(path, read_only=read_only)
@@ -335,6 +344,20 @@ def points_finished(folder: str | Path) -> int:
         return len(ledger.ids())
 
 
+def require_begun(folder: str | Path, resume: str) -> None:
+    """Raise where a survey must be resumed and there is none; asked before anything is written."""
+    if resume == "must" and not (Path(folder) / LEDGER).is_file():
+        raise CheckpointError(f"{folder} holds no survey to resume. Check the path, or use resume='auto'.")
+
+
+def _remove(path: Path) -> None:
+    """Remove a survey's ledger, and those of its parts."""
+    parts = path.parent / PARTS
+    for file in (path, *(parts.glob("*.sqlite") if not parts.is_symlink() else ())):
+        for name in (file.name, *(file.name + ending for ending in ("-wal", "-shm", "-journal"))):
+            file.with_name(name).unlink(missing_ok=True)
+
+
 def _make_tables(connection: sqlite3.Connection, heading: Heading) -> None:
     with writing(connection):
         for statement in tables_of(heading).values():
@@ -348,5 +371,5 @@ def _require_same(path: Path, there: Heading, asked: Heading) -> None:
     if differing:
         raise CheckpointError(
             f"{path} belongs to another survey: {', '.join(differing)} differ(s). Use another run directory for this "
-            "one, or correct what was changed."
+            "one, correct what was changed, or use resume='never' to start over."
         )

@@ -13,8 +13,9 @@ from typing import Any
 
 from shardfit.distributed.executors import Outcome, end_with_parent, run_tasks
 from shardfit.io.lock import only_writer
+from shardfit.io.run_dir import require_resume
 from shardfit.surveys.control import SurveyControl
-from shardfit.surveys.ledger import PARTS, Ledger
+from shardfit.surveys.ledger import PARTS, Ledger, require_begun
 from shardfit.surveys.progress import SurveyProgress
 from shardfit.surveys.reading import Survey
 from shardfit.surveys.run import Prepared, polish_points, run_points
@@ -33,6 +34,7 @@ def survey_parts(
     workers: int | None = None,
     retry: bool = False,
     more: int | None = None,
+    resume: str = "auto",
     progress: bool | None = None,
 ) -> Survey:
     """Run a survey in parts on an executor's workers, and return the table of all of them.
@@ -52,8 +54,8 @@ def survey_parts(
         anything with concurrent.futures' `submit`; None makes a local pool of this many processes.
     retry
         run failed points again.
-    more
-        see `SurveyControl`; done by the caller's process, as is polishing.
+    more, resume
+        see `SurveyControl`; more is done by the caller's process, as is polishing.
     progress
         whether a line shows how far it is; None shows it on a terminal.
 
@@ -62,9 +64,11 @@ def survey_parts(
     """
     if parts < 1:
         raise ValueError(f"survey_parts: parts={parts} must be at least 1.")
+    require_resume(resume)
     problem, axes, options = make(*arguments)
     prepared, slots = _prepared(problem, axes, options)
-    with only_writer(run_dir), Ledger.create(run_dir, prepared.heading) as ledger:
+    require_begun(run_dir, resume)
+    with only_writer(run_dir), Ledger.begin(run_dir, prepared.heading, resume) as ledger:
         ledger.gather()
         ledger.drop_parts()
         tried = ledger.attempts() if retry else {}

@@ -31,7 +31,7 @@ from shardfit.surveys.designs import Design, grid
 from shardfit.surveys.engine import Engine, Tally
 from shardfit.surveys.halving import Halving
 from shardfit.surveys.heading import Heading
-from shardfit.surveys.ledger import Ledger
+from shardfit.surveys.ledger import Ledger, require_begun
 from shardfit.surveys.picture import Picture
 from shardfit.surveys.point import STOPPED, SurveyPoint
 from shardfit.surveys.progress import SurveyProgress
@@ -66,7 +66,8 @@ def survey(
     axes
         what varies, by name.
     run_dir
-        holds the ledger; the same call continues an earlier one, with any number of slots and devices.
+        holds the ledger; the same call continues an earlier one, with any number of slots and devices (unless
+        control.resume says otherwise).
     design
         which points; None: every combination of the axes' values.
     solver, options
@@ -103,7 +104,8 @@ def survey(
     prepared = Prepared.make(problem, axes, **choices, **options)
     if control.limit is not None and halving is not None:
         raise ValueError(f"survey: limit={control.limit} does not go with halving, which ranks all points.")
-    with only_writer(run_dir), Ledger.create(run_dir, prepared.heading) as ledger:
+    require_begun(run_dir, control.resume)
+    with only_writer(run_dir), Ledger.begin(run_dir, prepared.heading, control.resume) as ledger:
         ledger.gather()
         ledger.drop_parts()
         tried = ledger.attempts() if control.retry else {}

@@ -3,7 +3,9 @@
 import argparse
 from collections.abc import Sequence
 
+from shardfit.cli import options
 from shardfit.cli.commands import completes
+from shardfit.cli.outcome import answered
 
 EXAMPLES = (
     "shardfit data get m87 .          # ./m87: two bands of one day, which come with the package",
@@ -18,12 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     name = parser.add_argument("name", metavar="NAME", help="a data set; `shardfit data list` prints them")
     completes(name, [dataset.name for dataset in DATASETS])
     parser.add_argument("folder", metavar="DIR", nargs="?", help="folder to copy it into, as DIR/NAME (stays in place)")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Get it, and print what is there now."""
     from shardfit import data
 
-    for path in sorted(data.get(args.name, args.folder).iterdir()):
-        print(path)
+    paths = sorted(data.get(args.name, args.folder).iterdir())
+    if not answered(args, files=paths):
+        print(*paths, sep="\n")
     return 0

@@ -1,11 +1,11 @@
 """`shardfit doctor`: is everything here that a run needs, and does it work?"""
 
 import argparse
-import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 
+from shardfit.cli import options
 from shardfit.cli.doctor.finding import BAD, GOOD, NOTE, Finding
+from shardfit.cli.outcome import answered
 from shardfit.core import extras
 
 EXAMPLES = ("shardfit doctor", "shardfit doctor --quick --json")
@@ -15,7 +15,7 @@ MARKS = {GOOD: ("✓", "green"), NOTE: ("•", "yellow"), BAD: ("✗", "red")}
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add how much to look at."""
     parser.add_argument("--quick", action="store_true", help="leave out what starts processes or compiles kernels")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,13 +23,10 @@ def run(args: argparse.Namespace) -> int:
     findings = []
     for finding in look(args.quick):
         findings.append(finding)
-        if not args.json:
-            _show(finding)
-    if args.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=1, ensure_ascii=False))
+        _show(finding)
     bad = [finding.name for finding in findings if finding.state == BAD]
-    if not args.json:
-        print(f"wrong: {', '.join(bad)}" if bad else "nothing is wrong")
+    answered(args, findings=findings, wrong=bad)
+    print(f"wrong: {', '.join(bad)}" if bad else "nothing is wrong")
     return 1 if bad else 0
 
 

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     options.add_out(parser, "population-out")
     options.add_devices(parser)
     options.add_processes(parser)
-    options.add_seed(parser, what="of data and fit (as configured)")
+    options.add_seed(parser, otherwise="as configured", of="data and fit")
     options.add_resume(parser)
     options.add_json(parser)
 
@@ -112,8 +112,11 @@ def _truth_table(study: Any, problem: Any, result: Any, settings: Mapping[str, A
 
 def _count(text: str) -> int:
     """Return a number of rows; 1e6 is understood."""
-    value = float(text)
-    if value != int(value) or value < 2:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not (value.is_integer() and value >= 2):
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 2")
     return int(value)
 

@@ -87,9 +87,9 @@ def read_config(path: str | Path) -> Config:
 def add_common(parser: argparse.ArgumentParser, devices: str = "devices that share the chains") -> None:
     """Add the file, and where to run. devices: what they are for."""
     options.add_config(parser, WRITER)
-    options.add_out(parser, what="run directory (default: `out` of the section, or of the file)")
+    options.add_out(parser, otherwise="`out` of the section, or of the file")
     options.add_devices(parser, devices)
-    options.add_seed(parser, what="seed of all random numbers (default: `seed` of the file)")
+    options.add_seed(parser, otherwise="`seed` of the file")
     options.add_resume(parser)
     options.add_json(parser)
 

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from shardfit.cli import options as shared
 from shardfit.cli.problems.config import add_common, close, common_options, read_config
 
 EXAMPLES = ("shardfit consensus decay.toml --shards 8 --out runs/shards",)
@@ -11,7 +12,7 @@ EXAMPLES = ("shardfit consensus decay.toml --shards 8 --out runs/shards",)
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, where to run, and how many shards."""
     add_common(parser)
-    parser.add_argument("--shards", type=int, metavar="K", help="shards (default: `shards` of the file)")
+    parser.add_argument("--shards", type=shared.positive, metavar="K", help="shards (default: `shards` of the file)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     add_common(parser, "devices that share the rows (1)")
     options.add_processes(parser)
     parser.add_argument("--solver", metavar="NAME", help="lm, lbfgsb, lbfgs, adam, … (default: `solver` of the file)")
-    parser.add_argument("--maxiter", metavar="N", type=int, help="most steps (default: `maxiter` of the file)")
+    parser.add_argument(
+        "--maxiter", metavar="N", type=options.positive, help="most steps (default: `maxiter` of the file)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,11 +1,11 @@
 """`shardfit plan`: what an evaluation of a problem of one's own will cost, before anything runs."""
 
 import argparse
-import json
 import re
 from collections.abc import Sequence
 
 from shardfit.cli import options
+from shardfit.cli.outcome import answered
 from shardfit.cli.problems.config import WRITER, read_config
 
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         help="infiniband (default), ethernet, or numbers of your own: latency=2e-6,speed=40",
     )
     parser.add_argument("--memory", metavar="BYTES", type=_bytes, help="of each, e.g. 16G (what is free now)")
-    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> int:
     first = args.devices[0] if args.devices else None
     asked = {"mesh": first, "devices": args.devices, "memory": args.memory, "cluster": args.cluster}
     predicted = plan(config.make_problem(), solver, **asked)
-    print(json.dumps(predicted.to_dict(), indent=1) if args.json else predicted)
+    if not answered(args, **predicted.to_dict()):
+        print(predicted)
     return 0 if predicted.fits else 1
 
 

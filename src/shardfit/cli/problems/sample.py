@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from shardfit.cli import options as shared
 from shardfit.cli.problems.config import add_common, close, common_options, read_config
 
 EXAMPLES = (
@@ -15,7 +16,9 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, where to run, and how many draws."""
     add_common(parser)
-    parser.add_argument("--draws", type=int, metavar="N", help="of each chain; more than are stored adds to them")
+    parser.add_argument(
+        "--draws", type=shared.positive, metavar="N", help="of each chain; more than are stored adds to them"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -67,7 +67,7 @@ def add_common(parser: argparse.ArgumentParser, out: str) -> None:
     options.add_config(parser, "shardfit seismic init")
     options.add_out(parser, out)
     parser.add_argument("--max-shots", metavar="N", type=positive, help="use N shots, spread over the survey (all)")
-    options.add_seed(parser, what="of noise and of the draw of shots (as configured)")
+    options.add_seed(parser, otherwise="as configured", of="noise and of the draw of shots")
     options.add_devices(parser, "devices that share the shots (1)")
     options.add_processes(parser)
     options.add_json(parser)

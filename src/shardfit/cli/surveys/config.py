@@ -1,6 +1,9 @@
 """The configuration of a survey: which science, which axes, which points, which solver."""
 
+import contextlib
 import json
+import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -8,10 +11,11 @@ from typing import Any
 
 from shardfit.cli.loading import load_function
 from shardfit.cli.toml import read_toml
-from shardfit.core.errors import suggestion
+from shardfit.core.errors import no_folder, suggestion
 from shardfit.sciences import get_science
 
 DESIGNS = ("grid", "latin", "sobol", "lines", "table")
+SEED = re.compile(r"\s*seed\s*=")
 SAVED = "survey.toml"
 
 
@@ -42,6 +46,35 @@ KNOWN = {
 def read_config(path: str | Path) -> Config:
     """Read a configuration; raise with the place and the remedy if it is wrong."""
     return checked(read_toml(path, "shardfit init survey"), str(path))
+
+
+def saved_config(folder: Path) -> tuple[Config, str]:
+    """Return the configuration of a survey of the command line, and its text; read it within `record.at_home`."""
+    path = folder / SAVED
+    if not folder.is_dir():
+        raise no_folder(folder)
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} holds no survey of the command line: {SAVED} is missing.")
+    return read_config(path), path.read_text(encoding="utf-8")
+
+
+def with_seed(text: str, seed: int, path: str) -> str:
+    """Return the text of a configuration with another seed, its own and that of its design."""
+    wanted = tomllib.loads(text)
+    lines, section = [f"seed = {seed}"], ""
+    for line in text.splitlines():
+        if line.startswith("["):
+            section = line.partition("#")[0].strip()
+        if not (section in ("", "[design]") and SEED.match(line)):
+            lines.append(line)
+        if line.startswith("[") and section == "[design]":
+            lines.append(f"seed = {seed}")
+    wanted |= {"seed": seed} | ({"design": {**wanted["design"], "seed": seed}} if "design" in wanted else {})
+    changed = "\n".join(lines) + "\n"
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        if tomllib.loads(changed) == wanted:
+            return changed
+    raise ValueError(f"--seed {seed}: {path} is written so that it cannot be put in. Write it there: seed = {seed}.")
 
 
 def checked(content: Mapping[str, Any], path: str) -> Config:

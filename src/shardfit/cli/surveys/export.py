@@ -4,6 +4,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from shardfit.cli import options
+from shardfit.cli.outcome import answered
+
 EXAMPLES = ("shardfit survey export runs/m87 points.csv", "shardfit survey export runs/m87 points.parquet")
 
 
@@ -11,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file."""
     parser.add_argument("run_dir", metavar="RUN", help="run directory of a survey")
     parser.add_argument("file", metavar="FILE", help="ends in .csv, .parquet, or .nc (netCDF, with the pictures)")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,5 +31,6 @@ def run(args: argparse.Namespace) -> int:
             survey.to_xarray().to_netcdf(args.file)
         else:
             raise ValueError(f"{args.file}: the name must end in .csv, .parquet or .nc.")
+        answered(args, points=len(survey), files=[args.file])
         print(f"{len(survey):,} points: {args.file}")
     return 0

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from shardfit.cli import options
 from shardfit.cli.surveys import resume
 
 EXAMPLES = ("shardfit survey continue runs/m87 --steps 2000",)
@@ -11,7 +12,9 @@ EXAMPLES = ("shardfit survey continue runs/m87 --steps 2000",)
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add how long."""
     resume.add_arguments(parser, argv)
-    parser.add_argument("--steps", type=int, default=4000, metavar="N", help="most steps for each, in float64 (4000)")
+    parser.add_argument(
+        "--steps", type=options.positive, default=4000, metavar="N", help="most steps for each, in float64 (4000)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardfit.cli.options import add_resume
-from shardfit.cli.surveys.config import SAVED, Config, make, read_config
+from shardfit.cli import options as shared
+from shardfit.cli import record
+from shardfit.cli.outcome import answered
+from shardfit.cli.surveys.config import Config, make, saved_config
 
 EXAMPLES = ("shardfit survey point runs/m87 17 --out runs/m87-17",)
 NOT_OF_THE_SOLVER = ("picture", "design", "seed", "control", "halving", "solver", "sweep", "polish")
@@ -18,22 +20,27 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the point and where to write."""
     parser.add_argument("run_dir", metavar="RUN", help="run directory of a survey of the command line")
     parser.add_argument("point", metavar="POINT", type=int, help="its number")
-    parser.add_argument("--out", metavar="DIR", help="run directory to write (RUN/points/POINT)")
-    add_resume(parser)
+    shared.add_out(parser, otherwise="RUN/points/POINT")
+    shared.add_resume(parser)
+    shared.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Fit the point, compare with the ledger, write the report."""
+    out = shared.directory(args.out or str(Path(args.run_dir) / "points" / str(args.point)))
+    with record.at_home(args.run_dir, out) as (folder, out):
+        return _fit(args, folder, out)
+
+
+def _fit(args: argparse.Namespace, folder: Path, out: Path) -> int:
+    """Fit a point of the survey in a folder, from the place where that was made."""
     from shardfit.fitting import fit
     from shardfit.surveys.reading import Survey
     from shardfit.surveys.run import Prepared
 
-    path = Path(args.run_dir) / SAVED
-    if not path.is_file():
-        raise FileNotFoundError(f"{args.run_dir} holds no survey of the command line: {SAVED} is missing.")
-    config = read_config(path)
-    problem, axes, options = make(json.dumps(tomllib.loads(path.read_text(encoding="utf-8"))), config.path, None)
-    with Survey(args.run_dir) as survey:
+    config, text = saved_config(folder)
+    problem, axes, options = make(json.dumps(tomllib.loads(text)), config.path, None)
+    with Survey(folder) as survey:
         rows = survey.ledger.rows("WHERE id = ?", (args.point,))
         if not rows:
             raise ValueError(f"point {args.point} is not finished, or the survey has no such point.")
@@ -42,16 +49,17 @@ def run(args: argparse.Namespace) -> int:
     point = {name: rows[0][f"axis.{name}"] for name in axes}
     rest = {name: value for name, value in options.items() if name not in NOT_OF_THE_SOLVER}
     rest["maxiter"] += options.get("polish", 0) if rows[0]["attempt"] > 1 else 0
-    out = Path(args.out) if args.out else Path(args.run_dir) / "points" / str(args.point)
+    record.begin(args, out, options["seed"])
     result = fit(alone, options["solver"], run_dir=out, resume=args.resume, seed=options["seed"], **rest)
     print(f"point {args.point}: " + ", ".join(f"{name} {value}" for name, value in point.items()))
     print(f"started {began}, in {alone.precision}")
     print(f"value {result.value:.8g}, in the survey {rows[0]['value']:.8g}; {result.message}")
     print(f"report: {_report(out, config, point, rows[0], result)}")
+    answered(args, point=args.point, axes=point, survey_value=rows[0]["value"])
     return 0
 
 
-def _alone(prepared: Any, ledger: Any, record: Any) -> tuple[Any, str]:
+def _alone(prepared: Any, ledger: Any, entry: Any) -> tuple[Any, str]:
     """Return the problem of one point, and where it starts: in words, as in the survey.
 
     A point that was finished in float64 is fitted so from the beginning.
@@ -62,14 +70,14 @@ def _alone(prepared: Any, ledger: Any, record: Any) -> tuple[Any, str]:
     from shardfit.core.precision import arithmetic
     from shardfit.surveys.axes import Start, apply
 
-    made = (prepared.in_double() if record.attempt > 1 else prepared).variants
-    start = apply(Start(made.problem.objective, made.problem.x0), made.axes, record.axes)
+    made = (prepared.in_double() if entry.attempt > 1 else prepared).variants
+    start = apply(Start(made.problem.objective, made.problem.x0), made.axes, entry.axes)
     params, words = start.params, "at its own start"
-    z = None if record.parent is None else prepared.start_from(ledger.record(record.parent))
+    z = None if entry.parent is None else prepared.start_from(ledger.record(entry.parent))
     if z is not None:
         with arithmetic(made.precision):
             params = jax.tree.map(np.asarray, made.problem.space.unpack(z))
-        words = f"where point {record.parent} ended"
+        words = f"where point {entry.parent} ended"
     return made.problem.replace(objective=start.objective, x0=params), words
 
 

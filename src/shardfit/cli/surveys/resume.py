@@ -1,11 +1,14 @@
-"""`shardfit survey resume`: go on where a survey stopped, wherever it ran before."""
+"""`shardfit survey resume`: go on where a survey stopped, without its configuration file, from any folder.
+
+As `survey run CONFIG --resume must` does with that file.
+"""
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from shardfit.cli.surveys.config import SAVED, read_config
+from shardfit.cli import record
+from shardfit.cli.surveys.config import saved_config
 from shardfit.cli.surveys.run import add_places, run_config
 
 EXAMPLES = ("shardfit survey resume runs/m87", "shardfit survey resume runs/m87 --limit 100")
@@ -24,7 +27,5 @@ def run(args: argparse.Namespace) -> int:
 
 def go_on(args: argparse.Namespace, **how: Any) -> int:
     """Run what is missing; how: retry or more, see `SurveyControl`."""
-    path = Path(args.run_dir) / SAVED
-    if not path.is_file():
-        raise FileNotFoundError(f"{args.run_dir} holds no survey of the command line: {SAVED} is missing.")
-    return run_config(read_config(path), path.read_text(encoding="utf-8"), Path(args.run_dir), args, **how)
+    with record.at_home(args.run_dir) as (folder,):
+        return run_config(*saved_config(folder), folder, args, resume="must", **how)

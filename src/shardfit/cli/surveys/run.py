@@ -3,6 +3,7 @@
 import argparse
 import json
 import time
+import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any
 
 from shardfit.cli import options, record
 from shardfit.cli.processes import request_devices
-from shardfit.cli.surveys.config import SAVED, Config, make, read_config
+from shardfit.cli.surveys.config import SAVED, Config, checked, make, read_config, with_seed
 
 EXAMPLES = (
     "shardfit init survey survey.toml",
     "shardfit survey run survey.toml --out runs/m87",
-    "shardfit survey run survey.toml --workers 4 --out runs/m87",
+    "shardfit survey run survey.toml --out runs/m87      # once more: goes on where it stopped",
+    "shardfit survey run survey.toml --workers 4 --seed 1 --out runs/m87-1",
 )
 PARTS_EACH = 4  # parts of a worker: it compiles once, and the last part is short
 
@@ -23,38 +25,51 @@ PARTS_EACH = 4  # parts of a worker: it compiles once, and the last part is shor
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file and where to run."""
     options.add_config(parser, "shardfit init survey")
-    options.add_out(parser, what="run directory (default: `out` of the file)")
+    options.add_out(parser, otherwise="`out` of the file")
+    options.add_seed(parser, otherwise="`seed` of the file, and of its [design]")
+    options.add_resume(parser)
     add_places(parser)
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
     """Add options that say where and how long, not what."""
-    parser.add_argument("--slots", metavar="N", help="fits that share a batch, or `measure`")
+    add_slots(parser)
     options.add_devices(parser, "devices that share the slots (1)")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that share the points, each its own (1)")
-    parser.add_argument("--limit", type=int, metavar="N", help="stop after this many points")
+    parser.add_argument(
+        "--workers", type=options.positive, metavar="N", help="processes that share the points, each its own (1)"
+    )
+    parser.add_argument("--limit", type=options.whole, metavar="N", help="stop after this many points")
     options.add_json(parser)
+
+
+def add_slots(parser: argparse.ArgumentParser) -> None:
+    """Add how many fits share a batch."""
+    parser.add_argument(
+        "--slots", metavar="N", type=as_slots, help="fits that share a batch, or `measure` to try (chosen by memory)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the survey."""
     config = read_config(args.config)
+    text = Path(args.config).read_text(encoding="utf-8")
+    if args.seed is not None:  # into what is kept with the survey: going on finds the same
+        text = with_seed(text, args.seed, args.config)
+        config = checked(tomllib.loads(text), args.config)
     out = options.directory(args.out or config.out)
-    return run_config(config, Path(args.config).read_text(encoding="utf-8"), out, args)
+    return run_config(config, text, out, args, resume=args.resume)
 
 
 def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, **more: Any) -> int:
     """Run, resume, retry or continue what a configuration describes; print a line at the end.
 
-    more: retry or more, see `SurveyControl`.
+    more: resume, retry or more, see `SurveyControl`.
     """
-    import tomllib
-
     place = {
         **config.run,
         **{k: v for k in ("slots", "devices", "workers", "limit") if (v := getattr(args, k)) is not None},
     }
-    slots = as_slots(place.get("slots"))
+    slots = place.get("slots")
     devices = request_devices(place.get("devices"))
     if "config" in args:  # begun here; going on keeps the first record
         record.begin(args, out, config.seed)
@@ -70,9 +85,13 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, *
             "--workers cannot be combined with --devices or --limit: a worker has one device and runs all its points."
         )
 
+    anew = more.get("resume") == "never"
+
     def keep(_: Any = None) -> None:  # that of another survey stays until the ledger has agreed
-        if not (out / SAVED).exists():
+        nonlocal anew
+        if anew or not (out / SAVED).exists():
             save(out, text)
+            anew = False
 
     if workers > 1:
         from shardfit.surveys.parts import survey_parts
@@ -127,11 +146,9 @@ def summary(survey: Any, seconds: float | None = None) -> str:
     return "\n".join(lines)
 
 
-def as_slots(asked: Any) -> int | str | None:
-    """Return the number of slots that an option asks for, 'measure', or None to choose."""
-    if asked is None or asked == "measure" or isinstance(asked, int):
-        return asked
+def as_slots(text: str) -> int | str:
+    """Return the number of slots that an option asks for, or 'measure'."""
     try:
-        return int(asked)
-    except ValueError:
-        raise ValueError(f"--slots {asked}: give a number or `measure`.") from None
+        return text if text == "measure" else options.positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}: give a number or `measure`") from None

@@ -3,6 +3,9 @@
 import argparse
 from collections.abc import Sequence
 
+from shardfit.cli import options
+from shardfit.cli.outcome import answered
+
 EXAMPLES = (
     "shardfit survey tag runs/m87 17 42 --name favourite",
     "shardfit survey tag runs/m87 17 --note 'ring without a jet'",
@@ -16,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--name", metavar="NAME", help="tag to give")
     parser.add_argument("--remove", action="store_true", help="take the tag away instead")
     parser.add_argument("--note", metavar="TEXT", help="note to one point; an empty text removes it")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,15 +29,20 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.points:
         with Survey(args.run_dir) as survey:
-            for number, (tags, text) in sorted(marks(survey.ledger).items()):
-                print(f"point {number}: " + "; ".join(filter(None, (", ".join(tags), text))))
+            found = sorted(marks(survey.ledger).items())
+        answered(args, points=[{"id": number, "tags": tags, "note": text} for number, (tags, text) in found])
+        for number, (tags, text) in found:
+            print(f"point {number}: " + "; ".join(filter(None, (", ".join(tags), text))))
         return 0
     if args.name is None and args.note is None:
         raise ValueError("give --name, a tag, or --note, a text.")
     if args.note is not None and len(args.points) != 1:
         raise ValueError(f"--note: a note belongs to one point, not to {len(args.points)}.")
     if args.name is not None:
-        print(f"{tag(args.run_dir, args.points, args.name, remove=args.remove)} points: {args.name}")
+        count = tag(args.run_dir, args.points, args.name, remove=args.remove)
+        answered(args, changed=count, tag=args.name)
+        print(f"{count} points: {args.name}")
     if args.note is not None:
         note(args.run_dir, args.points[0], args.note)
+        answered(args, note=args.note)
     return 0

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli import options, record
+from shardfit.cli.outcome import answered
+
 EXAMPLES = (
     "shardfit survey top runs/m87 -n 20",
     "shardfit survey top runs/m87 --below data.cphase=2 data.logcamp=2 --tag top --wall top.png",
@@ -15,7 +18,7 @@ EXAMPLES = (
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add what to rank by and what to keep."""
     parser.add_argument("run_dir", metavar="RUN", help="run directory of a survey")
-    parser.add_argument("-n", type=int, default=10, help="how many to show (10)")
+    parser.add_argument("-n", metavar="N", type=options.positive, default=10, help="how many to show (10)")
     parser.add_argument(
         "--by", nargs="+", metavar="COLUMN", help="rank by the sum of these (the value, or data.* where weights vary)"
     )
@@ -33,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--tag", metavar="NAME", help="give all points that are kept this tag, for the gallery")
     parser.add_argument("--wall", metavar="FILE.png", help="draw mean, standard deviation and the best pictures")
     parser.add_argument("--align", action="store_true", help="shift pictures onto each other before the mean")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,8 +44,6 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.surveys.marks import tag
     from shardfit.surveys.reading import Survey
 
-    if args.n < 1:
-        raise ValueError(f"-n {args.n}: ask for at least 1 point.")
     with Survey(args.run_dir) as survey:
         by = survey.ranked_by(args.by)
         rows = chosen(survey, by, args.below, args.trained, args.where)
@@ -49,8 +51,10 @@ def run(args: argparse.Namespace) -> int:
         columns += [c for c in (f"part.{n}" for n in survey.heading.parts if n.startswith("data")) if c not in columns]
         if args.wall:
             _draw(survey, [row["id"] for row in rows], args, by)
-    print(f"{len(rows):,} points, best {min(args.n, len(rows))} by {' + '.join(c.split('.', 1)[-1] for c in by)}")
-    print_table([c.split(".", 1)[-1] for c in columns], [[_text(row[c]) for c in columns] for row in rows[: args.n]])
+    shown = [{c: row[c] for c in columns} for row in rows[: args.n]]
+    if not answered(args, points=len(rows), by=by, best=shown, tag=args.tag, wall=args.wall):
+        print(f"{len(rows):,} points, best {len(shown)} by {' + '.join(c.split('.', 1)[-1] for c in by)}")
+        print_table([c.split(".", 1)[-1] for c in columns], [[_text(v) for v in row.values()] for row in shown])
     if args.tag:
         print(f"{tag(args.run_dir, [row['id'] for row in rows], args.tag):,} points are tagged {args.tag!r}")
     return 0
@@ -96,17 +100,18 @@ def _same(value: Any, text: str) -> bool:
 
 def _trained(survey: Any, training: str) -> list[int]:
     """Return the points of a survey whose choices bring every truth of a training survey back."""
-    from shardfit.cli.surveys.config import SAVED, read_config
+    from shardfit.cli.surveys.config import saved_config
     from shardfit.sciences import get_science
     from shardfit.surveys.ranking import points_at, trained
     from shardfit.surveys.reading import Survey
 
-    config = read_config(Path(training) / SAVED)
-    module = get_science(str(config.science), "survey").module("survey") if config.science else None
-    truths = getattr(module, "truths", None)
-    if truths is None:
-        raise ValueError(f"--trained {training}: its science does not say how alike a picture and a truth are.")
-    axis, match, least = truths(dict(config.settings), dict(config.axes))
+    with record.at_home(training) as (folder,):
+        config, _ = saved_config(folder)
+        module = get_science(str(config.science), "survey").module("survey") if config.science else None
+        truths = getattr(module, "truths", None)
+        if truths is None:
+            raise ValueError(f"--trained {training}: its science does not say how alike a picture and a truth are.")
+        axis, match, least = truths(dict(config.settings), dict(config.axes))
     with Survey(training) as taught:
         kept = trained(taught, axis, match, least)
     print(f"{len(kept):,} combinations of choices recover {', '.join(least)}")

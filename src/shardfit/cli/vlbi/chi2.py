@@ -1,9 +1,10 @@
 """`shardfit vlbi chi2`: how well an image explains data."""
 
 import argparse
-import json
 from collections.abc import Sequence
 
+from shardfit.cli import options as shared
+from shardfit.cli.outcome import answered
 from shardfit.cli.vlbi.files import read_pair
 from shardfit.cli.vlbi.preparation import FIELDS, add_preparation, given
 
@@ -23,10 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         default="amp,cphase,logcamp",
         help="data products, also vis, logamp, bs, camp, and pvis, m, vvis, v of polarised images (amp,cphase,logcamp)",
     )
-    parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (the image's)")
+    parser.add_argument(
+        "--flux", metavar="JY", type=shared.amount, help="flux of the compact source in Jy (the image's)"
+    )
     add_preparation(parser)
     parser.add_argument("--any-frequency", action="store_true", help="accept an image of another frequency")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    shared.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,9 +45,8 @@ def run(args: argparse.Namespace) -> int:
     about = {"count": options.count, "cp_uv_min": options.cp_uv_min, "systematic": options.tolerance}
     found = chi2(ready, image, args.products.split(","), any_frequency=True, **about)
     calibrated = chi2(self_calibrate(ready, image).data, image, ("vis", "amp"), any_frequency=True)
-    if args.json:
-        content = {"file": args.file, "image": args.image, "flux_jy": flux, "chi2": found}
-        print(json.dumps({**content, "chi2_self_calibrated": calibrated}))
+    about = {"file": args.file, "image": args.image, "flux_jy": flux}
+    if answered(args, **about, chi2=found, chi2_self_calibrated=calibrated):
         return 0
     for name, value in found.items():
         print(f"{name:<10} {value:.4f}")

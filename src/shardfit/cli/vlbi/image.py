@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("--solver", metavar="NAME", default="lbfgs", help="lbfgs, lbfgsb, lbfgs-bt, adam, … (lbfgs)")
     parser.add_argument("--operator", metavar="NAME", help="auto, separable, dense or nufft (auto)")
     parser.add_argument("--transform", metavar="NAME", help="variables of the image: power or log (power)")
-    parser.add_argument("--stop", metavar="T", type=float, help="relative tolerance of every fit (1e-6; m87 1e-4)")
+    parser.add_argument(
+        "--stop", metavar="T", type=shared.size, help="relative tolerance of every fit (1e-6; m87 1e-4)"
+    )
     shared.add_devices(parser)
     shared.add_processes(parser)
     parser.add_argument("--errors", action="store_true", help="also map standard deviations, regularisers as prior")
@@ -54,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument(
         "--fluxes", metavar="JY,JY", help="compact flux of each file, with --spectral-index (estimated)"
     )
-    shared.add_seed(parser, 0, "of the parity check and of --errors")
+    shared.add_seed(parser, 0, of="the parity check and of --errors")
     shared.add_resume(parser)
     shared.add_json(parser)
 

@@ -1,9 +1,10 @@
 """`shardfit vlbi model`: a simple shape fitted to a uvfits file, with error bars."""
 
 import argparse
-import json
 from collections.abc import Sequence
 
+from shardfit.cli import options as shared
+from shardfit.cli.outcome import answered
 from shardfit.cli.vlbi.files import read_observation
 from shardfit.cli.vlbi.preparation import FIELDS, add_preparation, given
 
@@ -14,13 +15,15 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add file, shape and preparation."""
     parser.add_argument("file", metavar="FILE", help="uvfits file")
     parser.add_argument("--shape", metavar="NAME", default="mring", help="gaussian, ellipse, disk, ring, mring (mring)")
-    parser.add_argument("--modes", metavar="M", type=int, default=1, help="Fourier modes of an m-ring's brightness (1)")
+    parser.add_argument(
+        "--modes", metavar="M", type=shared.whole, default=1, help="Fourier modes of an m-ring's brightness (1)"
+    )
     parser.add_argument(
         "--products", metavar="A,B", default="amp,cphase", help="data: vis, or amp, cphase, closures (amp,cphase)"
     )
-    parser.add_argument("--flux", metavar="JY", type=float, help="compact flux for --zero-baseline (estimated)")
+    parser.add_argument("--flux", metavar="JY", type=shared.amount, help="compact flux for --zero-baseline (estimated)")
     add_preparation(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    shared.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,9 +39,8 @@ def run(args: argparse.Namespace) -> int:
     ready = prepare(obs, flux, **options.preparation)
     about = {"count": options.count, "cp_uv_min": options.cp_uv_min, "systematic": options.tolerance}
     found = fit_shape(ready, args.shape, products=tuple(args.products.split(",")), modes=args.modes, **about)
-    if args.json:
-        content = {"values": found.values, "errors": found.errors, "chi2": found.chi2, "doubts": found.doubts}
-        print(json.dumps({"shape": found.shape, **content}))
+    content = {"values": found.values, "errors": found.errors, "chi2": found.chi2, "doubts": found.doubts}
+    if answered(args, shape=found.shape, **content):
         return 0
     for name, value in found.values.items():
         print(f"{name:<10} {value:.5g} ± {found.errors[name]:.2g} {UNITS.get(name, '')}".rstrip())

@@ -21,21 +21,23 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the frames and what joins them."""
     parser.add_argument("file", metavar="FILE", help="uvfits file of one night, calibrated")
     shared.add_out(parser, "vlbi-movie")
-    parser.add_argument("--frames", metavar="N", type=int, default=12, help="images, at equal steps of time (12)")
+    parser.add_argument(
+        "--frames", metavar="N", type=shared.positive, default=12, help="images, at equal steps of time (12)"
+    )
     parser.add_argument(
         "--products",
         metavar="NAME",
         default="closures",
         help="closures: amplitudes and closures; vis: calibrated visibilities, which hold the position (closures)",
     )
-    parser.add_argument("--smooth", metavar="W", type=float, default=1.0, help="weight of smooth change, dt (1)")
-    parser.add_argument("--calm", metavar="W", type=float, default=0.1, help="weight of little change, di (0.1)")
+    parser.add_argument("--smooth", metavar="W", type=shared.size, default=1.0, help="weight of smooth change, dt (1)")
+    parser.add_argument("--calm", metavar="W", type=shared.size, default=0.1, help="weight of little change, di (0.1)")
     preparation.add_image(
         parser, "iterations of every fit (100; of the movie 1000)", "further fits from blurred frames (3)"
     )
     shared.add_devices(parser)
     shared.add_processes(parser)
-    shared.add_seed(parser, 0, "of the parity check")
+    shared.add_seed(parser, 0, of="the parity check")
     shared.add_resume(parser)
     shared.add_json(parser)
 

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from shardfit.cli import options
 from shardfit.cli.vlbi.files import read_observation
 from shardfit.cli.vlbi.selfcal import add_solution, solution, tell_gains
 
@@ -13,7 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the flux and what to solve for."""
     parser.add_argument("file", metavar="FILE", help="uvfits file")
     parser.add_argument(
-        "--flux", metavar="JY", type=float, required=True, help="flux of the whole source, as seen within a site, in Jy"
+        "--flux",
+        metavar="JY",
+        type=options.amount,
+        required=True,
+        help="flux of the whole source, as seen within a site, in Jy",
     )
     add_solution(parser, "amp")
 
@@ -34,5 +39,5 @@ def run(args: argparse.Namespace) -> int:
         names = sorted(name for name, at in zip(obs.stations.names, site, strict=True) if at == number)
         if len(names) > 1:
             print(f"one site: {', '.join(names)}")
-    tell_gains(gains, obs, args)
+    tell_gains(args, gains, obs)
     return 0

@@ -8,10 +8,11 @@ from typing import Any
 from shardfit.cli import options as shared
 from shardfit.cli import record
 from shardfit.cli.vlbi.files import read_observation
+from shardfit.cli.vlbi.preparation import add_zero_baseline
 
 EXAMPLES = (
     "shardfit vlbi posterior m87.uvfits --ring --draws 400",
-    "shardfit vlbi posterior vlba.uvfits --products vis",
+    "shardfit vlbi posterior vlba.uvfits --products vis      # once more after a crash: goes on where it was",
 )
 SUBTITLE = (
     "Images drawn from the posterior under a log-normal field in an envelope, whose hyper-parameters the data choose. "
@@ -36,21 +37,18 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         help="size of amplitude errors of stations, and of some by name: 0.1,LM=0.3 (0.1)",
     )
     parser.add_argument("--start", metavar="IMAGE", help="FITS image to begin with, same pixels: see `vlbi image`")
-    parser.add_argument("--npix", metavar="N", type=int, default=32, help="pixels a side (32)")
-    parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions)")
-    parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated)")
+    parser.add_argument("--npix", metavar="N", type=shared.positive, default=32, help="pixels a side (32)")
+    parser.add_argument("--fov", metavar="UAS", type=shared.amount, help="field of view in µas (8 resolutions)")
+    parser.add_argument("--flux", metavar="JY", type=shared.amount, help="flux of the compact source in Jy (estimated)")
     parser.add_argument(
-        "--systematic", metavar="F", type=float, default=0.01, help="fraction of |V| added to all errors (0.01)"
+        "--systematic", metavar="F", type=shared.size, default=0.01, help="fraction of |V| added to all errors (0.01)"
     )
-    parser.add_argument(
-        "--zero-baseline",
-        action="store_true",
-        help="scale baselines within a site to --flux instead of leaving them out",
-    )
+    add_zero_baseline(parser, "those within a site are left out")
     parser.add_argument("--ring", action="store_true", help="measure the diameter of a ring in every draw")
     parser.add_argument("--no-average", action="store_true", help="do not average the data over scans")
-    parser.add_argument("--draws", metavar="N", type=int, default=100, help="images to draw (100)")
+    parser.add_argument("--draws", metavar="N", type=shared.positive, default=100, help="images to draw (100)")
     shared.add_seed(parser, 0)
+    shared.add_resume(parser)
     shared.add_json(parser)
 
 
@@ -63,13 +61,13 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.domains.vlbi.recipes import co_located, compact_flux, posterior, prepare
 
     errors, start = _gain_errors(args.gain_error), None if args.start is None else read_image(args.start)
-    if args.zero_baseline and args.flux is None:
+    if args.zero_baseline is not None and args.flux is None:
         raise ValueError("--zero-baseline needs --flux, the flux of the compact source in Jy.")
     obs = read_observation(args.file)
     how = {"systematic": args.systematic, "average": not args.no_average}
     # baselines within a site see flux that no image of the compact source has
-    if args.zero_baseline:
-        obs = prepare(obs, args.flux, zero_baseline="auto", **how)
+    if args.zero_baseline is not None:
+        obs = prepare(obs, args.flux, zero_baseline=args.zero_baseline, **how)
     else:
         obs = flag(prepare(obs, **how), uv_below=co_located(obs))
     flux = compact_flux(obs) if args.flux is None else args.flux
@@ -88,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
         start=start,
         draws=args.draws,
         seed=args.seed,
+        run_dir=out,
+        resume=args.resume,
         on_progress=lambda text: print(f"  {text}", flush=True),
     )
     numbers = found.numbers
@@ -164,7 +164,8 @@ def write_draws(out: Path, found: Any, obs: Any, args: argparse.Namespace) -> Pa
     for name, (_, figure) in drawn.items():
         save_figure(figure, out, name)
     blocks: list[dict[str, Any]] = [{"picture": name, "caption": caption} for name, (caption, _) in drawn.items()]
-    rows = [(name.replace("_", " "), str(value)) for name, value in sorted(vars(args).items()) if _plain(value)]
+    given = record.options_of(args)
+    rows = [(name.replace("_", " "), str(value)) for name, value in sorted(given.items()) if _plain(value)]
     options = {"header": ["option", "value"], "rows": rows}
     sections = [{"title": "Images", "blocks": blocks}, {"title": "Options", "blocks": [options]}]
     save_extra(out, f"{obs.source or 'Images'} from {Path(args.file).name}", SUBTITLE, sections)

@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from shardfit.cli import options
+
 # option of a command → field of ImagingOptions; what is not given is left to the preset
 FIELDS = {
     "average": "average",
@@ -28,13 +30,8 @@ def add_preparation(parser: argparse.ArgumentParser) -> None:
         "--preset", metavar="NAME", default="default", help="default: data as they are; eht; m87: the released pipeline"
     )
     parser.add_argument("--average", metavar="S", type=_average, help="average over 'scan's or so many seconds (none)")
-    parser.add_argument(
-        "--zero-baseline",
-        metavar="L",
-        type=_length,
-        help="scale baselines shorter than so many wavelengths, or those within a site ('auto'), to the flux (none)",
-    )
-    parser.add_argument("--systematic", metavar="F", type=float, help="fraction of |V| added to all errors (0)")
+    add_zero_baseline(parser, "as they are")
+    parser.add_argument("--systematic", metavar="F", type=options.size, help="fraction of |V| added to all errors (0)")
     parser.add_argument(
         "--tolerance",
         metavar="F",
@@ -42,21 +39,38 @@ def add_preparation(parser: argparse.ArgumentParser) -> None:
         help="fraction added to amplitude errors, or AA=0.1,LM=0.2 (0)",
     )
     parser.add_argument(
-        "--cp-uv-min", metavar="L", type=float, help="wavelengths: shorter baselines form no triangles (0)"
+        "--cp-uv-min", metavar="L", type=options.size, help="wavelengths: shorter baselines form no triangles (0)"
+    )
+
+
+def add_zero_baseline(parser: argparse.ArgumentParser, otherwise: str) -> None:
+    """Add which baselines are scaled to the flux of the compact source; otherwise: what becomes of them without it."""
+    parser.add_argument(
+        "--zero-baseline",
+        metavar="L",
+        nargs="?",
+        const="auto",
+        type=_length,
+        help="scale baselines shorter than so many wavelengths to the flux; without a number, or with 'auto', those "
+        f"within a site ({otherwise})",
     )
 
 
 def add_image(parser: argparse.ArgumentParser, maxiter: str, restarts: str) -> None:
     """Add the preparation, the image's size, its flux and its fits; maxiter, restarts: what these say of themselves."""
     add_preparation(parser)
-    parser.add_argument("--npix", metavar="N", type=int, help="pixels a side (64)")
-    parser.add_argument("--fov", metavar="UAS", type=float, help="field of view in µas (8 resolutions; eht, m87 128)")
+    parser.add_argument("--npix", metavar="N", type=options.positive, help="pixels a side (64)")
     parser.add_argument(
-        "--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated; m87 0.6)"
+        "--fov", metavar="UAS", type=options.amount, help="field of view in µas (8 resolutions; eht, m87 128)"
     )
-    parser.add_argument("--prior", metavar="UAS", type=float, help="FWHM of the prior in µas (0.3 fields; eht, m87 40)")
-    parser.add_argument("--maxiter", metavar="N", type=int, help=maxiter)
-    parser.add_argument("--restarts", metavar="N", type=int, help=restarts)
+    parser.add_argument(
+        "--flux", metavar="JY", type=options.amount, help="flux of the compact source in Jy (estimated; m87 0.6)"
+    )
+    parser.add_argument(
+        "--prior", metavar="UAS", type=options.amount, help="FWHM of the prior in µas (0.3 fields; eht, m87 40)"
+    )
+    parser.add_argument("--maxiter", metavar="N", type=options.positive, help=maxiter)
+    parser.add_argument("--restarts", metavar="N", type=options.whole, help=restarts)
 
 
 def given(args: argparse.Namespace, names: dict[str, str]) -> dict[str, Any]:

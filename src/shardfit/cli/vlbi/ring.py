@@ -1,9 +1,11 @@
 """`shardfit vlbi ring`: diameter, width, asymmetry, angle and polarisation of a ring in one image or several."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
+
+from shardfit.cli import options
+from shardfit.cli.outcome import answered
 
 EXAMPLES = ("shardfit vlbi ring vlbi-image/image.fits", "shardfit vlbi ring day-*.fits --json")
 
@@ -11,7 +13,7 @@ EXAMPLES = ("shardfit vlbi ring vlbi-image/image.fits", "shardfit vlbi ring day-
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the images."""
     parser.add_argument("image", metavar="IMAGE", nargs="+", help="FITS image in Jy/pixel; several: mean and spread")
-    parser.add_argument("--json", action="store_true", help="print JSON, angles in rad")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,9 +29,8 @@ def run(args: argparse.Namespace) -> int:
     ring = rings[0] if len(rings) == 1 else mean_ring(rings)
     polarised = all({"Q", "U"} <= set(image.values) for image in images)
     modes = [ring_modes(image, (2,))[2] for image in images] if polarised else []
-    if args.json:
-        told = {"beta2": [{"modulus": abs(mode), "phase": float(np.angle(mode))} for mode in modes]} if modes else {}
-        print(json.dumps(asdict(ring) | told))
+    told = {"beta2": [{"modulus": abs(mode), "phase": float(np.angle(mode))} for mode in modes]} if modes else {}
+    if answered(args, **asdict(ring), **told):  # angles in rad
         return 0
     spread = "directions" if len(rings) == 1 else f"{len(rings)} images"
     print(f"diameter   {ring.diameter / UAS:.2f} ± {ring.diameter_sd / UAS:.2f} µas (spread over {spread})")

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from shardfit.cli import options as shared
+from shardfit.cli.outcome import answered
 from shardfit.cli.vlbi.files import read_pair
 
 EXAMPLES = ("shardfit vlbi selfcal m87.uvfits vlbi-image/image.fits --out calibrated.uvfits",)
@@ -29,44 +31,51 @@ def run(args: argparse.Namespace) -> int:
     compared = add_fractional_noise(flag(obs, uv_below=co_located(obs)), args.systematic)
     gains = solve_gains(compared, image, **solution(args))
     write_uvfits(apply_gains(obs, gains), args.out, overwrite=True)
-    tell_gains(gains, obs, args)
+    tell_gains(args, gains, obs)
     return 0
 
 
-def tell_gains(gains: Any, obs: Any, args: argparse.Namespace) -> None:
+def tell_gains(args: argparse.Namespace, gains: Any, obs: Any) -> None:
     """Print how a calibration ended, and the gains' size by station; write them if asked."""
     import numpy as np
 
     from shardfit.domains.vlbi.gain_files import write_gains
 
     before, after = gains.cost_before.sum(), gains.cost_after.sum()
-    print(f"{args.out}: {len(gains)} solutions, {int((~gains.converged).sum())} of them not converged")
+    wrong = int((~gains.converged).sum())
+    sizes = {name: np.abs(gains.gain[gains.solved[:, k], k]) for k, name in enumerate(gains.stations)}
+    medians = {name: np.median(size) for name, size in sizes.items() if len(size)}
+    found = {"solutions": len(gains), "not_converged": wrong, "cost_before": before, "cost_after": after}
+    files = [args.out, *map(str, write_gains(gains, args.gain_table, obs) if args.gain_table else ())]
+    if answered(args, files=files, **found, median_gains=medians):
+        return
+    print(f"{args.out}: {len(gains)} solutions, {wrong} of them not converged")
     print(f"cost {before:.6g} before, {after:.6g} after")
-    for k, name in enumerate(gains.stations):
-        size = np.abs(gains.gain[gains.solved[:, k], k])
+    for name, size in sizes.items():
         if len(size):
-            print(f"  {name:<4} |g| {np.median(size):.3f} (median), {size.min():.3f} to {size.max():.3f}")
+            print(f"  {name:<4} |g| {medians[name]:.3f} (median), {size.min():.3f} to {size.max():.3f}")
     if args.gain_table:
-        print(f"gains: {len(write_gains(gains, args.gain_table, obs))} files in {args.gain_table}")
+        print(f"gains: {len(files) - 1} files in {args.gain_table}")
 
 
 def add_solution(parser: argparse.ArgumentParser, method: str) -> None:
     """Add what to solve for, and how far gains may stray; method: the default."""
-    parser.add_argument("--out", metavar="FILE", required=True, help="uvfits file to write")
+    shared.add_out_file(parser, "uvfits file")
     parser.add_argument("--gain-table", metavar="DIR", help="folder to write gains to, a text file per station")
     parser.add_argument(
         "--method", choices=("both", "phase", "amp"), default=method, help=f"what to solve for ({method})"
     )
     parser.add_argument("--stations", metavar="A,B", help="stations to solve for; the others stay unchanged (all)")
     parser.add_argument(
-        "--tolerance", metavar="T", type=float, default=0.2, help="expected size of amplitude errors (0.2)"
+        "--tolerance", metavar="F", type=shared.amount, default=0.2, help="expected size of amplitude errors (0.2)"
     )
     parser.add_argument(
         "--interval", metavar="I", default="scan", help="one solution per 'scan', 'time' stamp or this many s (scan)"
     )
     parser.add_argument(
-        "--systematic", metavar="F", type=float, default=0.0, help="fraction of |V| added to errors (0)"
+        "--systematic", metavar="F", type=shared.size, default=0.0, help="fraction of |V| added to errors (0)"
     )
+    shared.add_json(parser)
 
 
 def solution(args: argparse.Namespace) -> dict[str, Any]:

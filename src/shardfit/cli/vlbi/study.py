@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options, record
+from shardfit.cli.outcome import answered
+from shardfit.cli.processes import request_devices
+from shardfit.cli.surveys.run import add_slots
 from shardfit.cli.vlbi.files import read_observation
 
 EXAMPLES = (
@@ -43,37 +46,43 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         "--below", nargs="+", default=BELOW, metavar="COLUMN=LIMIT", help=f"what fits the data ({' '.join(BELOW)})"
     )
     parser.add_argument("--preset", metavar="NAME", default="eht", help="default: data as they are; eht (eht)")
-    parser.add_argument("--flux", metavar="JY", type=float, help="flux of the compact source in Jy (estimated)")
-    parser.add_argument("--npix", metavar="N", type=int, default=64, help="pixels a side (64)")
-    parser.add_argument("--slots", metavar="N", help="fits that share a batch, or `measure`")
+    parser.add_argument(
+        "--flux", metavar="JY", type=options.amount, help="flux of the compact source in Jy (estimated)"
+    )
+    parser.add_argument("--npix", metavar="N", type=options.positive, default=64, help="pixels a side (64)")
+    add_slots(parser)
+    options.add_devices(parser, "devices that share the fits of a batch (1)")
+    options.add_seed(parser, 0, of="the draw of choices")
+    options.add_resume(parser)
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run what is missing of all surveys, then write images, tables and the report."""
-    from shardfit.cli.surveys.run import as_slots
     from shardfit.cli.surveys.top import limits_of
-    from shardfit.cli.vlbi.study_parts import days_of, run_parts
-    from shardfit.cli.vlbi.study_report import write_study
+    from shardfit.cli.vlbi.study_parts import check_parts, days_of, run_parts
+    from shardfit.cli.vlbi.study_report import numbers, write_study
     from shardfit.cli.vlbi.study_result import evaluate
 
     out = options.directory(args.out)
     if not 0 < args.share <= 1:
         raise ValueError(f"--share {args.share}: give a number above 0, at most 1.")
-    limits, slots = limits_of(args.below), as_slots(args.slots)
+    limits = limits_of(args.below)
+    mesh = options.devices_mesh(request_devices(args.devices), 1)
     days = days_of(args.files)
     parts = plan(out, days, args)
-    for part in parts:
-        part.check()
+    check_parts(parts, args.resume)
     record.begin(args, out)
     asked = sum(part.points(args.share) for part in parts)
     print(f"{days[0].source or 'unnamed source'}: {len(days)} days, {asked:,} fits in {len(parts)} surveys", flush=True)
     for part in parts:
         print(f"  {part.name}: shardfit serve {part.folder}")
-    told = run_parts(parts, args.share, slots)
+    told = run_parts(parts, args.share, args.slots, mesh=mesh, resume=args.resume)
     found = evaluate(parts, limits, told)
     report = write_study(out, found, record.options_of(args))
     print("\n".join(found.lines()))
     print(f"report: {report}")
+    answered(args, **numbers(found))
     return 0 if all(seen.images for seen in found.days.values()) else 1
 
 
@@ -87,7 +96,7 @@ def plan(out: Path, days: Sequence[Any], args: argparse.Namespace) -> list[Any]:
     if "flux" not in settings and "flux" not in axes:
         settings["flux"] = args.flux if args.flux is not None else _flux(days)
     trained = _trained_on(days, args.train)
-    shared = {"settings": settings, "axes": axes}
+    shared = {"settings": settings, "axes": axes, "seed": args.seed}
     truths = tuple(MODELS)
     parts = [
         Part(f"training, {day.name}", out / "training" / day.name, day, **shared, truths=truths) for day in trained

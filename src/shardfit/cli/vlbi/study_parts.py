@@ -16,6 +16,7 @@ from typing import Any
 
 from shardfit.cli.surveys.config import SAVED, make
 from shardfit.cli.surveys.run import save
+from shardfit.core.errors import CheckpointError, no_file
 from shardfit.domains.vlbi.recipes.surveys import SWEPT
 from shardfit.domains.vlbi.recipes.top_set import DATA
 from shardfit.surveys.ledger import LEDGER
@@ -36,7 +37,10 @@ class Day:
 
 @dataclass(frozen=True)
 class Part:
-    """A survey. truths: known images it is of, none for the data themselves; settings, axes: as in a configuration."""
+    """A survey. truths: known images it is of, none for the data themselves; settings, axes: as in a configuration.
+
+    seed: of the order in which points are run.
+    """
 
     name: str
     folder: Path
@@ -44,6 +48,7 @@ class Part:
     settings: Mapping[str, Any]
     axes: Mapping[str, Any]
     truths: tuple[str, ...] = ()
+    seed: int = 0
 
     @property
     def every(self) -> dict[str, Any]:
@@ -71,7 +76,7 @@ class Part:
         """Return the configuration."""
         about = {"science": "vlbi", "out": str(self.folder)}
         sections = {"vlbi": {"data": list(self.day.files), **self.settings}, "axes": self.every}
-        sections["design"] = {"kind": "lines", "along": self.along}
+        sections["design"] = {"kind": "lines", "along": self.along} | ({"seed": self.seed} if self.seed else {})
         lines = [f"# {self.name}; made by `shardfit vlbi study`", *_entries(about)]
         for name, content in sections.items():
             lines += ["", f"[{name}]", *_entries(content)]
@@ -81,11 +86,21 @@ class Part:
         """Raise if another survey is in the folder."""
         path = self.folder / SAVED
         if path.is_file() and path.read_text(encoding="utf-8") != self.text():
-            raise ValueError(f"{path} differs from what is asked for: another study is there. Use another --out.")
+            raise CheckpointError(f"{path} differs from what is asked for: another study is there.")
 
     def prepared(self) -> tuple[Any, Any, dict[str, Any]]:
         """Return problem, axes and options of `survey`."""
         return make(json.dumps(tomllib.loads(self.text())), str(self.folder / SAVED))
+
+
+def check_parts(parts: Sequence[Part], resume: str) -> None:
+    """Raise if another study is where these parts are to be, or none where one must be; resume: as of a fit."""
+    if resume == "never":
+        return
+    if resume == "must" and not any((part.folder / SAVED).is_file() for part in parts):
+        raise CheckpointError("there is no study to resume. Check the path, or use resume='auto'.")
+    for part in parts:
+        part.check()
 
 
 def _entries(content: Mapping[str, Any]) -> list[str]:
@@ -100,7 +115,7 @@ def days_of(files: Sequence[str]) -> list[Day]:
     for file in files:
         path = str(Path(file).resolve())
         if not Path(path).is_file():
-            raise FileNotFoundError(f"{file}: no such file.")
+            raise no_file(file)
         obs: Any = read_uvfits(path, channels="average")
         day = seen.setdefault(obs.mjd, [])
         if path in (known for known, _ in day):
@@ -163,16 +178,23 @@ class StudyProgress:
 
 
 def run_parts(
-    parts: Sequence[Part], share: float, slots: int | str | None, listener: Callable[[Sequence[Any]], Any] | None = None
+    parts: Sequence[Part],
+    share: float,
+    slots: int | str | None,
+    listener: Callable[[Sequence[Any]], Any] | None = None,
+    *,
+    mesh: Any = None,
+    resume: str = "auto",
 ) -> dict[str, dict[str, Any]]:
     """Run all parts as far as asked; return what became of each by name.
 
-    share: of the grid, in whole lines, the same ones of every part; what was run before is not run again. listener:
-    called with the points of every write.
+    share: of the grid, in whole lines, the same ones of every part; what was run before is not run again, unless
+    resume is 'never'. listener: called with the points of every write.
     """
     from shardfit.surveys.run import survey
 
-    left = {part.name: part.missing(share) for part in parts}
+    anew = resume == "never"
+    left = {part.name: part.points(share) if anew else part.missing(share) for part in parts}
     show, told = StudyProgress(left), {}
 
     def on_points(points: Sequence[Any]) -> None:
@@ -185,9 +207,14 @@ def run_parts(
         problem, axes, options = part.prepared()
         save(part.folder, part.text())
         control = replace(
-            options.pop("control"), slots=slots, limit=left[part.name], progress=False, on_points=on_points
+            options.pop("control"),
+            slots=slots,
+            limit=left[part.name],
+            progress=False,
+            on_points=on_points,
+            resume="never" if anew else "auto",  # a part begins when its turn comes
         )
-        with survey(problem, axes, run_dir=part.folder, control=control, **options) as found:
+        with survey(problem, axes, run_dir=part.folder, mesh=mesh, control=control, **options) as found:
             told[part.name] = {
                 "points": len(found),
                 "of": found.heading.total,

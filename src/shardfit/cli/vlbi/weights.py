@@ -9,6 +9,8 @@ from typing import Any
 
 from shardfit.cli import options as shared
 from shardfit.cli import record
+from shardfit.cli.processes import request_devices
+from shardfit.cli.surveys.run import add_slots
 from shardfit.cli.vlbi import preparation
 from shardfit.cli.vlbi.files import read_observation
 
@@ -30,22 +32,27 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         type=_axis,
         help="values of a weight or of prior_fwhm_uas; once for each (simple=0.1,1,10,100 tv=0.1,1,10 tv2=0.01,0.1,1)",
     )
-    parser.add_argument("--folds", metavar="K", type=int, default=5, help="parts that are held out in turn (5)")
+    parser.add_argument(
+        "--folds", metavar="K", type=shared.positive, default=5, help="parts that are held out in turn (5)"
+    )
     parser.add_argument("--by", metavar="WHAT", default="scans", help="parts are whole scans or baselines (scans)")
     parser.add_argument("--score", metavar="A,B", help="products that count (the closures that are fitted, or all)")
     preparation.add_image(
         parser, "iterations of every fit of the last image (1000)", "fits from the blurred image, of the last (3)"
     )
-    parser.add_argument("--slots", metavar="N", type=shared.positive, help="fits that share a batch (by memory)")
-    shared.add_seed(parser, 0, "of how the data are divided")
+    add_slots(parser)
+    shared.add_seed(parser, 0, of="how the data are divided")
+    shared.add_devices(parser, "devices that share the fits of a batch, and the rows of the last image (1)")
+    shared.add_resume(parser)
     shared.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Choose weights, make the image, write scores, figures and report."""
     out = shared.directory(args.out)
+    devices = request_devices(args.devices)
 
-    from shardfit import RunOptions, Status, SurveyControl
+    from shardfit import RunOptions, Status, SurveyControl, mesh
     from shardfit.cli.vlbi.image_report import write_run
     from shardfit.domains.vlbi.recipes.weights import AXES, cross_validate
 
@@ -53,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     name = Path(args.file).name
     print(f"{name}: {obs.source or 'unnamed source'}, {len(obs):,} visibilities", flush=True)
     record.begin(args, out)
+    resume = "never" if args.resume == "never" else "auto"  # the last image begins when all scores are there
     found = cross_validate(
         obs,
         dict(args.tried) if args.tried else AXES,
@@ -62,8 +70,9 @@ def run(args: argparse.Namespace) -> int:
         score=args.score.split(",") if args.score else None,
         preset=args.preset,
         seed=args.seed,
-        control=SurveyControl(args.slots),
-        run=RunOptions(None, None, args.seed, out, "auto"),
+        mesh=shared.devices_mesh(devices, 1),
+        control=SurveyControl(args.slots, resume=args.resume),
+        run=RunOptions(None, mesh(rows=devices) if devices > 1 else None, args.seed, out, resume),
         **preparation.given(args, preparation.IMAGE_FIELDS),
     )
     if found.image.result.status is Status.INTERRUPTED:

@@ -5,7 +5,7 @@ from shardfit.sciences import Science
 
 EXAMPLES = (
     "shardfit xpcs init c2.toml",
-    "shardfit xpcs validate c2.h5 --config c2.toml",
+    "shardfit xpcs validate c2.toml",
     "shardfit xpcs fit c2.h5 --config c2.toml --out runs/c2",
 )
 COMMANDS = (

@@ -9,7 +9,7 @@ from typing import Any
 
 from shardfit.cli.toml import read_toml
 from shardfit.cli.xpcs.homodyne_yaml import translated
-from shardfit.core.errors import suggestion
+from shardfit.core.errors import no_file, suggestion
 
 MODES = {
     "static": "static",
@@ -127,7 +127,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     except ImportError as error:
         raise ImportError(f"reading {path} needs pyyaml: pip install 'shardfit[xpcs]'.") from error
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file.")
+        raise no_file(path)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:

@@ -30,26 +30,26 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     """Add configuration, folder, and what a fit may take from the command instead."""
-    parser.add_argument("--config", metavar="FILE", help="TOML, or YAML of the package homodyne")
-    options.add_out(parser, "xpcs-out", "run directory; of several files, one below it for each (xpcs-out)")
+    options.add_config_option(parser, "TOML, or YAML of the package homodyne")
+    options.add_out(parser, "xpcs-out", "xpcs-out; of several files, one below it for each")
     add_data_arguments(parser)
     parser.add_argument("--scaling", metavar="NAME", help="auto, individual, fourier, constant, constant_averaged")
     parser.add_argument("--loss", metavar="NAME", help="linear, soft_l1, huber, cauchy, arctan (linear)")
     parser.add_argument("--errors", metavar="NAME", help="standard errors: frames (default), or points")
     parser.add_argument("--hold", metavar="NAME=VALUE", action="append", default=[], help="hold a parameter")
     parser.add_argument("--start", metavar="NAME=VALUE", action="append", default=[], help="where a parameter begins")
-    parser.add_argument("--starts", metavar="N", type=int, help="search from so many different starts (1)")
+    parser.add_argument("--starts", metavar="N", type=options.positive, help="search from so many different starts (1)")
     options.add_devices(parser)
-    options.add_seed(parser, None, "seed of all random numbers (as configured)")
+    options.add_seed(parser, otherwise="as configured")
     parser.add_argument("--no-arrays", action="store_true", help="leave out fitted_data.npz and heat maps")
 
 
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what selects data, which several commands share."""
     parser.add_argument("--mode", metavar="NAME", help="static, laminar_flow or two_component (static)")
-    parser.add_argument("--q", metavar="Q", type=float, help="wave vector in 1/Å")
-    parser.add_argument("--dt", metavar="S", type=float, help="seconds between frames")
-    parser.add_argument("--gap", metavar="L", type=float, help="gap of the shear cell in Å")
+    parser.add_argument("--q", metavar="Q", type=options.amount, help="wave vector in 1/Å")
+    parser.add_argument("--dt", metavar="S", type=options.amount, help="seconds between frames")
+    parser.add_argument("--gap", metavar="L", type=options.amount, help="gap of the shear cell in Å")
     parser.add_argument("--frames", metavar="FIRST:LAST", help="frames, counted from 1; :-1 to the end")
     parser.add_argument("--sigma", metavar="X", help="noise of c2, or 'estimate' to measure it (0.01, not calibrated)")
 

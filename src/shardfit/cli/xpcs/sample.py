@@ -15,7 +15,7 @@ AUTO = "auto"
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the configuration, what is known before, and the chains."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="correlation file (the one that --config names)")
-    parser.add_argument("--config", metavar="FILE", help="TOML, or YAML of the package homodyne")
+    options.add_config_option(parser, "TOML, or YAML of the package homodyne")
     options.add_out(parser, "xpcs-posterior")
     add_data_arguments(parser)
     parser.add_argument("--coordinates", metavar="NAME", default="curved", help="curved, or power: ridges (curved)")
@@ -23,11 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     text = "a prior on a parameter, in place of the named ones"
     parser.add_argument("--prior", metavar="NAME=MEAN:SD", action="append", default=[], help=text)
     parser.add_argument("--shards", metavar="K", default="1", help="sample so many parts and combine them, or auto (1)")
-    parser.add_argument("--draws", metavar="N", type=int, default=1000, help="draws of each chain (1000)")
-    parser.add_argument("--warmup", metavar="N", type=int, default=500, help="steps before them (500)")
-    parser.add_argument("--chains", metavar="N", type=int, default=4, help="chains (4)")
+    parser.add_argument("--draws", metavar="N", type=options.positive, default=1000, help="draws of each chain (1000)")
+    parser.add_argument("--warmup", metavar="N", type=options.whole, default=500, help="steps before them (500)")
+    parser.add_argument("--chains", metavar="N", type=options.positive, default=4, help="chains (4)")
     options.add_devices(parser, "devices that share the chains (1)")
-    options.add_seed(parser, None, "seed of all random numbers (as configured)")
+    options.add_seed(parser, otherwise="as configured")
     options.add_resume(parser)
     options.add_json(parser)
 

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli import options
+from shardfit.cli.outcome import answered
 from shardfit.cli.xpcs.fit import add_data_arguments, configured
 
 EXAMPLES = ("shardfit xpcs simulate c2.npz --mode laminar_flow --phi 0,30,90 --q 0.0054 --dt 0.1",)
@@ -25,14 +26,17 @@ TRUTH = {
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the file, the sample and the experiment."""
     parser.add_argument("out", metavar="FILE", help="NPZ file to write")
-    parser.add_argument("--config", metavar="FILE", help="TOML or YAML; its [start] and [fixed] are the truth")
+    options.add_config_option(parser, "TOML or YAML; its [start] and [fixed] are the truth")
     add_data_arguments(parser)
     parser.add_argument("--start", metavar="NAME=VALUE", action="append", default=[], help="a parameter's true value")
     parser.add_argument("--phi", metavar="DEG,DEG", default="-30,0,85", help="azimuths in degrees (-30,0,85)")
     parser.add_argument("--contrast", metavar="C", type=float, default=0.3, help="contrast (0.3)")
     parser.add_argument("--offset", metavar="O", type=float, default=1.0, help="offset (1)")
-    parser.add_argument("--speckles", metavar="N", type=int, help="speckles per angle: noise of a measurement")
-    options.add_seed(parser, 0, "of the noise")
+    parser.add_argument(
+        "--speckles", metavar="N", type=options.positive, help="speckles per angle: noise of a measurement"
+    )
+    options.add_seed(parser, 0, of="the noise")
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,6 +63,9 @@ def run(args: argparse.Namespace) -> int:
     )
     data = simulate(model, truth, experiment, args.seed)
     write(args.out, data)
+    answered(
+        args, files=[args.out], angles=len(phi), frames=data.n_frames, mode=config.mode, truth=truth, seed=args.seed
+    )
     values = ", ".join(f"{n} {v:g}" for n, v in truth.items())
     print(f"{args.out}: {len(phi)} angles, {data.n_frames} frames of {config.mode} ({values}), seed {args.seed}")
     return 0

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from shardfit.cli import options as shared
+from shardfit.cli.outcome import answered
 from shardfit.cli.xpcs.config import read_config
 
 EXAMPLES = ("shardfit xpcs validate homodyne.yaml",)
@@ -12,6 +14,7 @@ EXAMPLES = ("shardfit xpcs validate homodyne.yaml",)
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Add the configuration."""
     parser.add_argument("config", metavar="CONFIG", help="TOML, or YAML of the package homodyne")
+    shared.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -21,8 +24,11 @@ def run(args: argparse.Namespace) -> int:
 
     config = read_config(args.config)
     model, options = config.model(), config.options()
+    table = parameter_table(model, options)
+    answered(args, config=args.config, mode=config.mode, scaling=options.scaling, loss=options.loss, parameters=table)
+    answered(args, fixed=options.fixed, file=config.data.file, checked=False)
     print(f"{args.config}: {config.mode}, scaling {options.scaling}, loss {options.loss}")
-    for name, p in parameter_table(model, options).items():
+    for name, p in table.items():
         state = f"held at {options.fixed[name]:g}" if name in options.fixed else f"{p.lower:g} … {p.upper:g}"
         begins = f", begins at {p.start:g}" if name in options.start else ""
         print(f"  {name:<20} {state}{begins} {p.unit}".rstrip())
@@ -32,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
     data = config.load(config.data.file)
     ready = setup(data, model, config.options(data))
     print(f"  {config.data.file}: {len(data.phi)} angles, {data.n_frames} frames, {ready.n_points:,} points")
+    about = {"angles": len(data.phi), "frames": data.n_frames, "points": ready.n_points, "notes": list(data.notes)}
+    answered(args, checked=True, **about)
     for note in data.notes:
         print(f"  note: {note}")
     return 0

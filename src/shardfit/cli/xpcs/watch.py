@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli import options, record
+from shardfit.cli.outcome import answered
 from shardfit.cli.processes import request_devices
 from shardfit.cli.xpcs.batch import guarded, write_summary
 from shardfit.cli.xpcs.config import Config
 from shardfit.cli.xpcs.fit import STOPPED, add_fit_arguments, configured, fit_file
+from shardfit.core.errors import CheckpointError, no_folder
 
 EXAMPLES = ("shardfit xpcs watch /data/tonight --pattern '*.hdf' --out fits",)
 LEDGER = "watched.json"
@@ -27,10 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="folder in which files appear")
     add_fit_arguments(parser)
     parser.add_argument("--pattern", metavar="GLOB", default="*", help="names of files to take (*)")
-    parser.add_argument("--every", metavar="S", type=float, default=2.0, help="seconds between looks (2)")
+    parser.add_argument("--every", metavar="S", type=options.amount, default=2.0, help="seconds between looks (2)")
     settled = "seconds without a change after which a file counts as complete (5)"
-    parser.add_argument("--settle", metavar="S", type=float, default=5.0, help=settled)
-    parser.add_argument("--idle", metavar="S", type=float, help="seconds without a new file until it stops (never)")
+    parser.add_argument("--settle", metavar="S", type=options.size, default=5.0, help=settled)
+    parser.add_argument(
+        "--idle", metavar="S", type=options.size, help="seconds without a new file until it stops (never)"
+    )
+    options.add_resume(parser)
+    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,21 +46,29 @@ def run(args: argparse.Namespace) -> int:
     config = configured(args)
     if args.no_arrays:
         config = replace(config, arrays=False)
-    folder, out = Path(args.folder), Path(args.out)
+    folder, out = Path(args.folder), options.directory(args.out)
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: no such folder to watch.")
+        raise no_folder(folder)
     from shardfit import mesh
     from shardfit.io.lock import only_writer
 
     split = mesh(rows=devices) if devices > 1 else None
+    known = (out / LEDGER).is_file()
+    if args.resume == "must" and not known:
+        raise CheckpointError(f"{out} holds no watch to resume. Check the path, or use resume='auto'.")
     with only_writer(out, "watch.lock"):
+        record.begin(args, out, config.seed)
         ledger = Ledger(out, config)
+        if args.resume == "never":
+            ledger.entries.clear()
         print(f"watching {folder} for {args.pattern}: {len(ledger.entries)} files are done, Ctrl-C ends", flush=True)
         try:
             _watch(args, folder, ledger, split)
         except KeyboardInterrupt:
             print(f"stopped; run the same command again to continue. Summary: {out / 'summary.html'}")
             return STOPPED
+        finally:
+            answered(args, files=ledger.rows())
         return 0 if all("reduced_chi2" in row for row in ledger.rows()) else 1
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardfit.core.errors import naming, suggestion
+from shardfit.core.errors import naming, no_file, suggestion
 from shardfit.core.untrusted import clear_errors, read_all_npz
 from shardfit.domains.seismic import segy
 from shardfit.domains.seismic.gathers import Gathers
@@ -119,7 +119,7 @@ def _kind(path: str | Path, exists: bool = True) -> str:
     if kind not in KNOWN:
         raise ValueError(f"{path}: unknown kind of file {kind!r}.{suggestion(kind, KNOWN)}")
     if exists and not Path(path).is_file():
-        raise FileNotFoundError(f"{path}: no such file.")
+        raise no_file(path)
     return kind
 
 

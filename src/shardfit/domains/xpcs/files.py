@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.core.errors import no_file
 from shardfit.core.untrusted import Hdf5, check_array, clear_errors, listing, open_hdf5, read_npy, read_npz
 from shardfit.domains.xpcs.bins import Binned, delay_bins
 from shardfit.domains.xpcs.cleaning import corrected_diagonal, symmetrised
@@ -44,9 +45,11 @@ def read(path: str | Path, selection: Selection | None = None, **options: Any) -
     wanted = replace(selection or Selection(), **options)
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file.")
+        raise no_file(path)
     with path.open("rb") as file:
         head = file.read(8)
+    if not head:
+        raise ValueError(f"{path} is empty.")
     with clear_errors(path, "correlations"):
         if head.startswith(b"\x93NUMPY"):
             data = _read_npy(path, wanted)

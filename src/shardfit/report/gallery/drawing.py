@@ -19,6 +19,7 @@ from typing import Any
 
 from shardfit.report.gallery.draw_worker import packed
 from shardfit.report.gallery.exports import SAVED, has_config
+from shardfit.report.made import made_in
 from shardfit.sciences import get_science
 
 MOST_SECONDS = 120.0  # for the figures of a point; the first one has to load the science
@@ -43,6 +44,8 @@ class Drawer:
         # -P: a file beside a stranger's ledger must not pass for a module
         self.command, self.seconds = command or [sys.executable, "-P", "-m", WORKER], seconds
         self.science, self.settings, self.why = _science_of(folder)
+        made = made_in(folder)
+        self.place = made if made is not None and made.is_dir() else None  # names of data are relative to it
         self.turn = threading.Lock()
         self.process: subprocess.Popen | None = None
         self.answers: queue.Queue[str] = queue.Queue()
@@ -107,7 +110,7 @@ class Drawer:
             self.close()
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
             env = {**os.environ, "JAX_PLATFORMS": "cpu"}  # the survey may have all of a GPU's memory
-            self.process = subprocess.Popen(self.command, stderr=subprocess.DEVNULL, env=env, **pipes)
+            self.process = subprocess.Popen(self.command, stderr=subprocess.DEVNULL, env=env, cwd=self.place, **pipes)
             self.answers = queue.Queue()
             threading.Thread(target=_read, args=(self.process.stdout, self.answers), daemon=True).start()
         return self.process

@@ -6,7 +6,7 @@ small, is all that data see of the field they make; residuals have unit errors. 
 P = KKᵀ, (1 + KᵀGK)⁻¹Kᵀ = Kᵀ(1 + GP)⁻¹, det(1 + KᵀGK) = det(1 + GP).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -76,16 +76,22 @@ def modes(
     shift: np.ndarray,
     centre: np.ndarray,
     least: float = -np.inf,
+    keep: Any = None,
 ) -> Mode:
     """Minimise ½|r(y, h) + shift|² + ½|y - centre|² for many h (k, d) at once.
 
     y0, centre: (k, n); shift: (k, residuals). Unit Gaussians as shift and centre make a draw of the posterior, zeros
-    its mode. A few problems share a batch; one that has ended makes room for the next. least: a problem whose log
-    evidence will be smaller is given up.
+    its mode. A few problems share a batch; one that has ended makes room for the next. No problem sees the others, so
+    that the answers do not depend on which of them share one. least: a problem whose log evidence will be smaller is
+    given up. keep: a `KeptRound`, from which the problems go on and to which they are written.
     """
     k = len(h)
     found = Mode(np.array(y0, float), np.zeros(k), np.zeros(k), np.zeros(k, np.int32), np.zeros(k, bool))
-    waiting = list(range(k))
+    if keep is not None:
+        found = keep.read(found)
+    waiting = _unfinished(found, range(k))
+    if not waiting:
+        return found
     active: list[int] = []
     while waiting or active:
         active, waiting = active + waiting[: TOGETHER - len(active)], waiting[TOGETHER - len(active) :]
@@ -95,8 +101,14 @@ def modes(
         state = jax.device_get(_advance(model, h[at], shift[at], centre[at], states, least))
         for leaf, new in zip(found, state, strict=True):
             leaf[active] = new[: len(active)]
-        active = [i for i in active if not found.reached[i] and found.steps[i] < MAXITER]
+        active = _unfinished(found, active)
+        if keep is not None:
+            keep.write(found, ended=not (waiting or active))
     return found
+
+
+def _unfinished(found: Mode, numbers: Iterable[int]) -> list[int]:
+    return [i for i in numbers if not found.reached[i] and found.steps[i] < MAXITER]
 
 
 @jax.jit
@@ -171,9 +183,12 @@ def one_thread() -> AbstractContextManager:
     return threadpool_limits(1, user_api="blas")
 
 
-def draw_refits(model: LatentModel, h: np.ndarray, y0: np.ndarray, seed: int) -> Mode:
-    """Return one draw of the posterior for every row of h (k, d): a refit of perturbed data and prior, from y0."""
+def draw_refits(model: LatentModel, h: np.ndarray, y0: np.ndarray, seed: int, keep: Any = None) -> Mode:
+    """Return one draw of the posterior for every row of h (k, d): a refit of perturbed data and prior, from y0.
+
+    keep: see `modes`.
+    """
     rng = np.random.default_rng(seed)
     shift = rng.standard_normal((len(h), model.n_residuals))
     centre = rng.standard_normal((len(h), model.n))
-    return modes(model, h, y0, shift, centre)
+    return modes(model, h, y0, shift, centre, keep=keep)

@@ -7,6 +7,7 @@ and every draw is a fit of perturbed data and prior. No regulariser and no resta
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import block_diag
 
+from shardfit.check.digests import digest
+from shardfit.check.identity import Identity
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import arithmetic
 from shardfit.domains.vlbi.constants import UAS
@@ -30,8 +33,10 @@ from shardfit.domains.vlbi.whitened import (
     polar_residual,
     visibility_residual,
 )
+from shardfit.io.run_dir import RunDir
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.refits.hyper_search import HyperPoints, search
+from shardfit.sampling.refits.kept_modes import KeptModes, kept_modes
 from shardfit.sampling.refits.latent import LatentModel, draw_refits, modes, one_thread
 
 PRODUCTS = ("vis", "gains")
@@ -112,6 +117,8 @@ def posterior(
     draws: int = 100,
     start: Image | None = None,
     seed: int = 0,
+    run_dir: str | Path | RunDir | None = None,
+    resume: str = "auto",
     on_progress: Callable[[str], Any] | None = None,
 ) -> ImagePosterior:
     """Draw images from the posterior of an observation, which is taken as it is (`prepare` it first).
@@ -138,6 +145,11 @@ def posterior(
         minima, and a search from nothing may end in a poor one.
     seed
         of all random numbers.
+    run_dir
+        folder that keeps all fits while they are made: the same call goes on after a crash, and has the same draws to
+        the bit; with another number of draws, the search for hyper-parameters is not repeated.
+    resume
+        'auto' continues an earlier call if there is one, 'must' fails if there is none, 'never' starts over.
     on_progress
         on_progress(text) is called after every round of fits.
 
@@ -154,15 +166,17 @@ def posterior(
     # pixels as points: values are then samples of the sky, which blurring to the resolution does not shift
     about = about.replace(source=obs.source, pulse="delta")
     scene = Scene(about.grid, flux, 0.5 * obs.nominal_resolution, 0.2 * fov)
-    with one_thread():
+    asked = {"pixels": (npix, fov), "flux": flux, "products": products, "gain errors": gain_errors.tolist()}
+    known = _identity(obs, start, {**asked, "seed": seed})
+    with one_thread(), kept_modes(run_dir, known, resume) as kept:
         data = _data(obs, about.grid, flux, products, gain_errors)
         arrays = {**scene.arrays(), **data.arrays}
         model = LatentModel(data.visible, arrays, _field, data.residual, scene.n + data.more, len(HYPER))
         y0 = np.zeros(model.n)
         if start is not None:
             y0[: scene.n] = scene.start(_same_pixels(start, about, centred=data.more > 0))
-        points = _explore(model, y0, seed, told)
-        images, y, chosen = _draw(model, points, draws, seed)
+        points = _explore(model, y0, seed, told, kept)
+        images, y, chosen = _draw(model, points, draws, seed, kept)
         squares = jax.vmap(lambda one, h: (model.residuals(one, h) ** 2).sum())(y, chosen)
     chi2 = (np.asarray(squares) + data.rest) / data.n
     found = replace(
@@ -171,6 +185,14 @@ def posterior(
         seed=seed,
     )
     return ImagePosterior(images, about, chi2, found)
+
+
+def _identity(obs: Observation, start: Image | None, asked: Mapping[str, Any]) -> Identity:
+    """Return what makes two calls the same but for the number of draws."""
+    rows = {name: getattr(obs, name) for name in ("time", "ant1", "ant2", "u", "v")}
+    data = digest([rows, dict(obs.vis), dict(obs.sigma), obs.stations.xyz])
+    facts = {"data": data, "start": "" if start is None else digest(start.values["I"])}
+    return Identity({**facts, **{name: repr(value) for name, value in asked.items()}})
 
 
 def _require(products: str, npix: int, draws: int) -> None:
@@ -226,13 +248,15 @@ def _field(y: jax.Array, h: jax.Array, arrays: dict[str, Any]) -> jax.Array:
     return jnp.concatenate([picture(y[:n], h, arrays).ravel(), y[n:]])
 
 
-def _explore(model: LatentModel, y0: np.ndarray, seed: int, told: Callable) -> HyperPoints:
+def _explore(model: LatentModel, y0: np.ndarray, seed: int, told: Callable, kept: KeptModes | None) -> HyperPoints:
     quiet = (np.zeros(model.n_residuals), np.zeros(model.n))
     best = -np.inf
 
     def solve(h: np.ndarray, y0: np.ndarray) -> Any:
         nonlocal best
-        found = modes(model, h, y0, *(np.repeat(zero[None], len(h), 0) for zero in quiet), least=best - HOPELESS)
+        keep = None if kept is None else kept.next_round()
+        zeros = (np.repeat(zero[None], len(h), 0) for zero in quiet)
+        found = modes(model, h, y0, *zeros, least=best - HOPELESS, keep=keep)
         told(f"{len(h)} fits, best log evidence {found.log_evidence.max():.1f}")
         best = max(best, found.log_evidence.max())
         return found
@@ -247,17 +271,18 @@ def _explore(model: LatentModel, y0: np.ndarray, seed: int, told: Callable) -> H
     return points
 
 
-def _draw(model: LatentModel, points: HyperPoints, draws: int, seed: int) -> tuple:
+def _draw(model: LatentModel, points: HyperPoints, draws: int, seed: int, kept: KeptModes | None) -> tuple:
     """Return images, unit Gaussians and hyper-parameters of the draws whose fits have converged."""
     at = points.pick(draws, seed)
-    found = draw_refits(model, points.h[at], points.y[at], seed)
-    kept = found.reached
-    if kept.sum() < 0.9 * draws:
+    keep = None if kept is None else kept.next_round(f"draws-{draws}")
+    found = draw_refits(model, points.h[at], points.y[at], seed, keep)
+    reached, lost = found.reached, int((~found.reached).sum())
+    if lost > 0.1 * draws:
         raise RuntimeError(
-            f"posterior: {int((~kept).sum())} of {draws} fits of perturbed data did not converge, so the others would "
+            f"posterior: {lost} of {draws} fits of perturbed data did not converge, so the others would "
             "not be a fair sample. Errors that are far too small are the usual reason: see add_fractional_noise."
         )
-    y, h = np.asarray(found.y)[kept], points.h[at][kept]
+    y, h = np.asarray(found.y)[reached], points.h[at][reached]
     shape = model.args["r2"].shape
     fields = jax.vmap(lambda one, hyper: model.field(one, hyper, model.args)[: shape[0] * shape[1]])(y, h)
     return np.asarray(fields).reshape(-1, *shape), y, h

@@ -85,6 +85,7 @@ def cross_validate(
     score: Sequence[str] | None = None,
     preset: str = "default",
     seed: int = 0,
+    mesh: Any = None,
     control: SurveyControl | None = None,
     run: RunOptions | None = None,
     **options: Any,
@@ -111,8 +112,10 @@ def cross_validate(
         as for `image`, with maxiter 1000; one round. A flux that is not given is estimated, from all data.
     seed
         of the division.
-    control, run
-        of the survey, and of the fits of the last image.
+    mesh, control
+        of the survey: devices, and how it runs.
+    run
+        of the fits of the last image.
 
     Example: `cross_validate(obs, {"simple": (1, 10, 100), "tv": (0.1, 1, 10)}, run_dir="cv", preset="eht").weights`.
 
@@ -125,7 +128,7 @@ def cross_validate(
     every = {**axes, "fold": tuple(range(-1, folds))}
     made = imaging_survey(obs, every, preset=preset, folds=parts, **{**options, "flux": flux})
     where = Path(run_dir) / FOLDER
-    with survey(made.problem, made.axes, run_dir=where, seed=seed, control=control, **made.options) as found:
+    with survey(made.problem, made.axes, run_dir=where, seed=seed, mesh=mesh, control=control, **made.options) as found:
         choices, scores, training = _scores(found, made, axes, folds, products)
         doubts = _doubts(found)
     if not np.isfinite(scores).all(1).any():
