@@ -222,7 +222,7 @@ def check_terms(objective: Objective, params: Any, precision: str) -> None:
         except jax.errors.JAXTypeError as error:
             raise TypeError(f"term {name!r} {_concrete_use(error)}") from error
         except Exception as error:
-            error.add_note(f"raised while checking term {name!r} of the objective, before any data were used{_calls(term)}")
+            error.add_note(f"raised while checking term {name!r}, before any data were used{_calls(term)}")
             raise
         _check_scalars(name, losses, "the loss", "return one number, or a dict of named numbers")
         require_precision(f"the loss of term {name!r}", losses, precision)
