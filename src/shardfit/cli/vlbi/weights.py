@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     preparation.add_image(
         parser, "iterations of every fit of the last image (1000)", "fits from the blurred image, of the last (3)"
     )
+    preparation.add_products(parser)
     parser.add_argument("--slots", metavar="N", type=shared.positive, help="fits that share a batch (by memory)")
     shared.add_seed(parser, 0, "of how the data are divided")
     shared.add_json(parser)
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         seed=args.seed,
         control=SurveyControl(args.slots),
         run=RunOptions(None, None, args.seed, out, "auto"),
-        **preparation.given(args, preparation.IMAGE_FIELDS),
+        **preparation.given(args, preparation.IMAGE_FIELDS | preparation.FITTED),
     )
     if found.image.result.status is Status.INTERRUPTED:
         print("interrupted in the last image; run the same command again to continue")
