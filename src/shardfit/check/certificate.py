@@ -285,12 +285,12 @@ def _apart(one, other, scale) -> dict[str, float]:
 def _require_finite(where: str, comparisons: dict[str, Comparison], point: int, probe: Probe) -> None:
     terms = dict(probe.objective.items())
     for name, comparison in comparisons.items():
-        value = float(comparison.values[point])
+        term, value = terms[name], float(comparison.values[point])
         if not np.isfinite(value):
             empty = " If its loss takes a logarithm or ratio of totals, leave out bins that are empty or were not seen."
             raise NonFiniteError(
                 f"term {name!r} is {value} {where}. Start where the model is defined, or bound the parameters."
-                f"{empty if isinstance(terms[name], StatisticTerm) and not terms[name].linear else ''}"
+                f"{empty if isinstance(term, StatisticTerm) and not term.linear else ''}"
             )
         if not np.isfinite(comparison.gradients[point]).all():
             raise NonFiniteError(
