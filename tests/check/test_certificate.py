@@ -167,6 +167,26 @@ def test_a_start_without_gradient_is_refused(terms, x0, words):
         check(terms, x0)
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_bin_that_the_probe_lacks_is_no_reason_to_refuse(shards):
+    """A logarithm of counts needs all rows: the rarest bin has 3 of 40,000, and a probe none of them."""
+    n = 40_000
+    rows = {"x": np.linspace(0, 3, n), "bin": np.where(np.arange(n) % (n // 3) == n // 6, 1, 0)}
+
+    def counts(p, r):
+        return jax.nn.one_hot(r["bin"], 2) * jax.nn.sigmoid(p * r["x"])[:, None]
+
+    def loss(totals):
+        return jnp.sum((jnp.log10(totals) - 1) ** 2)
+
+    terms = {"counts": statistic_term(counts, rows, loss=loss)}
+    found = check(terms, 1.0, mesh(shards) if shards > 1 else None)
+    assert found.probe_rows["counts"] < n and found.finite_difference["counts"] < 1e-6
+    empty = {"counts": statistic_term(counts, {**rows, "bin": np.zeros(n, int)}, loss=loss)}
+    with pytest.raises(NonFiniteError, match="leave out bins that are empty"):
+        check(empty, 1.0)
+
+
 def total_variation(image):
     dx, dy = jnp.diff(image, axis=0)[:, :-1], jnp.diff(image, axis=1)[:-1]
     return jnp.sum(jnp.sqrt(dx**2 + dy**2 + 1e-12))

@@ -406,3 +406,28 @@ def test_posterior_leaves_images_and_measures_the_ring(capsys, folder, tmp_path)
     assert code == 0, err
     assert "ring diameter" in text or "no ring" in text
     assert (tmp_path / "out" / "mean.fits").exists() and "draws" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_products_of_few_stations(capsys, folder):
+    """Three stations have no closure amplitudes: the message says what to leave out, and that works."""
+    stations = (
+        "MK -5464075 -2495248 2148297 1500",
+        "BR -2112065 -3705356 4726814 1500",
+        "SC 2607849 -5488069 1932740 1500",
+    )
+    (folder / "three.txt").write_text("\n".join(stations) + "\n")
+    array = ["--array", folder / "three.txt", "--freq", 43, "--bandwidth", 0.256, "--scale", 10, "--cadence", 1800]
+    assert run(capsys, "vlbi", "simulate", *array, "--out", folder / "three.uvfits")[0] == 0
+    image = ["vlbi", "image", folder / "three.uvfits", "--out", folder / "three", "--npix", 16, "--restarts", 0]
+    code, _, err = run(capsys, *image)
+    assert (
+        code == 2
+        and "no 'logcamp' can be formed" in err
+        and "amplitudes four. Name the products without it: --products" in err
+    )
+    code, out, _ = run(capsys, *image, "--products", "amp,cphase=2")
+    assert code == 0 and "χ² cphase" in out and "logcamp" not in out
+    code, _, err = run(capsys, *image, "--products", "amp=high")
+    assert code == 2 and "is not like amp,cphase" in err
+    code, _, err = run(capsys, *image, "--products", "amp", "--preset", "m87")
+    assert code == 2 and "have data of their own" in err

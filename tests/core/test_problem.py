@@ -114,6 +114,13 @@ def test_an_error_in_the_model_says_which_term():
     assert "raised while checking term 'line'" in " ".join(caught.value.__notes__)
 
 
+def test_how_functions_are_called_is_said():
+    term = statistic_term(lambda p, r, edges: r["x"] * p["a"], {"x": np.ones(3)}, np.zeros(4), loss=lambda t, e, n: t)
+    with pytest.raises(TypeError, match="missing 1 required positional") as caught:
+        Problem(Objective({"smf": term}), {"a": 1.0})
+    assert "called as fn(params, rows, (4,)) and loss(totals, (4,))" in " ".join(caught.value.__notes__)
+
+
 @pytest.mark.parametrize(
     "more, error, words",
     [

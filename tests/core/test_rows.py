@@ -141,3 +141,10 @@ def test_shapes_have_types_of_the_present_precision(precision, expected):
         shape = shapes_of_rows({"i": np.arange(5), "key": jax.random.split(jax.random.key(0), 5)}, 2)
         assert shape["i"].dtype == expected and shape["i"].shape == (2,)
         assert jnp.issubdtype(shape["key"].dtype, jax.dtypes.prng_key)
+
+
+def test_tables_are_refused_by_name():
+    table = pytest.importorskip("pandas").DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]})
+    with pytest.raises(TypeError, match="rows is a table. Pass its columns as arrays"):
+        check_rows("residual_term", table)
+    assert check_rows("residual_term", {"x": table["x"]})["x"].shape == (2,)

@@ -120,3 +120,15 @@ def test_mini_batches_reach_the_answer_and_report_the_whole_value():
     np.testing.assert_allclose(again.history["value"], begun, rtol=1e-9)
     other = sf.fit(problem, "adam", seed=4, **options)
     assert not np.array_equal(other.history["value"], begun)
+
+
+def test_optax_with_a_schedule_and_with_a_line_search():
+    """Schedules have closures with empty cells; optax's L-BFGS evaluates and differentiates by itself."""
+    optax = pytest.importorskip("optax")
+    schedule = optax.exponential_decay(0.05, 50, 0.5)
+    clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
+    problem = least_squares_problem()
+    best = sf.fit(problem, progress=False).value
+    for transform in (clipped, optax.lbfgs()):
+        result = sf.fit(problem, transform, maxiter=300, progress=False)
+        assert result.value < 1.01 * best and abs(sum(result.parts.values()) - result.value) < 1e-9 * best

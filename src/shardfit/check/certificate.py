@@ -18,7 +18,7 @@ import numpy as np
 from shardfit.check import verdict
 from shardfit.check.comparisons import Comparison, combine, compare
 from shardfit.check.evaluations import evaluate_terms, pulled_back
-from shardfit.check.probe import Probe, Setting, beside, choose_rows, choose_setting
+from shardfit.check.probe import Probe, Setting, beside, choose_rows, choose_setting, completed
 from shardfit.check.random_draws import drawn_by_block
 from shardfit.check.walk import walked, walked_equations
 from shardfit.core import reduce
@@ -28,7 +28,7 @@ from shardfit.core.mesh import n_shards
 from shardfit.core.precision import PRECISIONS, arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.quick import quick_jit
-from shardfit.core.terms import RowTerm
+from shardfit.core.terms import RowTerm, StatisticTerm
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +146,14 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
     probe = memory.probes.get((shards, seed))
     if probe is None:
         probe = memory.probes[shards, seed] = choose_rows(problem.objective, shards, seed)
-    examined = _examine(problem, probe, z, where, seed, gram)
+    try:
+        examined = _examine(problem, probe, z, where, seed, gram)
+    except NonFiniteError:
+        probe = completed(problem, probe)
+        if probe is None:
+            raise
+        memory.probes[shards, seed] = probe
+        examined = _examine(problem, probe, z, where, seed, gram)
     if examined is None:
         return None
     setting, comparisons = examined
@@ -191,12 +198,12 @@ def _examine(problem, probe: Probe, z, where, seed, gram) -> tuple[Setting, dict
     for given, nudge in _candidates(problem, z, where):
         setting, comparisons = look(given, (nudge, STEPS))
         if where == "x0":
-            _require_finite("at x0", comparisons, 0)
+            _require_finite("at x0", comparisons, 0, probe)
         if all(c.finite for c in comparisons.values()):
             break
     else:
         if where == "x0":
-            _require_finite("near x0", comparisons, 1)
+            _require_finite("near x0", comparisons, 1, probe)
         return None
     looks = [comparisons]
     while _doubtful(looks):
@@ -331,12 +338,15 @@ def _apart(one, other, scale) -> dict[str, float]:
     return result
 
 
-def _require_finite(where: str, comparisons: dict[str, Comparison], point: int) -> None:
+def _require_finite(where: str, comparisons: dict[str, Comparison], point: int, probe: Probe) -> None:
+    terms = dict(probe.objective.items())
     for name, comparison in comparisons.items():
-        value = float(comparison.values[point])
+        term, value = terms[name], float(comparison.values[point])
         if not np.isfinite(value):
+            empty = " If its loss takes a logarithm or ratio of totals, leave out bins that are empty or were not seen."
             raise NonFiniteError(
                 f"term {name!r} is {value} {where}. Start where the model is defined, or bound the parameters."
+                f"{empty if isinstance(term, StatisticTerm) and not term.linear else ''}"
             )
         if not np.isfinite(comparison.gradients[point]).all():
             raise NonFiniteError(

@@ -1,13 +1,17 @@
 """What a certificate looks at: rows, a point near a given one, a direction, and an order to split the rows by."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.params import Space
-from shardfit.core.terms import RowTerm
+from shardfit.core.problem import Problem
+from shardfit.core.terms import RowTerm, StatisticTerm
 from shardfit.core.transforms import Identity
 
 PROBE_BYTES = 1 << 20
@@ -62,6 +66,57 @@ def choose_rows(objective: Objective, shards: int, seed: int) -> Probe:
     examined = shared.take(examine)
     same = all(len(index[objective.names[i]]) == len(chosen[i]) for i in chosen)
     return Probe(examined, index, examined if same else shared)
+
+
+def completed(problem: Problem, probe: Probe) -> Probe | None:
+    """Return the probe with the totals that its other rows have at x0 added to its own; None if no term needs them.
+
+    A loss need not be defined for the totals of some rows: a bin that few rows fall into is empty there.
+    """
+    names = [name for name, term in problem.objective.items() if _needs_all(term, len(probe.index.get(name, ())))]
+    if not names:
+        return None
+    totals = problem.objective.only(*names).totals(problem.x0)
+
+    def beside(objective: Objective) -> Objective:
+        own = objective.only(*names).totals(problem.x0)
+        terms = [
+            _beside(term, jax.tree.map(jnp.subtract, totals[name], own[name])) if name in names else term
+            for name, term in objective.items()
+        ]
+        return replace_terms(objective, terms)
+
+    examined = beside(probe.objective)
+    return Probe(examined, probe.index, examined if probe.shared is probe.objective else beside(probe.shared))
+
+
+def _needs_all(term: Any, n_probed: int) -> bool:
+    plain = isinstance(term, StatisticTerm) and not (term.stochastic or term.slopes or term.equations)
+    return plain and not term.linear and n_probed < term.n_rows
+
+
+def _beside(term: Any, rest: Any) -> Any:
+    return replace(term, fn=_Fn(term.fn), loss=_LossOfAll(term.loss), args=(rest, *term.args), scale=1.0)
+
+
+@dataclass(frozen=True)
+class _Fn:
+    """A term's function where args begin with the totals of other rows."""
+
+    fn: Callable
+
+    def __call__(self, params, rows, rest, *args):
+        return self.fn(params, rows, *args)
+
+
+@dataclass(frozen=True)
+class _LossOfAll:
+    """A term's loss of its totals and those of other rows."""
+
+    loss: Callable
+
+    def __call__(self, totals, rest, *args):
+        return self.loss(jax.tree.map(jnp.add, totals, rest), *args)
 
 
 def _probe_size(term: RowTerm, n: int) -> int:

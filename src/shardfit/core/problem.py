@@ -222,13 +222,22 @@ def check_terms(objective: Objective, params: Any, precision: str) -> None:
         except jax.errors.JAXTypeError as error:
             raise TypeError(f"term {name!r} {_concrete_use(error)}") from error
         except Exception as error:
-            error.add_note(f"raised while checking term {name!r} of the objective, before any data were used")
+            error.add_note(f"raised while checking term {name!r}, before any data were used{_calls(term)}")
             raise
         _check_scalars(name, losses, "the loss", "return one number, or a dict of named numbers")
         require_precision(f"the loss of term {name!r}", losses, precision)
         value = jax.eval_shape(lambda x, t, where=f"term {name!r}": weighted_sum(t.weight, x, where), losses, term)
         if value.shape:
             raise ValueError(f"term {name!r}: weight has shape {value.shape}. Give one number, or a dict of them.")
+
+
+def _calls(term: Any) -> str:
+    """Return how the functions of a term are called."""
+    args = "".join(f", {jnp.shape(arg)}" if isinstance(arg, jax.Array | np.ndarray) else ", …" for arg in term.args)
+    if not isinstance(term, RowTerm):
+        return f"; it is called as fn(params{args})"
+    loss = f" and loss(totals{args})" if hasattr(term, "loss") else ""
+    return f"; its functions are called as fn(params, rows{args}){loss}{', with a key' if term.stochastic else ''}"
 
 
 def _concrete_use(error: Exception) -> str:

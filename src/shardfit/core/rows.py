@@ -57,6 +57,8 @@ def check_rows(where: str, rows: Any, checked: bool = False) -> Any:
     leaves = []
     for path, leaf in paths:
         label = f"{where}: rows{jax.tree_util.keystr(path)}"
+        if hasattr(leaf, "columns"):  # of pandas, polars, astropy
+            raise TypeError(f"{label} is a table. Pass its columns as arrays: {{'x': np.asarray(table['x']), ...}}.")
         if not isinstance(leaf, jax.Array | np.ndarray):
             leaf = np.asarray(leaf)
         if leaf.dtype.kind in "OSUMm":

@@ -5,6 +5,7 @@ whatever a damaged file makes its library raise becomes one ValueError that name
 """
 
 import math
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -123,6 +124,12 @@ def open_hdf5(path: Path, extra: str) -> Iterator["Hdf5"]:
         yield Hdf5(path, file)
 
 
+def _with_numbers(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts names by the numbers in them; longer digits are larger numbers."""
+    words = re.split("([0-9]+)", name)
+    return [(len(word.lstrip("0")), word.lstrip("0")) if k % 2 else (0, word) for k, word in enumerate(words)]
+
+
 class Hdf5:
     """An open HDF5 file, read with limits."""
 
@@ -174,9 +181,9 @@ class Hdf5:
         return value.decode(errors="replace") if isinstance(value, bytes) else str("" if value is None else value)
 
     def keys(self, address: str) -> list[str]:
-        """Return the sorted names in a group, which must not be empty."""
+        """Return the names in a group, which must not be empty, sorted with their numbers as numbers: c2_2, c2_10."""
         group = self.find(address)
-        names = sorted(group) if hasattr(group, "keys") else []
+        names = sorted(group, key=_with_numbers) if hasattr(group, "keys") else []
         if not 0 < len(names) <= MAX_NAMES:
             raise ValueError(f"{self.path}: {address} holds {len(names)} entries; 1 to {MAX_NAMES} are expected.")
         return names

@@ -71,7 +71,8 @@ def tick_once(solver: "StepSolver", space: Any, objective: Any, run: Run, key: A
         if run.parts is None:
             return solver.evaluate(space, objective, z, key)
         evaluation, parts = evaluate_parts(space, objective, z, key)
-        told.append((evaluation.value, jnp.stack([*parts.values()])))
+        if not told:  # later ones may be inside a line search's own loop and derivative, which numbers must not leave
+            told.append((evaluation.value, jnp.stack([*parts.values()])))
         return evaluation
 
     state = solver.step(look, run.state)

@@ -60,7 +60,7 @@ def _parts(value: Any, above: tuple[int, ...]) -> Hashable:
     if isinstance(value, dict):
         return dict, *((inner(name), inner(entry)) for name, entry in value.items())
     if isinstance(value, types.FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        cells = [_content(cell) for cell in value.__closure__ or ()]
         values = (value.__defaults__, value.__kwdefaults__, *cells)
         return value.__code__, _Same(value.__globals__), *map(inner, values)
     if isinstance(value, types.MethodType):
@@ -70,3 +70,11 @@ def _parts(value: Any, above: tuple[int, ...]) -> Hashable:
     if dataclasses.is_dataclass(value):
         return type(value), *(inner(getattr(value, field.name, None)) for field in dataclasses.fields(value))
     return _Same(value)
+
+
+def _content(cell: types.CellType) -> Any:
+    """Return what a closure holds; a name that was never given a value has an empty cell, as in optax's schedules."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return "empty"

@@ -184,3 +184,8 @@ def test_spacing_of_a_model_is_checked(tmp_path):
     np.savez(tmp_path / "a.npz", vp=MODEL, dh=np.array([np.nan, 10.0]))
     with pytest.raises(ValueError, match="a.npz: dh = .* is no spacing"):
         load_model(tmp_path / "a.npz")
+
+
+def test_spacings_by_axis_are_read(tmp_path):
+    np.savez(tmp_path / "a.npz", vp=np.full((4, 6), 2000.0), dx=12.5, dz=10.0)
+    assert load_model(tmp_path / "a.npz").dh == (10.0, 12.5)

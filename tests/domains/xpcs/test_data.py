@@ -86,6 +86,16 @@ def test_half_matrices_are_mirrored():
     assert np.allclose(symmetrised(np.tril(whole)), whole)
 
 
+def test_half_matrices_with_bad_frames_are_mirrored():
+    whole = matrices(2, 6)
+    whole[:, 2] = whole[:, :, 2] = np.nan  # marked in both triangles
+    for half in (np.triu(whole), np.tril(whole)):
+        bad = np.isnan(whole)
+        assert np.allclose(symmetrised(np.where(bad, np.nan, half)), whole, equal_nan=True)
+    below = np.where(np.tri(6, k=-1, dtype=bool), np.nan, whole)
+    assert np.allclose(symmetrised(below), whole, equal_nan=True)
+
+
 def test_noise_is_measured_beside_a_signal_and_outliers():
     data = small(n_frames=60, sigma=0.02)
     c2 = data.c2.copy()

@@ -39,6 +39,26 @@ def test_npy_needs_q_and_dt(tmp_path):
         read(tmp_path / "a.npy")
 
 
+def test_frames_at_unequal_times_are_refused(tmp_path):
+    data = small()
+    arrays = {"c2_exp": data.c2, "t2": data.t, "phi_angles_list": data.phi, "wavevector_q_list": data.q}
+    np.savez(tmp_path / "a.npz", t1=data.t**1.2, **arrays)
+    with pytest.raises(ValueError, match="equal steps"):
+        read(tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", t1=np.meshgrid(data.t, data.t, indexing="ij")[0], **arrays)
+    assert np.isclose(read(tmp_path / "b.npz").dt, data.dt)
+
+
+def test_what_differs_from_the_file_is_noted(tmp_path):
+    path = write(tmp_path / "a.npz", small())
+    stored = read(path)
+    assert read(path, q=stored.q[0] * 1.01, dt=stored.dt).notes == ()
+    notes = read(path, q=stored.q[0] * 1.3, dt=2 * stored.dt).notes
+    assert f"the file says {stored.dt:g} s" in notes[0] and "the nearest in the file" in notes[1]
+    with pytest.raises(ValueError, match="a q in 1/nm is ten times as large"):
+        read(path, q=10 * stored.q[0])
+
+
 @pytest.mark.parametrize("mode", ["one_array_q_first", "one_array_q_last", "data_exchange_keys"])
 @pytest.mark.parametrize("half", [False, True])
 def test_nexus(tmp_path, mode, half):
@@ -61,6 +81,28 @@ def test_nexus(tmp_path, mode, half):
     found = read(tmp_path / "a.nxs", diagonal="keep")
     assert np.allclose(found.c2, data.c2) and np.allclose(found.q, 0.005) and found.dt == 0.1
     assert found.phi.tolist() == [0.0, 30.0]
+
+
+def nexus(path, time_units, q_units):
+    with h5py.File(path, "w") as file:
+        file["entry/twotime/two_time_corr_func"] = small(phi=(0.0,)).c2
+        file["entry/instrument/masks/dynamic_q_list"] = [0.005]
+        file["entry/instrument/masks/dynamic_q_list"].attrs["units"] = q_units
+        file["entry/instrument/detector/frame_time"] = 250.0
+        file["entry/instrument/detector/frame_time"].attrs["units"] = time_units
+    return path
+
+
+@pytest.mark.parametrize(("units", "dt"), [("s", 250.0), ("ms", 0.25), ("us", 2.5e-4), ("\u03bcs", 2.5e-4)])
+def test_units_of_the_frame_time(tmp_path, units, dt):
+    assert np.isclose(read(nexus(tmp_path / "a.nxs", units, "1/angstrom")).dt, dt)
+
+
+def test_unknown_units(tmp_path):
+    with pytest.raises(ValueError, match="does not say the time"):
+        read(nexus(tmp_path / "a.nxs", "fortnights", "Å^-1"))
+    with pytest.raises(ValueError, match="'1/furlong', which is not known"):
+        read(nexus(tmp_path / "b.nxs", "s", "1/furlong"))
 
 
 def esrf(path, analyses=("full",), **changes):
@@ -118,6 +160,10 @@ def test_xarray():
     assert np.array_equal(found.c2, data.c2) and np.isclose(found.dt, data.dt) and found.phi.tolist() == [0.0, 30.0]
     whole = xarray.Dataset({"c2": array, "sigma": 0.02}, attrs={"q": 0.004})
     assert from_xarray(whole).sigma == 0.02 and np.allclose(from_xarray(whole).q, 0.004)
+    in_ms = array.assign_coords(t1=(1000 * data.t).round().astype("timedelta64[ms]"))
+    assert np.isclose(from_xarray(in_ms, q=0.004).dt, data.dt)
+    with pytest.raises(ValueError, match="equal steps"):
+        from_xarray(array.assign_coords(t1=data.t**1.2), q=0.004)
     with pytest.raises(ValueError, match="Give q"):
         from_xarray(array)
     with pytest.raises(ValueError, match="Give dt"):
@@ -155,6 +201,16 @@ def test_wrong_content_is_named(tmp_path, changes, message):
     assert read(aps_u(tmp_path / "good.h5"), dt=0.1).c2.shape == (2, 6, 6)
     with pytest.raises(ValueError, match=message):
         read(aps_u(tmp_path / "a.h5", **changes), dt=0.1)
+
+
+def test_matrices_are_in_the_order_of_their_numbers(tmp_path):
+    count, folder = 11, "xpcs/twotime/correlation_map"
+    angles = np.arange(count) * 10.0
+    changes = {f"{folder}/c2_0000{k}": None for k in (1, 2)}
+    changes |= {f"{folder}/c2_{k + 1}": np.full((6, 6), 1 + angles[k]) for k in range(count)}
+    changes |= {"xpcs/qmap/dynamic_v_list_dim1": angles, "xpcs/twotime/processed_bins": np.arange(count) + 1}
+    data = read(aps_u(tmp_path / "a.h5", **changes), dt=0.1)
+    assert np.array_equal(data.c2[:, 0, 0], 1 + data.phi) and np.array_equal(data.phi, angles)
 
 
 def test_links_into_other_files_are_not_followed(tmp_path):

@@ -20,10 +20,12 @@ EXAMPLES = (
     "shardfit vlbi image m87/SR1_M87_2017_101_lo_hops_netcal_StokesI.uvfits --preset m87",
     "shardfit vlbi image m87/*.uvfits --preset m87 --out both-bands      # both bands as one",
     "shardfit vlbi image 3c279.uvfits --pol --npix 96",
+    "shardfit vlbi image calibrated.uvfits --products vis                # complex visibilities in place of closures",
 )
 STOPPED = 130  # exit code of an interrupted command
 FIELDS = {
     **preparation.IMAGE_FIELDS,
+    **preparation.FITTED,
     "stop": "stop",
     "operator": "operator",
     "transform": "transform",
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     parser.add_argument("file", metavar="FILE", nargs="+", help="uvfits files of one band, or with --spectral-index")
     shared.add_out(parser, "vlbi-out")
     preparation.add_image(parser, "iterations of every fit (100)", "fits from the blurred image in every round (3)")
+    preparation.add_products(parser)
     parser.add_argument("--solver", metavar="NAME", default="lbfgs", help="lbfgs, lbfgsb, lbfgs-bt, adam, … (lbfgs)")
     parser.add_argument("--operator", metavar="NAME", help="auto, separable, dense or nufft (auto)")
     parser.add_argument("--transform", metavar="NAME", help="variables of the image: power or log (power)")

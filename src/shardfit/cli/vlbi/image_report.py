@@ -88,7 +88,7 @@ def chi2_table(imaging: Any) -> Cells:
     options = imaging.options
     products = measurements(imaging.data, options).products
     settings = {"count": options.count, "cp_uv_min": options.cp_uv_min}
-    plain = chi2(imaging.data, imaging.image, ("amp", "cphase", "logcamp"), **settings)
+    plain = chi2(imaging.data, imaging.image, ("amp", *_closures(imaging.data, options)), **settings)
     after = {} if imaging.calibrated is None else chi2(imaging.calibrated, imaging.image, ("vis", "amp"), **settings)
     table: Cells = {}
     for name in dict.fromkeys([*imaging.chi2, *plain, *after]):
@@ -96,6 +96,17 @@ def chi2_table(imaging: Any) -> Cells:
         count = products[name].n if name in products else len(imaging.data) if name in ("amp", "vis") else "–"
         table[name] = (count, *((kind, f"{v[name]:.3f}") for kind, v in columns.items() if name in v))
     return table
+
+
+def _closures(data: Any, options: Any) -> list[str]:
+    """Return the closures that can be formed: two stations have none, three no amplitudes."""
+    from shardfit.domains.vlbi.closures import quadrangles, triangles
+
+    counts = {
+        "cphase": len(triangles(data, count=options.count, uv_min=options.cp_uv_min)),
+        "logcamp": len(quadrangles(data, count=options.count)),
+    }
+    return [name for name, n in counts.items() if n]
 
 
 def _chi2_block(table: Cells) -> dict[str, Any]:
@@ -146,6 +157,8 @@ def _figures(out: Path, imaging: Any) -> list[dict[str, str]]:
             lambda: plots.convergence({f.label: f.history for f in imaging.fits}),
         ),
     }
+    if "cphase" not in _closures(data, options):
+        del made["closure_phases"]
     if imaging.gains is not None:
         caption = "Station gains of the last self-calibration; the data were divided by them."
         made["gains"] = (caption, lambda: plots.gains(imaging.gains))

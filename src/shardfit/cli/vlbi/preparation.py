@@ -22,6 +22,8 @@ IMAGE_FIELDS = {
     "restarts": "restarts",
     "maxiter": "maxiter",
 }
+FITTED = {"products": "data"}  # of commands whose products are those of `image`
+FAINTER = {"amp": 0.2}  # weights of products that are named without one, where it is not 1
 
 
 def add_preparation(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +75,17 @@ def add_image(parser: argparse.ArgumentParser, maxiter: str, restarts: str) -> N
     parser.add_argument("--restarts", metavar="N", type=options.whole, help=restarts)
 
 
+def add_products(parser: argparse.ArgumentParser) -> None:
+    """Add the data that are fitted."""
+    parser.add_argument(
+        "--products",
+        metavar="A,B",
+        type=_weights,
+        help="data that are fitted: vis of calibrated data, or amp, cphase, logcamp, logamp, bs, camp, with weights as "
+        "in amp=0.2,cphase=1 (amp,cphase,logcamp)",
+    )
+
+
 def given(args: argparse.Namespace, names: dict[str, str]) -> dict[str, Any]:
     """Return the fields of ImagingOptions that a command line names."""
     return {field: getattr(args, option) for option, field in names.items() if getattr(args, option) is not None}
@@ -92,6 +105,14 @@ def _length(text: str) -> str | float:
         return text if text == "auto" else float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is neither 'auto' nor a number of wavelengths") from None
+
+
+def _weights(text: str) -> dict[str, float]:
+    try:
+        pairs = [(name.strip(), weight) for name, _, weight in (part.partition("=") for part in text.split(","))]
+        return {name: float(weight) if weight else FAINTER.get(name, 1.0) for name, weight in pairs}
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like amp,cphase or amp=0.2,cphase=1") from None
 
 
 def _tolerance(text: str) -> float | dict[str, float]:

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     preparation.add_image(
         parser, "iterations of every fit of the last image (1000)", "fits from the blurred image, of the last (3)"
     )
+    preparation.add_products(parser)
     add_slots(parser)
     shared.add_seed(parser, 0, of="how the data are divided")
     shared.add_devices(parser, "devices that share the fits of a batch, and the rows of the last image (1)")
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         mesh=shared.devices_mesh(devices, 1),
         control=SurveyControl(args.slots, resume=args.resume),
         run=RunOptions(None, mesh(rows=devices) if devices > 1 else None, args.seed, out, resume),
-        **preparation.given(args, preparation.IMAGE_FIELDS),
+        **preparation.given(args, preparation.IMAGE_FIELDS | preparation.FITTED),
     )
     if found.image.result.status is Status.INTERRUPTED:
         print("interrupted in the last image; run the same command again to continue")

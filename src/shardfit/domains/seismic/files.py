@@ -88,6 +88,8 @@ def load_model(path: str | Path, *, shape: Any = None, dtype: Any = "<f4", of: s
             if name is None:
                 raise ValueError(f"{path} holds no array.")
             velocity = arrays[name]
+            if "dh" not in arrays and {"dz", "dx"} <= set(arrays) and velocity.ndim == 2:
+                arrays["dh"] = np.array([float(arrays["dz"]), float(arrays["dx"])])
             if "dh" in arrays:
                 dh = tuple(map(float, np.broadcast_to(arrays["dh"], velocity.ndim)))
                 if not all(0 < step < np.inf for step in dh):

@@ -166,7 +166,10 @@ def closure_product(
 
 def _some_left(kind: str, kept: np.ndarray) -> np.ndarray:
     if not len(kept):
-        raise ValueError(f"no {kind!r} can be formed: too few baselines share a time. Drop this product.")
+        raise ValueError(
+            f"no {kind!r} can be formed: too few baselines share a time. Closure phases need three stations, "
+            "closure amplitudes four. Name the products without it: --products of a command, data= in Python."
+        )
     if not kept.any():
         raise ValueError(
             f"none of {len(kept)} measurements of {kind!r} is left. Lower the signal-to-noise cut, keep more stations, "

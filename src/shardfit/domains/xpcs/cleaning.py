@@ -12,18 +12,19 @@ TO_SIGMA = 1.4826  # standard deviation over median absolute deviation, of a nor
 
 @np.errstate(invalid="ignore", over="ignore")
 def symmetrised(c2: np.ndarray) -> np.ndarray:
-    """Return matrices (..., nt, nt) made symmetric: a half matrix (one triangle zero) is mirrored, else averaged."""
+    """Return matrices (..., nt, nt) made symmetric: a half matrix is mirrored, else both triangles are averaged.
+
+    A triangle without any number but zeros and NaN is empty.
+    """
     c2 = np.asarray(c2, np.float64)
     if c2.ndim < 2 or c2.shape[-1] != c2.shape[-2]:
         raise ValueError(f"correlations of shape {c2.shape}: they must be square matrices (..., nt, nt).")
     flipped = np.swapaxes(c2, -1, -2)
     upper = np.triu(np.ones(c2.shape[-2:], bool), 1)
-    halves = np.all(c2[..., upper] == 0), np.all(flipped[..., upper] == 0)
-    if any(halves):
-        diagonal = np.arange(c2.shape[-1])
-        whole = c2 + flipped
-        whole[..., diagonal, diagonal] /= 2
-        return whole
+    for filled, empty in ((c2, flipped), (flipped, c2)):
+        # NaN marks bad frames in both triangles, also where the other one is not filled
+        if not np.any(np.nan_to_num(empty[..., upper])):
+            return np.where(upper, filled, np.where(upper.T, np.swapaxes(filled, -1, -2), c2))
     return 0.5 * (c2 + flipped)
 
 

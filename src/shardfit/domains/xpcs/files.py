@@ -15,6 +15,8 @@ from shardfit.domains.xpcs.data import Correlation
 
 NPZ_NAMES = ("c2_exp", "t1", "t2", "phi_angles_list", "wavevector_q_list")
 FEW, MANY = 5, 10  # legacy rule: with fewer than FEW bins near q, the MANY nearest are taken
+SECONDS = {"": 1.0, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+APART = 0.1  # what was asked for and what is taken may differ by this fraction before a note says so
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def read(path: str | Path, selection: Selection | None = None, **options: Any) -
             data = _read_npz(path, wanted)
         else:
             data = _read_hdf5(path, wanted)
-    data = replace(data, gap=wanted.gap)
+    data = replace(data, gap=wanted.gap, notes=(*data.notes, *_other_q(data, wanted.q)))
     if wanted.frames != (1, -1):
         data = data.frames(*wanted.frames)
     if wanted.diagonal == "keep" or isinstance(data, Binned):
@@ -86,7 +88,7 @@ def from_xarray(found: Any, q: Any = None, dt: float | None = None, **rest: Any)
     time = found.dims[-2]
     if dt is None and time not in found.coords:
         raise ValueError(f"from_xarray: dimension {time!r} has no coordinate, so the frame time is unknown. Give dt.")
-    dt = float(np.diff(np.asarray(found.coords[time], float)[:2])[0]) if dt is None else dt
+    dt = _step("from_xarray", np.asarray(found.coords[time])) if dt is None else dt
 
     def known(name, other):
         places = (found.coords, found.attrs, getattr(whole, "attrs", {}))
@@ -111,13 +113,15 @@ def _read_npy(path: Path, wanted: Selection) -> Correlation:
 
 def _read_npz(path: Path, wanted: Selection) -> Correlation:
     arrays = read_npz(path, NPZ_NAMES, ("sigma",))
-    c2, t1 = arrays["c2_exp"], np.ravel(arrays["t1"])
+    c2, t1 = arrays["c2_exp"], arrays["t1"]
+    t1 = t1[:, 0] if t1.ndim == 2 and t1.shape[1] > 1 and t1[0, 0] == t1[0, 1] else t1  # times of every point
+    t1 = t1[0] if t1.ndim == 2 else t1
     if c2.ndim != 3 or len(t1) != c2.shape[1] or len(t1) < 2:
         raise ValueError(f"{path}: c2_exp has shape {c2.shape}, but t1 {arrays['t1'].shape}.")
     q, phi = np.ravel(arrays["wavevector_q_list"]), np.ravel(arrays["phi_angles_list"])
     q = np.full(len(phi), q[0]) if len(q) == 1 else q
-    dt = wanted.dt or float(t1[1] - t1[0])
-    data = Correlation(symmetrised(c2), phi, q, dt, arrays.get("sigma"), source=path.name)
+    dt, notes = _dt(path, wanted.dt, _step(path, t1))
+    data = Correlation(symmetrised(c2), phi, q, dt, arrays.get("sigma"), source=path.name, notes=notes)
     return data.take(np.flatnonzero(_is_nearest(path, data.q, wanted.q)))
 
 
@@ -159,8 +163,8 @@ def _aps_u(source: Hdf5, wanted: Selection) -> Correlation:
     of_q, of_phi = np.divmod(number, len(phi))
     chosen = np.flatnonzero(_is_nearest(source.path, q[of_q], wanted.q))
     c2 = _halves(source, "xpcs/twotime/correlation_map", [keys[k] for k in chosen])
-    dt = _dt(source.path, wanted.dt)
-    return Correlation(c2, phi[of_phi[chosen]], q[of_q[chosen]], dt, source=source.path.name)
+    dt, notes = _dt(source.path, wanted.dt)
+    return Correlation(c2, phi[of_phi[chosen]], q[of_q[chosen]], dt, source=source.path.name, notes=notes)
 
 
 def _aps_legacy(source: Hdf5, wanted: Selection) -> Correlation:
@@ -171,7 +175,7 @@ def _aps_legacy(source: Hdf5, wanted: Selection) -> Correlation:
         raise ValueError(f"{source.path}: {len(keys)} matrices, but {len(q)} q and {len(phi)} phi.")
     nearest = _nearest(source.path, q, wanted.q)
     chosen = np.flatnonzero(np.abs(q - nearest) <= wanted.q_tolerance * nearest)
-    notes: tuple[str, ...] = ()
+    dt, notes = _dt(source.path, wanted.dt)
     if len(chosen) < FEW:
         order = np.argsort(np.abs(q - nearest), kind="stable")[:MANY]
         notes = (
@@ -179,7 +183,7 @@ def _aps_legacy(source: Hdf5, wanted: Selection) -> Correlation:
         )
         chosen = np.sort(order)
     c2 = _halves(source, "exchange/C2T_all", [keys[k] for k in chosen])
-    return Correlation(c2, phi[chosen], q[chosen], _dt(source.path, wanted.dt), source=source.path.name, notes=notes)
+    return Correlation(c2, phi[chosen], q[chosen], dt, source=source.path.name, notes=notes)
 
 
 def _nexus(source: Hdf5, wanted: Selection) -> Correlation:
@@ -198,10 +202,11 @@ def _nexus(source: Hdf5, wanted: Selection) -> Correlation:
     q = source.read_or(f"{masks}/dynamic_q_list", wanted.q)
     if q is None:
         raise ValueError(f"{source.path}: {masks}/dynamic_q_list is missing. Say q (1/Å).")
-    if source.has(f"{masks}/dynamic_q_list") and "nm" in source.attribute(f"{masks}/dynamic_q_list", "units"):
-        q = 0.1 * q
+    if source.has(f"{masks}/dynamic_q_list"):
+        q = q * _per_angstrom(source, f"{masks}/dynamic_q_list")
     phi = source.read_or(f"{masks}/dynamic_phi_list", np.zeros(len(c2)))
-    data = Correlation(c2, phi, q, _dt(source.path, wanted.dt, _frame_time(source)), source=source.path.name)
+    dt, notes = _dt(source.path, wanted.dt, _frame_time(source))
+    data = Correlation(c2, phi, q, dt, source=source.path.name, notes=notes)
     return data.take(np.flatnonzero(_is_nearest(source.path, data.q, wanted.q)))
 
 
@@ -220,9 +225,20 @@ def _frame_time(source: Hdf5) -> float | None:
     for name in sorted(instrument) if hasattr(instrument, "keys") else ():
         address = f"entry/instrument/{name}/frame_time"
         if source.has(address):
-            value = float(np.ravel(source.read(address, (0, 1, 2)))[0])
-            return value * (1e-3 if source.attribute(address, "units") == "ms" else 1.0)
+            units = source.attribute(address, "units").strip().replace("\u03bc", "µ")
+            if units in SECONDS:
+                return float(np.ravel(source.read(address, (0, 1, 2)))[0]) * SECONDS[units]
     return None
+
+
+def _per_angstrom(source: Hdf5, address: str) -> float:
+    """Return what wave vectors are multiplied by to be in 1/Å, by the attribute `units`."""
+    units = source.attribute(address, "units").strip()
+    if "nm" in units or "nano" in units:
+        return 0.1
+    if not units or any(name in units.lower() for name in ("ang", "å", "a^", "1/a", "a-1")):
+        return 1.0
+    raise ValueError(f"{source.path}: {address} is in {units!r}, which is not known. Known are 1/angstrom and 1/nm.")
 
 
 def _aps_multi_tau(source: Hdf5, wanted: Selection) -> Binned:
@@ -238,12 +254,12 @@ def _aps_multi_tau(source: Hdf5, wanted: Selection) -> Binned:
         )
     number = np.arange(len(g2))
     chosen = np.flatnonzero(_is_nearest(source.path, q[number // len(phi)], wanted.q))
-    dt = _dt(source.path, wanted.dt, _frame_time(source))
+    dt, notes = _dt(source.path, wanted.dt, _frame_time(source))
     g2, error = g2[chosen], error[chosen]
     good = np.isfinite(error) & (error > 0)
     bins = {"phi": phi[chosen % len(phi)], "q": q[chosen // len(phi)], "n_frames": int(np.max(delay)) + 2}
     note = "g2 are means over a run whose length the file does not say: the longest delay + 1 is taken."
-    rest = {"sigma": np.where(good, error, 1.0), "source": source.path.name, "notes": (note,)}
+    rest = {"sigma": np.where(good, error, 1.0), "source": source.path.name, "notes": (note, *notes)}
     return delay_bins(np.where(good, g2, np.nan), delay * dt, None, dt, **bins, **rest)
 
 
@@ -261,7 +277,7 @@ def _esrf(source: Hdf5, wanted: Selection) -> Binned:
         raise ValueError(f"{source.path}: ttcf {ttcf.shape} must be {len(q)} q × {len(age)} ages × {len(lag)} lags.")
     chosen = np.flatnonzero(_is_nearest(source.path, q, wanted.q))
     steps = np.diff(np.unique(lag[np.isfinite(lag)]))
-    dt = _dt(source.path, wanted.dt, float(steps.min()) if steps.size else None)
+    dt, _ = _dt(source.path, wanted.dt, float(steps.min()) if steps.size else None)
     there = np.ix_(chosen, np.isfinite(age), np.isfinite(lag))
     rest = {"phi": np.zeros(len(chosen)), "q": q[chosen], "source": source.path.name}
     return delay_bins(ttcf[there], lag[np.isfinite(lag)], age[np.isfinite(age)], dt, **rest)
@@ -279,18 +295,45 @@ LAYOUTS: dict[str, Callable[[Hdf5, Selection], Correlation]] = {
 def _nearest(path: Path, q: np.ndarray, wanted: float | None) -> float:
     if not np.all(np.isfinite(q)) or not np.all(q > 0):
         raise ValueError(f"{path}: its list of q holds values that are not positive numbers.")
-    if wanted is not None:
-        return float(q[np.argmin(np.abs(q - wanted))])
-    if not np.allclose(q, q[0], rtol=1e-9):
+    if wanted is None and not np.allclose(q, q[0], rtol=1e-9):
         raise ValueError(f"{path} holds several q ({listing(np.unique(q))}). Say which: q=… in 1/Å.")
-    return float(q[0])
+    nearest = float(q[0] if wanted is None else q[np.argmin(np.abs(q - wanted))])
+    if wanted is not None and not 0.5 < nearest / wanted < 2:
+        raise ValueError(
+            f"{path} has no q near {wanted:g} 1/Å: it holds {listing(np.unique(q))}. Give one of these; a q in 1/nm "
+            "is ten times as large as in 1/Å."
+        )
+    return nearest
 
 
 def _is_nearest(path: Path, q: np.ndarray, wanted: float | None) -> np.ndarray:
     return np.isclose(q, _nearest(path, q, wanted), rtol=1e-9, atol=0.0)
 
 
-def _dt(path: Path, wanted: float | None, stored: float | None = None) -> float:
+def _other_q(data: Correlation, wanted: float | None) -> tuple[str, ...]:
+    """Return a note where the q that is taken is not the one that was asked for."""
+    nearest = data.q[np.argmin(np.abs(data.q - (wanted or 0.0)))]
+    if wanted is None or abs(nearest - wanted) <= APART * wanted:
+        return ()
+    return (f"q = {wanted:g} 1/Å was asked for; the nearest in the file, {nearest:g} 1/Å, is used.",)
+
+
+def _step(where: Any, times: np.ndarray) -> float:
+    """Return the time between frames, which must be the same for all."""
+    steps = np.diff(times)
+    steps = steps / np.timedelta64(1, "s") if steps.dtype.kind == "m" else steps.astype(float)
+    if not np.all(np.abs(steps - steps.mean()) <= 0.01 * abs(steps.mean())):
+        raise ValueError(
+            f"{where}: frames are {steps.min():g} to {steps.max():g} s apart; models take frames at equal steps. "
+            "Leave out what does not fit, or give points one by one: Binned(..., first=i, second=j)."
+        )
+    return float(steps.mean())
+
+
+def _dt(path: Path, wanted: float | None, stored: float | None = None) -> tuple[float, tuple[str, ...]]:
+    """Return the time between frames, s, and a note where the file contradicts what was asked for."""
     if wanted is None and stored is None:
         raise ValueError(f"{path} does not say the time between frames. Give dt in seconds.")
-    return float(wanted if wanted is not None else stored)  # type: ignore[arg-type]
+    if wanted is None or stored is None or abs(wanted - stored) <= 0.01 * stored:
+        return float(wanted if wanted is not None else stored), ()  # type: ignore[arg-type]
+    return wanted, (f"dt = {wanted:g} s was asked for and is used; the file says {stored:g} s between frames.",)

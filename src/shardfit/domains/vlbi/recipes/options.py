@@ -173,7 +173,13 @@ def options_from(preset: str, presets: Mapping[str, Mapping[str, Any]], given: M
         if name not in known:
             more = {"preset", "solver", "mesh", "seed", "run_dir"}
             raise TypeError(f"image has no option {name!r}.{suggestion(name, known | more)}")
-    return ImagingOptions(**{**presets[preset], **given})
+    options = ImagingOptions(**{**presets[preset], **given})
+    if "data" in given and "rounds" not in given and any(one.data is not None for one in options.rounds):
+        raise ValueError(
+            f"image: the rounds of preset {preset!r} have data of their own, so those given would not be used. Leave "
+            "them (--products) out, or give rounds=(Round(data=...), ...)."
+        )
+    return options
 
 
 def _require(name: str, value: Any, positive: bool = False) -> None:
