@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.io.files import read_json
-from shardfit.report.blocks import Section, Table
+from shardfit.report.blocks import Command, Section, Table
 from shardfit.report.values import number
 
 COMMAND = "command.json"
@@ -36,9 +36,9 @@ def made(told: Mapping[str, Any], folder: Path, environment: bool = True) -> Sec
     if not told:
         return Section(TITLE, [])
     seed = told.get("seed")
-    rows = [["command", command_line(told)], ["in", str(told.get("folder", ""))]]
+    rows: list[list[Any]] = [["command", Command(command_line(told))], ["in", str(told.get("folder", ""))]]
     rows += [["seed", "–" if seed is None else number(seed)], ["begun", str(told.get("began", ""))]]
-    rows.append(["again", f"shardfit rerun {shlex.quote(str(folder))}"])
+    rows.append(["again", Command(f"shardfit rerun {shlex.quote(str(folder))}")])
     if environment:
         known = _table(told.get("environment"))
         packages = _table(known.get("packages"))
