@@ -258,3 +258,16 @@ def test_pictures_beside_the_answer_are_shown(tmp_path):
     command_of(tmp_path, exit=0)
     page = "".join(section.render() for section in run_sections(state_of(tmp_path)))
     assert page.count("<img") == 1 and "<figcaption>image</figcaption>" in page
+
+
+def test_a_run_that_spoke_just_before_it_was_killed(tmp_path):
+    Live(tmp_path, "waves").say(3, 12, left=90.0)
+    state = command_of(tmp_path, process=own_process() | {"started": "1"}, began="2026-01-01T12:30:00+00:00")
+    page = "".join(section.render() for section in run_sections(state))
+    assert state.badge().text == "killed" and "same command again to continue" in page and ">left<" not in page
+    assert "2026-01-01 12:30:00 UTC" in page
+
+
+def test_places_of_a_curve_are_told_as_counts():
+    drawn = Curve("value", [1, 11210], [1.0, 2.0], "draws").render()
+    assert ">11,210<" in drawn and ">draws<" in drawn

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def made(told: Mapping[str, Any], folder: Path, environment: bool = True) -> Sec
         return Section(TITLE, [])
     seed = told.get("seed")
     rows: list[list[Any]] = [["command", Command(command_line(told))], ["in", str(told.get("folder", ""))]]
-    rows += [["seed", "–" if seed is None else number(seed)], ["begun", str(told.get("began", ""))]]
+    rows += [["seed", "–" if seed is None else number(seed)], ["begun", _moment(told.get("began", ""))]]
     rows.append(["again", Command(f"shardfit rerun {shlex.quote(str(folder))}")])
     if environment:
         known = _table(told.get("environment"))
@@ -46,6 +47,14 @@ def made(told: Mapping[str, Any], folder: Path, environment: bool = True) -> Sec
         rows.append(["devices", ", ".join(map(str, known.get("devices") or ()))])
     rows += [[f"SHA-256 of {name}", str(digest)] for name, digest in _table(told.get("files")).items()]
     return Section(TITLE, [Table(["", ""], rows)])
+
+
+def _moment(text: Any) -> str:
+    """Return a time as people read it; what is none as it is."""
+    try:
+        return f"{datetime.fromisoformat(str(text)):%Y-%m-%d %H:%M:%S %Z}".rstrip()
+    except ValueError:
+        return str(text)
 
 
 def _table(value: Any) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def loss(values: Any, *, bands: Sequence[tuple[int, str]] = (), error: Any = Non
     epochs = np.arange(len(values))
     axes.plot(epochs, values, color=style.BLUE, linewidth=1.5)
     axes.set_yscale("log")
-    for first, name in bands:
+    for first, name in (band for band in bands if band[0] < max(len(values), 1)):  # the others have not begun
         axes.axvline(first, color=style.FAINT, linewidth=0.8, linestyle=":")
         above = {"transform": axes.get_xaxis_transform(), "va": "bottom", "ha": "left"}
         axes.text(first, 1.01, name, fontsize=style.TICK, color=style.FAINT, **above)

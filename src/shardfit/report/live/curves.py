@@ -9,7 +9,7 @@ from shardfit.report.blocks import escape
 from shardfit.report.values import number
 
 WIDTH, HEIGHT = 520, 196
-LEFT, RIGHT, TOP, BOTTOM = 84, 10, 10, 32  # room for the larger letters of a phone
+LEFT, RIGHT, TOP, BOTTOM = 100, 10, 10, 32  # room for the larger letters of a phone
 LARGEST = 1e300  # beyond it differences are infinite
 
 
@@ -48,7 +48,7 @@ class Curve:
             f"{escape(number(10**y if logarithmic else y, 3 if logarithmic else digits))}</text>"
             for y in (low_y, 0.5 * (low_y + high_y), high_y)
         )
-        ends = ((low_x, "start", number(low_x, 4)), (high_x, "end", number(high_x, 4)))
+        ends = ((low_x, "start", _place_text(low_x)), (high_x, "end", _place_text(high_x)))
         marks += "".join(
             f'<text class="tick" x="{place(x, low_y)[0]:.1f}" y="{HEIGHT - 10}" text-anchor="{anchor}">'
             f"{escape(text)}</text>"
@@ -59,6 +59,10 @@ class Curve:
         label = escape(self.title)
         svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{drawing}</svg>'
         return f'<figure class="drawn">{svg}{caption}</figure>'
+
+
+def _place_text(x: float) -> str:
+    return number(int(x) if x == int(x) else x, 4)
 
 
 def _known(value: Any) -> bool:

@@ -202,7 +202,7 @@ def _inner(state: State) -> Section:
         outcome = _quietly(run)
         name = str(run.folder.relative_to(state.folder))
         rows.append([name, run.badge().text, _text(outcome.get("value", "")), _text(outcome.get("steps", ""))])
-    return Section("Parts", [Table(["run", "state", "value", "steps"], rows)] if rows else [])
+    return Section("Parts", [_filled(["run", "state", "value", "steps"], rows)] if rows else [])
 
 
 def _quietly(run: State) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class Runs:
 
     def _run(self, folder: Path, up: str) -> tuple[str, str]:
         state = state_of(folder)
-        back = Link(f"← all runs of {self.root.name}", up) if up else None
+        back = Link(f"← all runs in {self.root.name}", up) if up else None
         return self._page(title_of(state), run_sections(state), state.badge(), back)
 
     def _page(

@@ -83,7 +83,7 @@ class SamplingProgress:
         if z is not None:
             at = np.arange(1, z.shape[1] + 1)
             for i, label in enumerate(self.labels[:SHOWN]):
-                curves[f"{label}, first chain"] = at, z[0, :, i], "draws"
+                curves[f"{label} in the coordinates sampled, first chain"] = at, z[0, :, i], "draws"
         done = sum(shot.step for shot in self.shots.values())
         self.live.say(done, total, left=self._left(), numbers=numbers, curves=curves)
 
