@@ -81,7 +81,9 @@ def test_pages_of_runs(page, address, run):
 
 
 def test_the_gallery(page, address):
-    assert looked_at(page, f"{address}run/survey/", "!!document.querySelector('.tile')") == {}
+    stack = "document.querySelector('#stack')"  # pale until its pictures are there
+    ready = f"!!{stack}?.querySelector('img') && getComputedStyle({stack}).opacity === '1'"
+    assert looked_at(page, f"{address}run/survey/", ready) == {}
 
 
 def test_a_report(page, tmp_path):
