@@ -212,7 +212,7 @@ def commands(folder: Path) -> None:
     live = _new(folder, "live.json and its page", "running")
     _keep(place, live, ("config.json", "events.jsonl", "env.json"))
     shutil.copy(command / "command.json", live)
-    curves = {"value": (np.arange(9.0), np.exp(-np.arange(9.0)))}
+    curves = {"value": (np.arange(9.0), np.exp(-np.arange(9.0)), "evaluations")}
     Live(live, "decay").say(9, 100, left=4.0, numbers={"value": 1.5}, curves=curves)
     _keep(place, _new(folder, "live.json and its page", "ended"))
     watched = _new(folder, "ledger of watched files", "one")

@@ -49,9 +49,12 @@ def page(folder):
 
 
 def test_the_page_shows_what_it_can(tmp_path):
-    Live(tmp_path, "a").say(1, 2, curves={"value": ([1, 2], [1.0, 2.0])})
+    Live(tmp_path, "a").say(1, 2, curves={"value": ([1, 2], [1.0, 2.0], "evaluations")})
     content = json.loads((tmp_path / "live.json").read_text())
-    content |= {"done": None, "curves": {"value": [[1, 10**400, 3], [-1e308, 1e308, 1]], "odd": [["a"], [None]]}}
+    content |= {
+        "done": None,
+        "curves": {"value": [[1, 10**400, 3], [-1e308, 1e308, 1], "steps"], "odd": [["a"], [None], "steps"]},
+    }
     (tmp_path / "live.json").write_text(json.dumps(content))
     (tmp_path / "events.jsonl").write_text('{"time": 1e300, "event": "far"}\n{"time": 1e18, "event": "near"}\n')
     assert all(word in page(tmp_path) for word in ("far", "near", "Not enough yet"))

@@ -20,7 +20,7 @@ def address(tmp_path):
 
 def say(folder, step):
     folder.mkdir(exist_ok=True)
-    curve = list(range(1, step + 1)), [10.0 / i for i in range(1, step + 1)]
+    curve = list(range(1, step + 1)), [10.0 / i for i in range(1, step + 1)], "evaluations"
     Live(folder, "waves").say(step, 12, left=60.0, numbers={"value": 10.0 / step}, curves={"value": curve})
 
 

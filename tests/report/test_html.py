@@ -1,17 +1,19 @@
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from shardfit.core.status import Status
-from shardfit.report import figures
-from shardfit.report.blocks import Cards, PngBlock, Section, Table, Text
-from shardfit.report.html import Badge, render_page, write_report
+from shardfit.report import figures, style
+from shardfit.report.blocks import Cards, Command, PngBlock, Section, Table, Text
+from shardfit.report.html import Badge, icon, render_page, write_report
 from shardfit.report.sections import badge_of, report_of
 
 EVIL = "<script>alert('x')</script>\"onload=\"&"
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "link", "img", "br"}
 
 
 class Balance(HTMLParser):
@@ -85,9 +87,9 @@ def test_page_needs_nothing_from_outside(result, tmp_path):
     found = Balance(text)
     sources = [value for name, value in found.attributes if name in ("src", "href", "srcset", "data", "action")]
     assert sources
-    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert all(source.startswith(("data:image/png;base64,", "data:image/svg+xml;base64,")) for source in sources)
     assert not re.search(r"https?://|url\(|@import|//cdn", text)
-    assert found.seen.isdisjoint({"script", "link", "iframe", "object", "embed"})
+    assert found.seen.isdisjoint({"script", "iframe", "object", "embed"})
     assert "prefers-color-scheme: dark" in text
 
 
@@ -133,6 +135,40 @@ def test_tables_fit_a_phone():
 )
 def test_what_is_a_number(cell, numeric):
     assert ('class="n"' in Table(["x"], [[cell]]).render()) == numeric
+
+
+def test_what_to_type_is_code():
+    """Lines break between words and not after the hyphens of an option; messages tell commands between backticks."""
+    html = Table(["", ""], [["command", Command("shardfit fit a.toml --out <b>")]]).render()
+    assert "<span>--out</span> <span>&lt;b&gt;</span></code>" in html and 'class="facts"' in html
+    assert "<code>shardfit show &lt;b&gt;</code> next" in Text("Run `shardfit show <b>` next").render()
+    assert "<code>" not in Text("one ` only").render()
+
+
+def test_a_wide_picture_can_be_read_on_a_phone():
+    pytest.importorskip("matplotlib")
+    wide, square = (PngBlock(style.png_bytes(style.new_figure(w, 1.0)), "a").render() for w in (2.0, 1.0))
+    assert 'class="scroll wide"' in wide and f'width="{2 * style.DPI}" height="{style.DPI}"' in wide
+    assert "wide" not in square
+
+
+def test_every_page_has_the_same_icon():
+    from shardfit.report.gallery.assets import PAGE, asset
+
+    drawing = files("shardfit.report").joinpath("icon.svg").read_bytes()
+    assert icon() in asset(PAGE) and icon() in render_page("t", [])
+    assert (Path(__file__).parents[2] / "docs" / "icon.svg").read_bytes() == drawing
+
+
+def test_numbers_of_many_digits_are_rounded(result):
+    changes = {"derived": {"q": np.array(1 / 3)}, "solver": f"lm(ftol={1e-17 / 3!r}, maxiter=200)"}
+    text = "".join(Balance(page(type(result)(**{**vars(result), **changes}))).text)
+    assert "0.333333" in text and "0.3333333" not in text and "ftol=3.333e-18, maxiter=200" in text
+
+
+def test_packages_are_told_in_one_line(result):
+    text = page(result, environment={"python": "3.11", "packages": {"jax": "0.10", "numpy": "2.4"}})
+    assert "<td>jax 0.10, numpy 2.4</td>" in text and "<td>3.11</td>" in text
 
 
 def test_a_number_on_a_card_stays_in_one_line():

@@ -43,7 +43,7 @@ def root(tmp_path_factory):
     sf.fit(problem(), "lm", run_dir=root / "a" / "line", progress=False)
     (root / "b").mkdir()
     Live(root / "b", "waves").say(
-        3, 12, left=90.0, numbers={"value": 1.5}, curves={"value": ([1, 2, 3], [1e3, 1e1, 1e-2])}
+        3, 12, left=90.0, numbers={"value": 1.5}, curves={"value": ([1, 2, 3], [1e3, 1e1, 1e-2], "evaluations")}
     )
     write_survey(root / "survey", 12, side=4)
     (root / "notes").mkdir()
@@ -125,11 +125,13 @@ def test_hostile_words(tmp_path):
         "total": None,
         "left": "soon",
         "numbers": {"<u>": "<s>"},
-        "curves": {"<a>": [["x"], [1]]},
+        "curves": {"<a>": [["x"], [1], "<em>"]},
     }
     (tmp_path / "live.json").write_text(json.dumps(content))
     page = TestClient(Guard(Runs(tmp_path), None), base_url="http://localhost").get("/").text
-    assert "<script>x" not in page and "<u>" not in page and "<s>" not in page and "<a>" not in page
+    assert (
+        "<script>x" not in page and "<u>" not in page and "<s>" not in page and "<a>" not in page and "<em>" not in page
+    )
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"title": 1}', "[" * 100_000, '{"title": "a", "unit": "b"}'])
@@ -157,7 +159,7 @@ def test_a_fit_tells_where_it_stands_and_then_is_done(tmp_path, monkeypatch):
     sf.fit(problem(), "lbfgs", run_dir=tmp_path, callback=look, every=1, progress=False)
     known = [one for one in told if one]
     assert known and known[-1]["title"] == "line" and known[-1]["numbers"]["evaluations"] > 1
-    assert len(known[-1]["curves"]["value"][0]) == known[-1]["numbers"]["evaluations"]
+    assert len(known[-1]["curves"]["lowest value"][0]) == known[-1]["numbers"]["evaluations"]
     assert read_live(tmp_path) is None and state_of(tmp_path).badge().text == "ended"
 
 
@@ -178,7 +180,7 @@ def test_a_command_of_several_fits_shows_its_newest_picture(tmp_path, monkeypatc
 
     monkeypatch.setattr(current, "EVERY_SECONDS", 0.0)
     with current.Current(tmp_path, "M87", True) as told:
-        told.say(1, 4, {"χ² cphase": 1.5}, {"objective": ((1,), (30.0,))}, Figure)
+        told.say(1, 4, {"χ² cphase": 1.5}, {"objective": ((1,), (30.0,), "fits")}, Figure)
         blocks = [block for section in run_sections(state_of(tmp_path)) for block in section.blocks]
         page = "".join(block.render() for block in blocks)
         assert "1 of 4 fits" in page and "χ² cphase" in page and "<figcaption>current" in page
@@ -256,3 +258,16 @@ def test_pictures_beside_the_answer_are_shown(tmp_path):
     command_of(tmp_path, exit=0)
     page = "".join(section.render() for section in run_sections(state_of(tmp_path)))
     assert page.count("<img") == 1 and "<figcaption>image</figcaption>" in page
+
+
+def test_a_run_that_spoke_just_before_it_was_killed(tmp_path):
+    Live(tmp_path, "waves").say(3, 12, left=90.0)
+    state = command_of(tmp_path, process=own_process() | {"started": "1"}, began="2026-01-01T12:30:00+00:00")
+    page = "".join(section.render() for section in run_sections(state))
+    assert state.badge().text == "killed" and "same command again to continue" in page and ">left<" not in page
+    assert "2026-01-01 12:30:00 UTC" in page
+
+
+def test_places_of_a_curve_are_told_as_counts():
+    drawn = Curve("value", [1, 11210], [1.0, 2.0], "draws").render()
+    assert ">11,210<" in drawn and ">draws<" in drawn

@@ -133,7 +133,7 @@ def _command(out: Path, words: str) -> Any:
 
 def write_index(out: Path, told: Sequence[Told]) -> Path:
     """Write index.html, a section for each chapter with its picture, commands and the way to its report."""
-    from shardfit.report.blocks import Link, PngBlock, Section, Table, Text
+    from shardfit.report.blocks import Command, Link, PngBlock, Section, Table, Text
     from shardfit.report.html import Badge, write_report
 
     sections = []
@@ -144,7 +144,7 @@ def write_index(out: Path, told: Sequence[Told]) -> Path:
         blocks: list[Any] = [PngBlock(picture.read_bytes(), chapter.text) if shown else Text(chapter.text)]
         if one.code:
             blocks.append(Text(f"This ended with exit code {one.code}; {chapter.out}.log says why."))
-        rows: list[tuple[Any, ...]] = [("command", f"shardfit {words}") for words in chapter.commands]
+        rows: list[tuple[Any, ...]] = [("command", Command(f"shardfit {words}")) for words in chapter.commands]
         report = folder / "report.html"
         if report.is_file():
             rows.append(("report", Link(f"{chapter.out}/report.html", f"{chapter.out}/report.html")))

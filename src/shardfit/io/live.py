@@ -41,7 +41,7 @@ class Live:
         numbers: Mapping[str, Any] | None = None,
         curves: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
-        """Write how far the run is: done of total, seconds left, numbers by name, curves by name (x, y).
+        """Write how far the run is: done of total, seconds left, numbers by name, curves by name (x, y, what x counts).
 
         A disk that is full must not end a run for the sake of a picture: what cannot be written is left out.
         """
@@ -56,7 +56,7 @@ class Live:
             "total": None if total is None else _plain(total),
             "left": None if left is None else _plain(left),
             "numbers": {name: _plain(value) for name, value in (numbers or {}).items()},
-            "curves": {name: thinned(x, y) for name, (x, y) in (curves or {}).items()},
+            "curves": {name: [*thinned(x, y), across] for name, (x, y, across) in (curves or {}).items()},
         }
         assert self.folder is not None
         with contextlib.suppress(OSError):

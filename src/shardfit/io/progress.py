@@ -137,9 +137,9 @@ class FitLive:
         history = trace.arrays()
         at = np.arange(1, len(history["value"]) + 1)
         best = np.fmin.accumulate(history["value"]) if len(at) else history["value"]
-        curves = {"value": (at, best)}
+        curves: dict[str, tuple] = {"lowest value": (at, best, "evaluations")}
         if np.isfinite(history["gradient"]).any():
-            curves["largest entry of the gradient"] = (at, history["gradient"])
+            curves["largest entry of the gradient"] = (at, history["gradient"], "evaluations")
         self.live.say(shot.step, self.limit, left=left, numbers=numbers, curves=curves)
 
     def close(self) -> None:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote
 
+NUMBERS, WIDE = ' class="n"', ' class="w"'  # of the cells of a column
 PNG = b"\x89PNG\r\n\x1a\n"
 LONGEST_VALUE = 12  # letters that a card has room for in one line
+WIDE_PICTURE = 1.9  # width over height from which on a phone shows a part of it at a time, large enough to read
 LONGEST_WORD = 16  # letters; a column with longer ones, such as file names, may break them
 
 
@@ -21,7 +23,7 @@ class Text:
 
     def render(self) -> str:
         """Return HTML."""
-        return f"<p>{escape(self.text)}</p>"
+        return f"<p>{prose(self.text)}</p>"
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,21 @@ class Notice:
 
     def render(self) -> str:
         """Return HTML."""
-        return f'<pre class="notice">{escape(self.text)}</pre>'
+        return f'<pre class="notice">{prose(self.text)}</pre>'
+
+
+@dataclass(frozen=True)
+class Command:
+    """A cell of a table that shows what to type; lines break between words, never after the hyphens of an option."""
+
+    text: str
+
+    def __str__(self):
+        return self.text
+
+    def render(self) -> str:
+        """Return HTML."""
+        return f"<code>{' '.join(f'<span>{escape(word)}</span>' for word in self.text.split(' '))}</code>"
 
 
 @dataclass(frozen=True)
@@ -51,30 +67,37 @@ class Link:
 
     def render(self) -> str:
         """Return HTML."""
-        return f"<p>{_cell(self)}</p>"
+        return f"<p>{self.cell()}</p>"
+
+    def cell(self) -> str:
+        """Return HTML of the link alone."""
+        return f'<a href="{escape(quote(self.path))}">{escape(self.text)}</a>'
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts or links under a header; columns of numbers are aligned to the right.
+    """Rows of texts, links or commands under a header; columns of numbers are aligned to the right.
+
+    Two columns of which the second holds texts are names and facts: the names take no more room than they need.
 
     stacked: on a phone every row becomes a block of lines, each cell beside the name of its column.
     """
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str | Link]]
+    rows: Sequence[Sequence[str | Link | Command]]
     caption: str = ""
     stacked: bool = False
 
     def render(self) -> str:
         """Return HTML; the caption stands outside what may be moved sideways."""
-        caption = f'<p class="caption">{escape(self.caption)}</p>' if self.caption else ""
+        caption = f'<p class="caption">{prose(self.caption)}</p>' if self.caption else ""
         columns = list(zip(*self.rows, strict=True)) if self.rows else [()] * len(self.header)
-        marks = [' class="n"' if _numeric(column) else ' class="w"' if _wide(column) else "" for column in columns]
+        marks = [NUMBERS if _numeric(column) else WIDE if _wide(column) else "" for column in columns]
         head = f"<thead><tr>{_cells('th', self.header, marks)}</tr></thead>" if any(self.header) else ""
         names = self.header if self.stacked else ()
         body = "".join(f"<tr>{_cells('td', row, marks, names)}</tr>" for row in self.rows)
-        kind = ' class="stacked"' if self.stacked else ""
+        facts = len(self.header) == 2 and marks[1] != NUMBERS
+        kind = ' class="stacked"' if self.stacked else ' class="facts"' if facts else ""
         return f'{caption}<div class="scroll"><table{kind}>{head}<tbody>{body}</tbody></table></div>'
 
 
@@ -91,9 +114,13 @@ class PngBlock:
 
     def render(self) -> str:
         """Return HTML with the image inside."""
-        data, caption = base64.b64encode(self.png).decode(), escape(self.caption)
-        image = f'<img alt="{caption}" src="data:image/png;base64,{data}">'
-        return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
+        data = base64.b64encode(self.png).decode()
+        # the size is told so that nothing moves while the page is drawn
+        width, height = (int.from_bytes(self.png[at : at + 4]) for at in (16, 20))
+        size = f' width="{width}" height="{height}"' if width and height else ""
+        image = f'<img alt="{escape(self.caption)}"{size} src="data:image/png;base64,{data}">'
+        kind = "scroll wide" if width > WIDE_PICTURE * height else "scroll"
+        return f'<figure><div class="{kind}">{image}</div><figcaption>{prose(self.caption)}</figcaption></figure>'
 
 
 @dataclass(frozen=True)
@@ -150,6 +177,11 @@ def escape(text: Any) -> str:
     return html.escape(str(text), quote=True)
 
 
+def prose(text: Any) -> str:
+    """Return escaped text in which what stands between backticks is code, as in messages."""
+    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escape(text))
+
+
 def _numeric(column: Sequence[Any]) -> bool:
     """Whether a column is of numbers, with units or without; dates and checksums are none."""
     shown = [str(cell) for cell in column if str(cell)]
@@ -168,8 +200,9 @@ def _cells(tag: str, row: Sequence[Any], marks: Sequence[str], names: Sequence[s
 
 
 def _cell(cell: Any) -> str:
-    text = escape(cell)
-    return f'<a href="{escape(quote(cell.path))}">{text}</a>' if isinstance(cell, Link) else text
+    if isinstance(cell, Link):
+        return cell.cell()
+    return cell.render() if isinstance(cell, Command) else escape(cell)
 
 
 def _gallery(pictures: list[str]) -> str:

@@ -32,6 +32,7 @@ def trace(posterior: Posterior, names: Sequence[str] | None = None) -> Any:
         left.set_yticks([])
         right.set_xlim(0, draws.shape[1])
         style.finish(left, "", _with_unit(posterior, name), grid="x")
+        left.locator_params(axis="x", nbins=4)
         style.finish(right, "", "")
     panels[-1][1].set_xlabel("draw", fontsize=style.LABEL, color=style.INK)
     figure.align_ylabels()

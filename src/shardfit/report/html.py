@@ -1,5 +1,6 @@
 """A report as one HTML file that needs nothing else: images and style are inside, no script, no outside address."""
 
+import base64
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +24,21 @@ class Badge(NamedTuple):
 def style() -> str:
     """Return the style sheet of every page."""
     return files("shardfit.report").joinpath("page.css").read_text(encoding="utf-8")
+
+
+def icon() -> str:
+    """Return the picture in the browser's tab as an address that needs no server."""
+    drawing = files("shardfit.report").joinpath("icon.svg").read_bytes()
+    return f"data:image/svg+xml;base64,{base64.b64encode(drawing).decode()}"
+
+
+def document(title: str, head: str, main: str) -> str:
+    """Return a whole page. head: its policy, style and scripts; main: what it shows."""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)} · shardfit</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<link rel="icon" href="{icon()}">\n{head}</head>\n<body><main>\n{main}</main></body></html>\n'
+    )
 
 
 def render_main(
@@ -52,12 +68,8 @@ def render_page(
 ) -> str:
     """Return the page as text, complete in itself."""
     main = render_main(title, sections, badge=badge, subtitle=subtitle, footer=footer)
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>\n{style()}</style></head>\n<body><main>\n{main}</main></body></html>\n"
-    )
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    return document(title, f"{policy}\n<style>\n{style()}</style>", main)
 
 
 def write_report(

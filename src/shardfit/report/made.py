@@ -2,11 +2,12 @@
 
 import shlex
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from shardfit.io.files import read_json
-from shardfit.report.blocks import Section, Table
+from shardfit.report.blocks import Command, Section, Table
 from shardfit.report.values import number
 
 COMMAND = "command.json"
@@ -42,9 +43,9 @@ def made(told: Mapping[str, Any], folder: Path, environment: bool = True) -> Sec
     if not told:
         return Section(TITLE, [])
     seed = told.get("seed")
-    rows = [["command", command_line(told)], ["in", str(told.get("folder", ""))]]
-    rows += [["seed", "–" if seed is None else number(seed)], ["begun", str(told.get("began", ""))]]
-    rows.append(["again", f"shardfit rerun {shlex.quote(str(folder))}"])
+    rows: list[list[Any]] = [["command", Command(command_line(told))], ["in", str(told.get("folder", ""))]]
+    rows += [["seed", "–" if seed is None else number(seed)], ["begun", _moment(told.get("began", ""))]]
+    rows.append(["again", Command(f"shardfit rerun {shlex.quote(str(folder))}")])
     if environment:
         known = _table(told.get("environment"))
         packages = _table(known.get("packages"))
@@ -52,6 +53,14 @@ def made(told: Mapping[str, Any], folder: Path, environment: bool = True) -> Sec
         rows.append(["devices", ", ".join(map(str, known.get("devices") or ()))])
     rows += [[f"SHA-256 of {name}", str(digest)] for name, digest in _table(told.get("files")).items()]
     return Section(TITLE, [Table(["", ""], rows)])
+
+
+def _moment(text: Any) -> str:
+    """Return a time as people read it; what is none as it is."""
+    try:
+        return f"{datetime.fromisoformat(str(text)):%Y-%m-%d %H:%M:%S %Z}".rstrip()
+    except ValueError:
+        return str(text)
 
 
 def _table(value: Any) -> dict[str, Any]:

@@ -42,7 +42,8 @@ def report_posterior(run_dir: str | Path) -> Path:
         for name, (caption, figure) in standard_figures(posterior).items()
     ]
     page = sections_of(posterior, verdict, pictures, added, read_environment(folder))
-    return write_page(folder, extra, posterior.problem, page, badge_of(verdict))
+    told = {"title": f"Posterior of {posterior.problem}", "subtitle": _drawn(posterior), **extra}
+    return write_page(folder, told, posterior.problem, page, badge_of(verdict))
 
 
 def badge_of(verdict: Verdict) -> Badge:
@@ -66,7 +67,6 @@ def sections_of(
 
 def overview(posterior: Posterior, verdict: Verdict, table: Summary) -> Section:
     """Return cards of the numbers one asks for first, the verdict, and what the posterior assumes."""
-    n_chains, n_draws = posterior.z.shape[:2]
     diverging = int(np.sum(posterior.stats.get("diverging", 0)))
     least = np.fmin(table["ess_bulk"], table["ess_tail"])
     total = posterior.timings.get("total")
@@ -74,7 +74,7 @@ def overview(posterior: Posterior, verdict: Verdict, table: Summary) -> Section:
         (
             "draws",
             number(posterior.size),
-            "independent" if posterior.independent else f"{n_chains} chains of {n_draws}",
+            _chains(posterior),
         ),
         ("effective draws", _extreme(least, np.nanmin, ".0f"), "fewest of any number, bulk or tail"),
         (
@@ -175,6 +175,16 @@ def standard_figures(posterior: Posterior) -> dict[str, tuple[str, Any]]:
 def method_name(posterior: Posterior) -> str:
     """Return the method without its options."""
     return posterior.method.partition("(")[0]
+
+
+def _chains(posterior: Posterior) -> str:
+    chains, draws = posterior.z.shape[:2]
+    return "independent" if posterior.independent else f"{chains} chains of {draws:,}"
+
+
+def _drawn(posterior: Posterior) -> str:
+    how = "independent draws" if posterior.independent else f"draws in {_chains(posterior)}"
+    return f"{posterior.size:,} {how}, by {method_name(posterior)}."
 
 
 def _extreme(values: np.ndarray, pick: Any, form: str) -> str:

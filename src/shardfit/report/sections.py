@@ -1,5 +1,6 @@
 """Sections that tell one Result: summary, parameters, parts, parity, timings, environment."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from shardfit.core.status import Status
 from shardfit.report.blocks import Block, Cards, PngBlock, Section, Table, Text
 from shardfit.report.html import Badge
 from shardfit.report.style import png_bytes
-from shardfit.report.values import number, seconds, solver_name, summaries
+from shardfit.report.values import number, seconds, solver_name, summaries, times
 
 BADGES = {
     Status.RUNNING: Badge("running", "plain"),
@@ -23,6 +24,8 @@ BADGES = {
     Status.FAILED: Badge("failed", "bad"),
     Status.COMPLETED: Badge("completed", "plain"),
 }
+DIGITS = 6  # of quantities without an error
+MOST_ENTRIES = 8  # of a derived quantity that is told whole
 PARAMETERS = "Parameters"  # title of the section; a study may bring its own
 COMPARISONS = {
     "blocks": "rows whole against rows in blocks",
@@ -92,7 +95,7 @@ def parts(result: Result) -> Section:
     """Return the loss of every term before its weight."""
     if not result.parts:
         return Section("Parts", [])
-    rows = [(name, number(value)) for name, value in result.parts.items()]
+    rows = [(name, number(value, DIGITS)) for name, value in result.parts.items()]
     return Section("Parts of the objective", [Table(("term", "loss before its weight"), rows)])
 
 
@@ -131,12 +134,16 @@ def timings(times: Mapping[str, float], solver: str) -> Section:
         return Section("Timings", [])
     order = sorted(times.items(), key=lambda item: (item[0] == "total", -item[1]))
     rows = [(name.replace("_", " "), seconds(value)) for name, value in order]
-    return Section("Timings", [Table(("phase", "time"), rows), Text(f"Solver: {solver}")])
+    return Section("Timings", [Table(("phase", "time"), rows), Text(f"Solver: {_rounded(solver)}")])
 
 
 def about(environment: Mapping[str, Any]) -> Section:
-    """Return where and with what the fit ran."""
-    rows = _flat(environment)
+    """Return where and with what the fit ran, all packages in one line."""
+    packages = environment.get("packages")
+    versions = packages if isinstance(packages, Mapping) else {}
+    rows = _flat({name: value for name, value in environment.items() if value is not versions})
+    if versions:
+        rows.append(("packages", ", ".join(f"{name} {version}" for name, version in versions.items())))
     return Section("Environment", [Table(("", ""), rows)] if rows else [])
 
 
@@ -144,6 +151,11 @@ def compile_hint(times: Mapping[str, float]) -> str:
     """Return how much of the time went into compiling, in words."""
     compiling = sum(value for name, value in times.items() if "compil" in name)
     return f"{seconds(compiling)} of it compiling" if compiling else "compilation included"
+
+
+def _rounded(text: str) -> str:
+    """Return text in which numbers of many digits are rounded, as options of solvers that were computed."""
+    return re.sub(r"\d+\.\d{7,}(e[+-]?\d+)?", lambda found: f"{float(found[0]):.4g}", text)
 
 
 def _count(n, noun, plural="s"):
@@ -158,6 +170,7 @@ def _flat(tree):
     rows = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda x: isinstance(x, list))[0]:
         array = np.asarray(leaf)
-        shown = f"array {array.shape}" if array.size > 8 else ", ".join(number(v) for v in array.ravel().tolist())
+        entries = [number(v, DIGITS) for v in array.ravel()[:MOST_ENTRIES].tolist()]
+        shown = ", ".join(entries) if array.size <= MOST_ENTRIES else f"{times(array.shape)} values"
         rows.append((label_of(path), shown))
     return rows

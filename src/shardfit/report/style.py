@@ -59,6 +59,15 @@ def finish(axes: Any, xlabel: str = "", ylabel: str = "", grid: str = "both") ->
     return axes
 
 
+def colour_bar(figure: Any, drawn: Any, axes: Any, label: str, **options: Any) -> Any:
+    """Add the bar of a colour scale beside one axes or several, with its label and unit, and return it."""
+    bar = figure.colorbar(drawn, ax=axes, **{"shrink": 0.9, "pad": 0.02, **options})
+    bar.set_label(label, fontsize=LABEL, color=INK)
+    bar.ax.tick_params(labelsize=TICK, labelcolor=INK, color=FAINT)
+    bar.outline.set_visible(False)
+    return bar
+
+
 def legend(axes: Any, **options: Any) -> None:
     """Add a frameless legend in the common size."""
     axes.legend(frameon=False, fontsize=TICK, labelcolor=INK, **options)

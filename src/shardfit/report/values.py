@@ -1,5 +1,6 @@
 """Numbers as people read them: a value to the digits its error allows, one line per scalar parameter."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ from shardfit.core.params import label_of
 from shardfit.core.result import Result
 from shardfit.core.text import number, pair
 
-__all__ = ["Coordinate", "coordinates", "number", "pair", "seconds", "solver_name", "summaries"]
+__all__ = ["Coordinate", "coordinates", "number", "pair", "seconds", "solver_name", "summaries", "times"]
 
 MOST_ENTRIES = 16  # longer arrays are summarised, not listed
 
@@ -51,12 +52,17 @@ def summaries(result: Result) -> list[tuple[str, str, str, str]]:
     for path, leaf in jax.tree_util.tree_flatten_with_path(result.params)[0]:
         name, array = label_of(path) or "x", np.asarray(leaf)
         if array.size > MOST_ENTRIES:
-            text = f"array {array.shape}: {array.min():.4g} … {array.max():.4g}, mean {array.mean():.4g}"
+            text = f"{times(array.shape)} values, {array.min():.4g} … {array.max():.4g}, mean {array.mean():.4g}"
             rows.append((name, text, "", result.units.get(name, "")))
             continue
         own = [scalars[name]] if array.ndim == 0 else [c for n, c in scalars.items() if n.startswith(f"{name}[")]
         rows.extend((c.name, *pair(c.value, c.error), c.unit) for c in own)
     return rows
+
+
+def times(shape: Sequence[int]) -> str:
+    """Return the shape of an array as people say it: '60 × 140'."""
+    return " × ".join(map(str, shape))
 
 
 def seconds(value: float) -> str:

@@ -36,6 +36,8 @@ def wall(
     axes = big.subplots(1, 2)
     _large(big, axes[0], survey, mean, MAP, f"mean of {len(points):,} points")
     _large(big, axes[1], survey, sd, SPREAD_MAP, "standard deviation")
+    if by:
+        small.suptitle("#point   " + "   ".join(by), fontsize=style.TICK, color=style.INK)
     for place, axis in enumerate(np.ravel(small.subplots(lines, across, squeeze=False))):
         axis.set_axis_off()
         if place < len(shown):
@@ -51,11 +53,9 @@ def _large(figure: Any, axes: Any, survey: Survey, image: np.ndarray, colours: s
     axes.set_title(title, fontsize=style.LABEL, color=style.INK)
     axes.tick_params(labelsize=style.TICK, color=style.FAINT, labelcolor=style.INK)
     axes.set_xlabel(heading.extent_unit, fontsize=style.LABEL, color=style.INK)
-    bar = figure.colorbar(drawn, ax=axes, shrink=0.9, pad=0.02)
-    bar.set_label(heading.picture_unit, fontsize=style.LABEL, color=style.INK)
-    bar.ax.tick_params(labelsize=style.TICK, color=style.FAINT, labelcolor=style.INK)
+    style.colour_bar(figure, drawn, axes, heading.picture_unit)
 
 
 def _label(survey: Survey, point: int, by: Sequence[str]) -> str:
     (row,) = survey.ledger.rows("WHERE id = ?", (point,))
-    return "  ".join([f"#{point}", *(f"{row[survey.column_name(name)]:.2f}" for name in by)])
+    return "  ".join([f"#{point}", *(f"{row[survey.column_name(name)]:.3g}" for name in by)])

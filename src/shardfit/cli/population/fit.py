@@ -96,6 +96,7 @@ def _truth_table(study: Any, problem: Any, result: Any, settings: Mapping[str, A
     import numpy as np
 
     from shardfit.core.params import label_of
+    from shardfit.core.text import number
     from shardfit.domains.population.recipes import LAST, settle
 
     averaged = study.noisy and "x" in result.history
@@ -103,7 +104,7 @@ def _truth_table(study: Any, problem: Any, result: Any, settings: Mapping[str, A
     paths = jax.tree_util.tree_flatten_with_path(answer)[0]
     known = jax.tree.leaves(jax.tree.map(lambda _, true: np.asarray(true), answer, study.truth(settings)))
     rows = [
-        (label_of(path) or "x", *(np.array2string(np.asarray(a), precision=5, separator=", ") for a in (leaf, true)))
+        (label_of(path) or "x", *(", ".join(number(v, 5) for v in np.ravel(a).tolist()) for a in (leaf, true)))
         for (path, leaf), true in zip(paths, known, strict=True)
     ]
     caption = f"Mean of the last {LAST} steps, for a single step is noisy." if averaged else ""

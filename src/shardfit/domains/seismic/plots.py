@@ -112,7 +112,7 @@ def loss(values: Any, *, bands: Sequence[tuple[int, str]] = (), error: Any = Non
     epochs = np.arange(len(values))
     axes.plot(epochs, values, color=style.BLUE, linewidth=1.5)
     axes.set_yscale("log")
-    for first, name in bands:
+    for first, name in (band for band in bands if band[0] < max(len(values), 1)):  # the others have not begun
         axes.axvline(first, color=style.FAINT, linewidth=0.8, linestyle=":")
         above = {"transform": axes.get_xaxis_transform(), "va": "bottom", "ha": "left"}
         axes.text(first, 1.01, name, fontsize=style.TICK, color=style.FAINT, **above)
@@ -172,7 +172,7 @@ def image(values: Any, dh: Any, *, gain: float = 1.5, mute: Any = None) -> Any:
 def snapshots(fields: Any, times: Any, velocity: Any, dh: Any, columns: int = 2) -> Any:
     """Draw a wave field (frames, nz, nx) over the model it runs through."""
     rows = -(-len(times) // columns)
-    figure = style.new_figure(4.6 * columns, rows * (_height(velocity, dh, 4.6) - 0.25))
+    figure = style.new_figure(4.6 * columns, rows * (_height(velocity, dh, 4.6, beside=0.6) - 0.25))
     axes = np.ravel(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False))
     reach = [swing(field, 99.5) for field in fields]
     for k, ax in enumerate(axes):
@@ -257,18 +257,15 @@ def _extent(values: Any, dh: Any) -> tuple[float, float, float, float]:
     return -0.5 * dx, (nx - 0.5) * dx, (nz - 0.5) * dz, -0.5 * dz
 
 
-def _height(values: Any, dh: Any, width: float) -> float:
-    """Return the height in inches of a figure of one section, with equal scales on both axes."""
+def _height(values: Any, dh: Any, width: float, beside: float = 1.9) -> float:
+    """Return the height of a figure of one section, with equal scales on both axes. beside: labels and bar; inches."""
     left, right, bottom, top = _extent(values, dh)
-    return float(np.clip((width - 1.9) * (bottom - top) / (right - left), 1.2, 6.0)) + 0.85
+    return float(np.clip((width - beside) * (bottom - top) / (right - left), 1.2, 6.0)) + 0.85
 
 
 def _bar(figure: Any, drawn: Any, axes: Any, label: str) -> None:
-    bar = figure.colorbar(drawn, ax=axes, pad=0.02, aspect=18)
-    bar.set_label(label, fontsize=style.LABEL, color=style.INK)
-    bar.ax.tick_params(labelsize=style.TICK, labelcolor=style.INK, color=style.FAINT)
+    bar = style.colour_bar(figure, drawn, axes, label, shrink=1.0, aspect=18)
     bar.formatter.set_powerlimits((-3, 4))
-    bar.outline.set_visible(False)
 
 
 def _title(axes: Any, text: str) -> None:

@@ -41,7 +41,7 @@ def sky(image: Image, *, beam_rad: float | Beam | None = None, title: str = "") 
     axes.text(right + 0.5 * length, low + 0.015 * height, f"{length:g} µas", **label)
     axes.set_xlim(extent[0], extent[1])
     axes.set_ylim(extent[2], extent[3])
-    _bar(figure, shown, axes, "brightness  (mJy/µas²)")
+    style.colour_bar(figure, shown, axes, "brightness  (mJy/µas²)")
     if title:
         axes.set_title(title, fontsize=style.LABEL, color=style.INK, loc="left")
     return figure
@@ -73,7 +73,7 @@ def polarisation(image: Image, *, beam_rad: float | Beam | None = None, across: 
     ticks.set_array(fraction)
     ticks.set_clim(0, max(float(fraction.max(initial=0.0)), 1e-3))
     figure.axes[0].add_collection(ticks)
-    _bar(figure, ticks, figure.axes[0], "linear polarised fraction")
+    style.colour_bar(figure, ticks, figure.axes[0], "linear polarised fraction")
     return figure
 
 
@@ -88,7 +88,7 @@ def spectral_index(image: Image, alpha: np.ndarray) -> Any:
     axes.contour(image.x / UAS, image.y / UAS, total, levels=levels, colors=style.INK, linewidths=0.8)
     style.finish(axes, "relative right ascension  (µas)", "relative declination  (µas)")
     axes.grid(False)
-    _bar(figure, drawn, axes, "spectral index α")
+    style.colour_bar(figure, drawn, axes, "spectral index α")
     return figure
 
 
@@ -104,15 +104,19 @@ def errors(image: Image, sd: Image) -> Any:
         drawn = axes.imshow(shown, cmap=colours, extent=_extent(image), vmin=0, origin="upper")
         style.finish(axes, "relative right ascension  (µas)", "relative declination  (µas)")
         axes.grid(False)
-        _bar(figure, drawn, axes, label)
+        style.colour_bar(figure, drawn, axes, label)
     return figure
 
 
 def draws(found: Any, *, most: int = 4) -> Any:
-    """Draw the mean of an `ImagePosterior`, its standard deviation, and its first images, all in one scale."""
-    shown = {"mean": found.mean(), "standard deviation": found.sd()}
+    """Draw the mean of an `ImagePosterior`, its standard deviation, and its first images, all in one scale.
+
+    It ends at twice the peak of the mean: one bright spot of one draw would leave all else in the dark.
+    """
+    mean = found.mean()
+    shown = {"mean": mean, "standard deviation": found.sd()}
     shown |= {f"draw {i}": found.about.replace(values={"I": one}) for i, one in enumerate(found.images[:most], 1)}
-    return _side_by_side(shown, columns=-(-len(shown) // 2))
+    return _side_by_side(shown, columns=-(-len(shown) // 2), most=2 * float(mean.values["I"].max()))
 
 
 def movie(found: Movie, *, most: int = 12) -> Any:
@@ -121,24 +125,24 @@ def movie(found: Movie, *, most: int = 12) -> Any:
     return _side_by_side({f"{found.time_h[k]:.2f} h UTC": found.frames[k] for k in chosen}, columns=min(len(chosen), 4))
 
 
-def _side_by_side(images: Mapping[str, Image], columns: int) -> Any:
-    """Draw images of one grid by title, all in the scale of the brightest."""
+def _side_by_side(images: Mapping[str, Image], columns: int, most: float = np.inf) -> Any:
+    """Draw images of one grid by title, all in the scale of the brightest, or up to `most` Jy in a pixel."""
     rows = -(-len(images) // columns)
     figure = style.new_figure(2.8 * columns + 1.2, 2.4 * rows + 0.6)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     first = next(iter(images.values()))
     scale = 1e3 / (first.pixel_rad / UAS) ** 2
-    most = scale * max(one.values["I"].max() for one in images.values())
-    look = {"cmap": "afmhot", "extent": _extent(first), "vmin": 0, "vmax": most, "origin": "upper"}
+    peak = float(max(one.values["I"].max() for one in images.values()))
+    look = {"cmap": "afmhot", "extent": _extent(first), "vmin": 0, "vmax": scale * min(peak, most), "origin": "upper"}
     for axes, (title, one) in zip(panels, images.items(), strict=False):
         drawn = axes.imshow(scale * one.values["I"], interpolation="bicubic", **look)
         axes.set_title(title, fontsize=style.LABEL, color=style.INK, loc="left")
-        axes.tick_params(labelsize=style.TICK)
+        axes.tick_params(labelsize=style.TICK, labelcolor=style.INK, color=style.FAINT)
     for axes in panels[len(images) :]:
         axes.set_axis_off()
     figure.supxlabel("relative right ascension  (µas)", fontsize=style.LABEL, color=style.INK)
     figure.supylabel("relative declination  (µas)", fontsize=style.LABEL, color=style.INK)
-    _bar(figure, drawn, panels, "brightness  (mJy/µas²)")
+    style.colour_bar(figure, drawn, panels, "brightness  (mJy/µas²)", extend="max" if peak > most else "neither")
     return figure
 
 
@@ -222,7 +226,7 @@ def uv_coverage(obs: Observation) -> Any:
     axes.set_ylim(-reach, reach)
     axes.set_aspect("equal")
     style.finish(axes, "u  (Gλ)", "v  (Gλ)")
-    _bar(figure, dots, axes, "log₁₀ signal-to-noise ratio")
+    style.colour_bar(figure, dots, axes, "log₁₀ signal-to-noise ratio")
     return figure
 
 
@@ -299,13 +303,6 @@ def _extent(image: Image) -> tuple[float, float, float, float]:
     half = 0.5 * image.pixel_rad / UAS
     x, y = image.x / UAS, image.y / UAS
     return x[0] + half, x[-1] - half, y[-1] - half, y[0] + half
-
-
-def _bar(figure: Any, drawn: Any, axes: Any, label: str) -> None:
-    bar = figure.colorbar(drawn, ax=axes, shrink=0.86, pad=0.02)
-    bar.set_label(label, fontsize=style.LABEL, color=style.INK)
-    bar.ax.tick_params(labelsize=style.TICK, labelcolor=style.INK, color=style.FAINT)
-    bar.outline.set_visible(False)
 
 
 def _longest(table: Any) -> np.ndarray:

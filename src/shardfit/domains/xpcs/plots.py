@@ -15,7 +15,7 @@ RATES = {"J": "J (Å²/s)", "S": "shear rate (1/s)"}
 
 def heat_map(c2: np.ndarray, fitted: np.ndarray, t: np.ndarray, title: str = "") -> Any:
     """Draw one angle: data (nt, nt), fit and residual side by side."""
-    figure = style.new_figure(10.5, 3.4)
+    figure = style.new_figure(10.5, 3.1)
     step = -(-len(t) // PIXELS)
     thin = np.s_[::step, ::step]
     residual = (c2 - fitted)[thin]
@@ -26,8 +26,15 @@ def heat_map(c2: np.ndarray, fitted: np.ndarray, t: np.ndarray, title: str = "")
     spread = max(float(np.nanpercentile(np.abs(residual), 99)), 1e-12)
     limits, around = (low, high, "viridis"), (-spread, spread, "RdBu_r")
     panels = (("data", c2[thin], limits), ("fit", fitted[thin], limits), ("data − fit", residual, around))
-    for axes, (name, image, look) in zip(figure.subplots(1, 3), panels, strict=True):
-        _draw(figure, axes, image, t, look, f"{name}{', ' + title if title else ''}")
+    places = figure.subplots(1, 3, sharey=True)
+    drawn = [
+        _draw(axes, image, t, look, f"{name}{', ' + title if title else ''}")
+        for axes, (name, image, look) in zip(places, panels, strict=True)
+    ]
+    for axes in places[1:]:
+        axes.set_ylabel("")
+    style.colour_bar(figure, drawn[1], places[:2], "C₂", extend="both")
+    style.colour_bar(figure, drawn[2], places[2], "C₂ − fit", extend="both")
     return figure
 
 
@@ -35,18 +42,20 @@ def data_map(c2: np.ndarray, t: np.ndarray, title: str = "") -> Any:
     """Draw one correlation matrix (nt, nt)."""
     figure = style.new_figure(4.4, 3.6)
     low, high = np.nanpercentile(c2, [1, 99.5])
-    _draw(figure, figure.subplots(), c2, t, (low, high, "viridis"), title)
+    axes = figure.subplots()
+    drawn = _draw(axes, c2, t, (low, high, "viridis"), title)
+    style.colour_bar(figure, drawn, axes, "C₂", extend="both")
     return figure
 
 
-def _draw(figure: Any, axes: Any, image: np.ndarray, t: np.ndarray, look: tuple, title: str) -> None:
+def _draw(axes: Any, image: np.ndarray, t: np.ndarray, look: tuple, title: str) -> Any:
     low, high, colours = look
     extent = (t[0], t[-1], t[0], t[-1])
     drawn = axes.imshow(image.T, origin="lower", extent=extent, vmin=low, vmax=high, cmap=colours)
-    figure.colorbar(drawn, ax=axes, shrink=0.85)
     style.finish(axes, "t₁ (s)", "t₂ (s)")
     axes.grid(False)
     axes.set_title(title, fontsize=style.LABEL, color=style.INK)
+    return drawn
 
 
 def rate_bands(rates: dict[str, np.ndarray], t: np.ndarray) -> Any:
@@ -69,7 +78,7 @@ def delay_curve(c2: np.ndarray, fitted: np.ndarray, lag: np.ndarray, age: np.nda
     axes.set_xscale("log")
     axes.xaxis.set_minor_formatter("")  # of less than a decade its labels would lie on each other
     axes.xaxis.set_major_formatter("{x:g}")
-    figure.colorbar(dots, ax=axes, shrink=0.85).set_label("age (s)", fontsize=style.TICK, color=style.INK)
+    style.colour_bar(figure, dots, axes, "age (s)")
     style.legend(axes)
     style.finish(axes, "delay (s)", "g₂")
     axes.set_title(title, fontsize=style.LABEL, color=style.INK)

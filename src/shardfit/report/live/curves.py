@@ -8,18 +8,22 @@ from typing import Any
 from shardfit.report.blocks import escape
 from shardfit.report.values import number
 
-WIDTH, HEIGHT = 520, 190
-LEFT, RIGHT, TOP, BOTTOM = 84, 10, 10, 26  # room for the larger letters of a phone
+WIDTH, HEIGHT = 520, 196
+LEFT, RIGHT, TOP, BOTTOM = 100, 10, 10, 32  # room for the larger letters of a phone
 LARGEST = 1e300  # beyond it differences are infinite
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve with its title. Values that span more than two decades, all positive, get a logarithmic scale."""
+    """One curve with its title. Values that span more than two decades, all positive, get a logarithmic scale.
+
+    across: what x counts, written below its axis.
+    """
 
     title: str
     x: Sequence[Any]
     y: Sequence[Any]
+    across: str = ""
 
     def render(self) -> str:
         """Return HTML: a figure with the drawing and its title."""
@@ -44,16 +48,21 @@ class Curve:
             f"{escape(number(10**y if logarithmic else y, 3 if logarithmic else digits))}</text>"
             for y in (low_y, 0.5 * (low_y + high_y), high_y)
         )
+        ends = ((low_x, "start", _place_text(low_x)), (high_x, "end", _place_text(high_x)))
         marks += "".join(
-            f'<text class="tick" x="{place(x, low_y)[0]:.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}">'
-            f"{escape(number(x, 4))}</text>"
-            for x, anchor in ((low_x, "start"), (high_x, "end"))
+            f'<text class="tick" x="{place(x, low_y)[0]:.1f}" y="{HEIGHT - 10}" text-anchor="{anchor}">'
+            f"{escape(text)}</text>"
+            for x, anchor, text in (*ends, (0.5 * (low_x + high_x), "middle", self.across))
         )
         frame = f'<path class="frame" d="M{LEFT},{TOP} V{HEIGHT - BOTTOM} H{WIDTH - RIGHT}"/>'
         drawing = f'{frame}<path class="curve" d="{path}"/>{marks}'
         label = escape(self.title)
         svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{drawing}</svg>'
         return f'<figure class="drawn">{svg}{caption}</figure>'
+
+
+def _place_text(x: float) -> str:
+    return number(int(x) if x == int(x) else x, 4)
 
 
 def _known(value: Any) -> bool:

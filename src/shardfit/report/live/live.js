@@ -24,6 +24,15 @@ function put(text) {
   const across = [...document.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
   document.querySelector("main").innerHTML = text;
   document.querySelectorAll(".scroll").forEach((each, i) => (each.scrollLeft = across[i] ?? 0));
+  name();
 }
+
+// the tab tells how the run is doing while another one is looked at
+function name() {
+  const words = ["main .badge", "h1"].map((each) => document.querySelector(each)?.innerText);
+  document.title = [...words, "shardfit"].filter(Boolean).join(" · ");
+}
+
+name();
 
 document.addEventListener("visibilitychange", () => document.hidden || look());

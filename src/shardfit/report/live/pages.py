@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from shardfit.io.progress import duration
 from shardfit.io.run_dir import RunDir
-from shardfit.report.blocks import PNG, Block, Cards, Link, Notice, PngBlock, Section, Table, Text
+from shardfit.report.blocks import PNG, Block, Cards, Command, Link, Notice, PngBlock, Section, Table, Text
 from shardfit.report.folders import outcome_of
 from shardfit.report.live.curves import Curve
 from shardfit.report.live.state import KILLED, RUNNING, SILENT, State
@@ -52,7 +52,7 @@ def index_sections(states: Sequence[State], addresses: Sequence[str]) -> list[Se
         told = [
             state.badge(now).text,
             *(_unbroken(text) for text in (*_progress(state), age)),
-            command_line(state.command),
+            Command(command_line(state.command)),
         ]
         rows.append([Link(unquote(address).removeprefix("run/").strip("/"), address), kind, *told])
     header = ["run", "kind", "state", "progress", "time", "last word", "command"]
@@ -202,7 +202,7 @@ def _inner(state: State) -> Section:
         outcome = _quietly(run)
         name = str(run.folder.relative_to(state.folder))
         rows.append([name, run.badge().text, _text(outcome.get("value", "")), _text(outcome.get("steps", ""))])
-    return Section("Parts", [Table(["run", "state", "value", "steps"], rows)] if rows else [])
+    return Section("Parts", [_filled(["run", "state", "value", "steps"], rows)] if rows else [])
 
 
 def _quietly(run: State) -> dict[str, Any]:
@@ -250,7 +250,9 @@ def _sentence(message: Any) -> str:
 
 
 def _is_curve(points: Any) -> bool:
-    return isinstance(points, list) and len(points) == 2 and all(isinstance(column, list) for column in points)
+    """Whether a file tells a curve: places, values, and what the places count."""
+    kinds = (list, list, str)
+    return isinstance(points, list) and len(points) == 3 and all(map(isinstance, points, kinds))
 
 
 def _text(value: Any, digits: int = 6) -> str:

@@ -10,14 +10,15 @@ from urllib.parse import quote, unquote
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from shardfit.report.blocks import Link, Section, escape
+from shardfit.report.blocks import Link, Section
 from shardfit.report.gallery.query import Points
-from shardfit.report.html import POLICY, Badge, render_main, style
+from shardfit.report.html import POLICY, Badge, document, render_main, style
 from shardfit.report.live.pages import REPORT, index_sections, run_sections, title_of
 from shardfit.report.live.state import State, runs_below, state_of
 from shardfit.report.server import gallery
 
 SCRIPT = Path(__file__).with_name("live.js")
+HEAD = '<link rel="stylesheet" href="/page/page.css"><script src="/page/live.js" defer></script>'
 RUN = "/run/"
 MOST_GALLERIES = 16  # open at the same time
 
@@ -68,7 +69,8 @@ class Runs:
             page = self._run(folder, "../" * (path.count("/") - 1))
         if request.query_params.get("part") == "main":
             return Response(page[1], media_type="text/html")
-        return Response(_whole(*page), media_type="text/html")
+        title, main = page
+        return Response(document(title, HEAD, main), media_type="text/html")
 
     def close(self) -> None:
         """Let go of all ledgers."""
@@ -82,7 +84,7 @@ class Runs:
 
     def _run(self, folder: Path, up: str) -> tuple[str, str]:
         state = state_of(folder)
-        back = Link(f"← all runs of {self.root.name}", up) if up else None
+        back = Link(f"← all runs in {self.root.name}", up) if up else None
         return self._page(title_of(state), run_sections(state), state.badge(), back)
 
     def _page(
@@ -132,13 +134,3 @@ def _report(folder: Path) -> Response:
         return PlainTextResponse("this run has no report yet.\n", 404)
     headers = {"Content-Security-Policy": f"{POLICY}; sandbox"}
     return Response(path.read_bytes(), headers=headers, media_type="text/html")
-
-
-def _whole(title: str, main: str) -> str:
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'  # else browsers ask for one
-        '<link rel="stylesheet" href="/page/page.css"><script src="/page/live.js" defer></script></head>\n'
-        f"<body><main>\n{main}</main></body></html>\n"
-    )

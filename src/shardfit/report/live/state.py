@@ -71,6 +71,9 @@ class State:
         """
         now = time.time() if now is None else now
         current = self.current
+        alive = is_alive(self.command.get("process"))
+        if alive is False and self.ended is None:
+            return KILLED  # its last word may be new
         if current is not None and now - current["updated"] < SILENT_SECONDS:
             return RUNNING
         if self.ended == 130:
@@ -81,10 +84,9 @@ class State:
             return Badge("ended", "good" if self.ended in (0, None) else "warn")
         if self.ended is not None:
             return Badge("ended", "good" if self.ended == 0 else "warn")
-        alive = is_alive(self.command.get("process"))
         if alive or now - self.updated < SILENT_SECONDS:
             return RUNNING
-        return SILENT if alive is None else KILLED
+        return SILENT
 
 
 def state_of(folder: Path) -> State:

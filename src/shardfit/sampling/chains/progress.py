@@ -78,12 +78,12 @@ class SamplingProgress:
         curves: dict[str, Any] = {}
         if self.mixing:
             numbers["R-hat"] = self.mixing[-1][1]
-            curves["R-hat, largest"] = tuple(zip(*self.mixing, strict=True))
+            curves["R-hat, largest"] = (*zip(*self.mixing, strict=True), "transitions of all chains")
         z = self._drawn()
         if z is not None:
             at = np.arange(1, z.shape[1] + 1)
             for i, label in enumerate(self.labels[:SHOWN]):
-                curves[f"{label}, first chain"] = at, z[0, :, i]
+                curves[f"{label} in the coordinates sampled, first chain"] = at, z[0, :, i], "draws"
         done = sum(shot.step for shot in self.shots.values())
         self.live.say(done, total, left=self._left(), numbers=numbers, curves=curves)
 

@@ -22,7 +22,7 @@ def days(found: Mapping[str, Images]) -> Any:
     labels = ("mean  (mJy/µas²)", "spread  (mJy/µas²)")
     for axes, images, colours, label in zip(panels, rows, (MAP, SPREAD_MAP), labels, strict=True):
         drawn = _row(axes, images, colours)
-        _bar(figure, drawn, axes, label)
+        style.colour_bar(figure, drawn, list(axes), label)
     for axes, (name, one) in zip(panels[0], found.items(), strict=True):
         axes.set_title(f"{name}\n{len(one.points):,} images", fontsize=style.LABEL, color=style.INK, loc="left")
         if one.ring is not None:
@@ -118,13 +118,6 @@ def _row(panels: Sequence[Any], images: Sequence[Image], colours: str) -> Any:
         axes.set_ylim(-reach, reach)
         axes.tick_params(labelsize=style.TICK, color=style.FAINT, labelcolor=style.INK)
     return drawn
-
-
-def _bar(figure: Any, drawn: Any, panels: Any, label: str) -> None:
-    bar = figure.colorbar(drawn, ax=list(panels), shrink=0.9, pad=0.02)
-    bar.set_label(label, fontsize=style.LABEL, color=style.INK)
-    bar.ax.tick_params(labelsize=style.TICK, color=style.FAINT, labelcolor=style.INK)
-    bar.outline.set_visible(False)
 
 
 def _named(figure: Any) -> None:
