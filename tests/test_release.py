@@ -73,4 +73,4 @@ def test_issue_templates(name):
 
 def test_policies_are_there():
     assert "Report a vulnerability" in text("SECURITY.md")
-    assert "DeprecationWarning" in text("CONTRIBUTING.md")
+    assert "DeprecationWarning" in text("SECURITY.md") and "DeprecationWarning" in text("CONTRIBUTING.md")
