@@ -111,3 +111,14 @@ def test_a_command_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("shardfit.cli.devices.run", fails)
     assert main(["devices"]) == 2
     assert "pip install 'shardfit[vlbi]'" in capsys.readouterr().err
+
+
+def test_a_command_that_draws_says_so_before_it_works(monkeypatch, capsys, tmp_path):
+    from shardfit.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    assert main(["population", "init", "smf.toml"]) == 0
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["population", "fit", "smf.toml", "--out", "run"]) == 2
+    assert "pip install 'shardfit[report]'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

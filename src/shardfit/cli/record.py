@@ -12,10 +12,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options
+from shardfit.core.extras import MissingPart
 from shardfit.io.files import read_json, write_json
 from shardfit.io.living import own_process
 
@@ -61,13 +63,20 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in vars(args).items() if name not in NOT_OPTIONS}
 
 
-def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None) -> None:
-    """Write command.json of a run that is about to begin. seed: the one that counts, if not that of the options."""
+def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None, draws: bool = True) -> None:
+    """Write command.json of a run that is about to begin.
+
+    seed: the one that counts, if not that of the options; draws: whether it ends with figures, whose package is asked
+    for here, before the work.
+    """
     from shardfit.cli.processes import writes_files
     from shardfit.io.run_dir import environment
 
     if not writes_files() or getattr(args, "argv", None) is None:  # None: called from Python, not from a shell
         return
+    if draws and find_spec("matplotlib") is None:
+        text = "this command draws its results, which needs matplotlib: pip install 'shardfit[report]'."
+        raise MissingPart(text, name="matplotlib")
     given = options_of(args)
     config = _config_of(args)
     named = [config] if config else []
