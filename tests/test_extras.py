@@ -3,10 +3,11 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
-from shardfit.core.extras import extras, modules_of, remedy
+from shardfit.core.extras import MissingPart, extras, modules_of, remedy
 
 # which optional part the modules below a name need; all others must do without any
 NEEDED = {
@@ -77,6 +78,30 @@ def test_what_to_install(module, expected):
     assert remedy(ModuleNotFoundError(name=module)) == expected
 
 
+# what asks for a package of an optional part, in Python, that may be missing: the module, the part, and the call
+ASKING = {
+    "optax": ("solvers", "shardfit.solve.optax_loop", lambda home: home.named_transform("adam", 0.1, {})),
+    "matplotlib.layout_engine": ("report", "shardfit.report.style", lambda home: home.new_figure()),
+    "PIL": ("report", "shardfit.report.style", lambda home: home.png_bytes(None)),
+    "astropy.io": ("vlbi", "shardfit.domains.vlbi.fits_image", lambda home: home.write_image(None, "x.fits")),
+    "segyio": ("seismic", "shardfit.domains.seismic.segy", lambda home: home.write_model("x.segy", None, 1.0)),
+    "numpyro": ("numpyro", "shardfit.sampling.numpyro_models", lambda home: home.from_numpyro(lambda: None, rows={})),
+    "blackjax": ("blackjax", "shardfit.sampling.engines", lambda home: home._by_blackjax(*[None] * 3, **SAMPLING)),
+    "yaml": ("xpcs", "shardfit.cli.xpcs.config", lambda home: home.read_config("x.yaml")),
+    "h5py": ("xpcs", "shardfit.core.untrusted", lambda home: home.open_hdf5("x.h5", "xpcs").__enter__()),
+}
+SAMPLING = dict.fromkeys(("draws", "warmup", "target_accept", "max_depth"))
+
+
+@pytest.mark.parametrize("module", ASKING)
+def test_python_says_what_to_install(module, monkeypatch):
+    part, home, ask = ASKING[module]
+    home = import_module(home)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingPart, match=rf"needs {module.partition('.')[0]}.*pip install 'shardfit\[{part}\]'"):
+        ask(home)
+
+
 def test_a_command_says_what_to_install(monkeypatch, capsys):
     from shardfit.cli import main
 
@@ -86,3 +111,14 @@ def test_a_command_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("shardfit.cli.devices.run", fails)
     assert main(["devices"]) == 2
     assert "pip install 'shardfit[vlbi]'" in capsys.readouterr().err
+
+
+def test_a_command_that_draws_says_so_before_it_works(monkeypatch, capsys, tmp_path):
+    from shardfit.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    assert main(["population", "init", "smf.toml"]) == 0
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["population", "fit", "smf.toml", "--out", "run"]) == 2
+    assert "pip install 'shardfit[report]'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -37,8 +37,10 @@ def test_the_changelog_is_in_order():
     assert all(released), headings
     numbers = [tuple(map(int, found[1].partition("-")[0].split("."))) for found in released if found]
     assert numbers == sorted(numbers, reverse=True)
-    kinds = set(re.findall(r"^### (.*)$", text("CHANGELOG.md"), re.MULTILINE))
-    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    order = ["Added", "Changed", "Deprecated", "Fixed", "Removed", "Security"]
+    for release in re.split(r"^## ", text("CHANGELOG.md"), flags=re.MULTILINE)[1:]:
+        kinds = re.findall(r"^### (.*)$", release, re.MULTILINE)
+        assert kinds == [kind for kind in order if kind in kinds]  # each once, none of another name
 
 
 def test_the_oldest_python_is_the_same_everywhere():
@@ -71,4 +73,4 @@ def test_issue_templates(name):
 
 def test_policies_are_there():
     assert "Report a vulnerability" in text("SECURITY.md")
-    assert "DeprecationWarning" in text("CONTRIBUTING.md")
+    assert "DeprecationWarning" in text("SECURITY.md") and "DeprecationWarning" in text("CONTRIBUTING.md")

@@ -15,9 +15,9 @@ def describe(error: BaseException) -> str:
     # JAX notes on every error that its own frames were left out of the traceback, which is not shown here
     notes = [note for note in getattr(error, "__notes__", ()) if "internal frames" not in note]
     if isinstance(error, ModuleNotFoundError):
-        from shardfit.core.extras import remedy
+        from shardfit.core.extras import MissingPart, remedy
 
-        notes.append(remedy(error))
+        notes.append("" if isinstance(error, MissingPart) else remedy(error))
     if isinstance(error, CheckpointError):
         notes.append("(Here: --out DIR names another run directory, --resume never starts anew.)")
     notes.append(own_line(error))

@@ -12,12 +12,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options
 from shardfit.cli.outcome import plain
 from shardfit.core.errors import no_folder
+from shardfit.core.extras import MissingPart
 from shardfit.io.files import read_json, write_atomic, write_json
 from shardfit.io.living import own_process
 
@@ -69,12 +71,19 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in vars(args).items() if name not in NOT_OPTIONS}
 
 
-def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None) -> None:
-    """Write command.json of a run that is about to begin. seed: the one that counts, if not that of the options."""
+def begin(args: argparse.Namespace, folder: str | Path, seed: int | None = None, draws: bool = True) -> None:
+    """Write command.json of a run that is about to begin.
+
+    seed: the one that counts, if not that of the options; draws: whether it ends with figures, whose package is asked
+    for here, before the work.
+    """
     from shardfit.cli.processes import writes_files
 
     if not writes_files() or getattr(args, "argv", None) is None:  # None: called from Python, not from a shell
         return
+    if draws and find_spec("matplotlib") is None:
+        text = "this command draws its results, which needs matplotlib: pip install 'shardfit[report]'."
+        raise MissingPart(text, name="matplotlib")
     with contextlib.chdir(args.here):  # names that options have are relative to where the command was started
         args.record = Record(options.directory(str(folder)), _asked(args, seed))
     if getattr(args, "resume", None) == "auto" and any((args.record.folder / name).is_file() for name in ANSWERS):

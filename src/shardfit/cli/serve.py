@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.core.errors import no_folder
+from shardfit.core.extras import needed_for
 
 PORT = 8650
 EXAMPLES = (
@@ -28,10 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    try:
+    with needed_for("`shardfit serve`", "serve"):
         from shardfit.report.server import is_loopback, new_token, serve
-    except ModuleNotFoundError as error:
-        raise ImportError(f"`shardfit serve` needs {error.name}: pip install 'shardfit[serve]'.") from None
     if args.no_token and args.write:
         raise ValueError("--write needs the token: without it any program of this machine could write. Leave one out.")
     if args.no_token and not is_loopback(args.host):

@@ -1,10 +1,29 @@
 """Optional parts of this package, from its metadata: what each needs, and which brings a package that is missing."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, metadata, requires
 
 FOR_DEVELOPERS = ("all", "dev", "docs", "blackjax")
 IMPORTED_AS = {"pyyaml": "yaml"}  # names of packages that differ from those of their modules by more than hyphens
+
+
+class MissingPart(ModuleNotFoundError):
+    """A package of an optional part is not installed; the message says what needs it, and what to install."""
+
+
+@contextmanager
+def needed_for(what: str, extra: str) -> Iterator[None]:
+    """Name the optional part where an import fails because its package is missing.
+
+    Example: `with needed_for("solver 'adam'", "solvers"): import optax`.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        raise MissingPart(f"{what} needs {package}: pip install 'shardfit[{extra}]'.", name=error.name) from None
 
 
 def extras() -> list[str]:

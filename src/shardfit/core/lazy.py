@@ -29,14 +29,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
     def get(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        try:
-            value = getattr(import_module(f"{package}.{home[name]}"), name)
-        except ModuleNotFoundError as error:
-            from shardfit.core.extras import remedy
-
-            if remedy(error):
-                error.add_note(remedy(error))
-            raise
+        value = getattr(import_module(f"{package}.{home[name]}"), name)
         setattr(sys.modules[package], name, value)  # the next access does not come here
         return value
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.core.extras import needed_for
+
 # Okabe and Ito: distinct for colour-blind readers and in grey
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
@@ -37,8 +39,9 @@ def _shown_figure() -> type:
 
 def new_figure(width: float = 5.8, height: float = 4.2) -> Any:
     """Return an empty Figure of this size in inches, with room kept for labels."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
+    with needed_for("drawing", "report"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09)
     figure = _shown_figure()(figsize=(width, height), dpi=DPI, facecolor="white", layout=layout)
@@ -75,8 +78,9 @@ def legend(axes: Any, **options: Any) -> None:
 
 def png_bytes(figure: Any) -> bytes:
     """Return the figure as PNG, whoever made it; equal figures give equal bytes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from PIL import Image
+    with needed_for("drawing", "report"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from PIL import Image
 
     if not isinstance(figure.canvas, FigureCanvasAgg):
         FigureCanvasAgg(figure)  # it becomes the figure's canvas

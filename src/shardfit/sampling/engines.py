@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.extras import needed_for
 from shardfit.core.mesh import layout
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
@@ -90,7 +91,8 @@ class _LogDensity:
 
 
 def _by_numpyro(density, z0, key, *, draws, warmup, target_accept, max_depth):
-    from numpyro.infer import MCMC, NUTS
+    with needed_for("engine 'numpyro'", "numpyro"):
+        from numpyro.infer import MCMC, NUTS
 
     kernel = NUTS(
         potential_fn=lambda z: -density(z), dense_mass=True, target_accept_prob=target_accept, max_tree_depth=max_depth
@@ -111,7 +113,8 @@ def _by_numpyro(density, z0, key, *, draws, warmup, target_accept, max_depth):
 
 
 def _by_blackjax(density, z0, key, *, draws, warmup, target_accept, max_depth):
-    library: Any = import_module("blackjax")
+    with needed_for("engine 'blackjax'", "blackjax"):
+        library: Any = import_module("blackjax")
     adaptation = library.window_adaptation(
         library.nuts, density, is_mass_matrix_diagonal=False, target_acceptance_rate=target_accept
     )

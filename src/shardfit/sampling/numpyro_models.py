@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from shardfit.core.extras import needed_for
 from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
@@ -74,7 +75,8 @@ def _terms(model, args, rows, options, chunk, start, seed) -> dict[str, Any]:
 
 
 def _sites(model: Callable, args: tuple, rows: Mapping, options: Mapping, seed: int) -> dict[str, dict]:
-    from numpyro import handlers
+    with needed_for("from_numpyro", "numpyro"):
+        from numpyro import handlers
 
     traced = handlers.trace(handlers.seed(model, jax.random.key(seed))).get_trace(*args, **rows, **options)
     return {name: site for name, site in traced.items() if site["type"] == "sample"}

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from shardfit.core.errors import suggestion
+from shardfit.core.extras import needed_for
 from shardfit.core.lazy import lent
 from shardfit.core.params import element_label, leaf_labels
 from shardfit.core.precision import arithmetic
@@ -177,10 +178,8 @@ class Posterior:
 
         Weights are stored with the statistics; ArviZ does not use them.
         """
-        try:
+        with needed_for("to_arviz", "arviz"):
             import arviz  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise ImportError("to_arviz needs ArviZ: pip install 'shardfit[arviz]'.") from None
         draws = dict(zip(leaf_labels(self.draws), jax.tree.leaves(self.draws), strict=True))
         renamed = {"value": "lp", "depth": "tree_depth", "gradients": "n_steps", "accept": "acceptance_rate"}
         stats = {renamed.get(name, name): array for name, array in self.stats.items()}

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from shardfit.core.extras import needed_for
 from shardfit.core.status import Status
 from shardfit.solve.sameness import Key
 from shardfit.solve.step import StepSolver
@@ -68,7 +69,8 @@ class OptaxLoop(StepSolver):
 
     def step(self, evaluate, state):
         """Evaluate, and let optax move the point; evaluating the start is not a step."""
-        from optax import apply_updates, with_extra_args_support
+        with needed_for("OptaxLoop", "solvers"):
+            from optax import apply_updates, with_extra_args_support
 
         x = state.ahead
         value, gradient = evaluate(x)
@@ -113,6 +115,7 @@ RATES = {"adam": 1e-2, "adamw": 1e-2, "sgd": 1e-3, "rmsprop": 1e-3}
 
 def named_transform(name: str, learning_rate: float, extra: dict[str, Any]) -> Any:
     """Return optax's transformation of that name."""
-    import optax
+    with needed_for(f"solver {name!r}", "solvers"):
+        import optax
 
     return getattr(optax, name)(learning_rate, **extra)

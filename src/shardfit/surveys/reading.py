@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import suggestion
+from shardfit.core.extras import needed_for
 from shardfit.core.lazy import lent
 from shardfit.core.text import html_table, number
 from shardfit.io.files import write_atomic
@@ -178,23 +179,19 @@ class Survey:
         return path
 
     def to_parquet(self, path: str | Path) -> Path:
-        """Write the table as Parquet; needs pyarrow."""
-        try:
+        """Write the table as Parquet."""
+        with needed_for("to_parquet", "survey"):
             import pyarrow as pa
             from pyarrow import parquet
-        except ImportError:
-            raise ImportError("to_parquet needs pyarrow: pip install pyarrow. to_csv needs nothing.") from None
         rows = [row for page in self.ledger.pages() for row in page]
         columns = {name: [row[name] for row in rows] for name in self.heading.columns()}
         write_atomic(Path(path), lambda file: parquet.write_table(pa.table(columns), file))
         return Path(path)
 
     def to_xarray(self, pictures: bool = True) -> Any:
-        """Return an xarray.Dataset over `point`: columns by full name, axes as coordinates, pictures; needs xarray."""
-        try:
+        """Return an xarray.Dataset over `point`: columns by full name, axes as coordinates, pictures."""
+        with needed_for("to_xarray", "survey"):
             import xarray as xr
-        except ImportError:
-            raise ImportError("to_xarray needs xarray: pip install xarray. to_csv needs nothing.") from None
         axes = {axis_column(name): unit for name, unit in self.heading.axes.items()}
         columns = {n: ("point", self.ledger.column(n)) for n in self.heading.columns() if n != "id"}
         data: dict[str, Any] = {name: column for name, column in columns.items() if name not in axes}

@@ -185,7 +185,7 @@ def test_check_is_exact_whatever_the_callers_precision():
 
 def test_missing_library_is_named(monkeypatch):
     monkeypatch.setattr(nufft, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match="pip install jax-finufft"):
+    with pytest.raises(ImportError, match=r"pip install 'shardfit\[vlbi\]', or use operator='separable'"):
         rows_for(Grid(8, 6, 1.0), np.zeros(1), np.zeros(1), "nufft")
     assert choose("auto", Grid(64, 64, 1.0), 50_000) == (
         "separable",

@@ -72,7 +72,7 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, *
     slots = place.get("slots")
     devices = request_devices(place.get("devices"))
     if "config" in args:  # begun here; going on keeps the first record
-        record.begin(args, out, config.seed)
+        record.begin(args, out, config.seed, draws=False)
     else:
         record.go_on(args, out)
     began = time.perf_counter()

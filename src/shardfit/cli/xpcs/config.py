@@ -10,6 +10,7 @@ from typing import Any
 from shardfit.cli.toml import read_toml
 from shardfit.cli.xpcs.homodyne_yaml import translated
 from shardfit.core.errors import no_file, suggestion
+from shardfit.core.extras import needed_for
 
 MODES = {
     "static": "static",
@@ -122,10 +123,8 @@ def read_config(path: str | Path | None) -> Config:
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
+    with needed_for(f"reading {path}", "xpcs"):
         import yaml
-    except ImportError as error:
-        raise ImportError(f"reading {path} needs pyyaml: pip install 'shardfit[xpcs]'.") from error
     if not path.is_file():
         raise no_file(path)
     try:

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardfit import fit
 from shardfit.core.errors import suggestion
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
@@ -56,20 +55,6 @@ def settle(problem: Problem, result: Result, last: int = LAST) -> Any:
     """Return the mean parameters of the last steps of a fit with keep=1."""
     way = trajectory(problem, result.history).params
     return jax.tree.map(lambda leaf: np.mean(leaf[-last:], axis=0), way)
-
-
-def descend_gaussian(seed: int = 0, n: int = 5000) -> tuple[Any, Result]:
-    """Fit the two-dimensional normal by kernel descent; return the settled parameters and the result."""
-    problem = gaussian.problem(n, seed=seed)
-    options = {k: v for k, v in STUDIES["gaussian"].solver.items() if k != "name"}
-    result = fit(problem, "adam", seed=seed, progress=False, **options)
-    return settle(problem, result), result
-
-
-def mean_value(problem: Problem, params: Any, draws: int = 20, seed: int = 1) -> float:
-    """Return the mean of a stochastic objective over many keys, so that parameters can be compared."""
-    keys = jax.random.split(jax.random.key(seed), draws)
-    return float(np.mean([problem.objective.value(params, key) for key in keys]))
 
 
 def _smf(rows, seed, precision, variant):

@@ -1,7 +1,11 @@
 """Arrays of seismics by their axes. A model has the cells of a grid: (nz, nx), or (nz, ny, nx)."""
 
 import numpy as np
-from jaxtyping import Array, Float
+
+from shardfit.core.extras import needed_for
+
+with needed_for("shardfit.domains.seismic", "seismic"):
+    from jaxtyping import Array, Float
 
 Velocity = Float[Array | np.ndarray, "*cells"]  # m/s
 Traces = Float[Array | np.ndarray, "shots receivers nt"]

@@ -14,6 +14,7 @@ import numpy as np
 from jax.scipy.signal import convolve
 
 from shardfit.core.errors import suggestion
+from shardfit.core.extras import needed_for
 from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.geometry import Points, Shots
 from shardfit.domains.seismic.simulation import Simulation
@@ -130,7 +131,8 @@ def optimiser(name: str, learning_rate: float, how: Conditioning, mask: Any, wei
 
 @lru_cache(maxsize=16)
 def _optimiser(name, rate, how, shape, mask, weights, options) -> Any:
-    import optax
+    with needed_for("a first-order solver of seismic inversion", "seismic"):
+        import optax
 
     mask, weights = np.frombuffer(mask).reshape(shape), np.frombuffer(weights).reshape(-1, *shape)
 
@@ -151,7 +153,8 @@ def relative_to_first() -> Any:
     A misfit changes by 1e-8 or less per m/s in a cell. Adam squares that, and float32 ends at 1e-38: where a square
     underflows and eps is smaller still, its step explodes. Relative gradients keep both far from that end.
     """
-    import optax
+    with needed_for("a first-order solver of seismic inversion", "seismic"):
+        import optax
 
     def init(params: Any):
         return jnp.zeros((), params.dtype)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import naming
+from shardfit.core.extras import needed_for
 from shardfit.report import style
 
 VELOCITY, SWINGING, REFLECTORS = "viridis", "RdBu_r", "gray"
@@ -186,7 +187,8 @@ def snapshots(fields: Any, times: Any, velocity: Any, dh: Any, columns: int = 2)
 
 def animate(path: str | Path, fields: Any, times: Any, velocity: Any, dh: Any) -> Path:
     """Write a wave field (frames, nz, nx) over its model as an animated GIF; return the path."""
-    from matplotlib.animation import FuncAnimation, PillowWriter
+    with needed_for("drawing", "report"):
+        from matplotlib.animation import FuncAnimation, PillowWriter
 
     figure = style.new_figure(6.0, _height(velocity, dh, 6.0))
     axes = figure.subplots()

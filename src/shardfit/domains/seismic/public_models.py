@@ -14,7 +14,7 @@ from shardfit.domains.seismic.files import Model, load_model
 
 ((URL, SUM),) = find("marmousi").sums.items()
 PUBLISHED = "vp_marmousi_bi"
-SHAPE, SPACING = (1601, 401), 7.5  # of the published file: (nx, nz) float32 in km/s; metres
+SHAPE = (1601, 401)  # of the published file: (nx, nz) float32 in km/s
 SUMS = {
     PUBLISHED: SUM,
     "marmousi_vp_7p5m.npz": "461b448d3e72a1409e97f2dddfa5e2858d1c971e56ac9a6debe9bde35899ecf4",

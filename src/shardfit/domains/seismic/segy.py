@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.core.extras import needed_for
 from shardfit.domains.seismic.gathers import Gathers
 from shardfit.domains.seismic.recording import unnamed_map
 
@@ -82,7 +83,8 @@ def _of_shots(
 
 
 def _check_word(path: str | Path, by: int) -> None:
-    import segyio
+    with needed_for("SEG-Y", "seismic"):
+        import segyio
 
     words = sorted(int(word) for word in segyio.tracefield.keys.values())
     if by not in words:
@@ -126,7 +128,8 @@ def write_gathers(path: str | Path, gathers: Gathers, number_format: str = "ieee
 
     number_format: 'ieee' or 'ibm'. Positions are kept to a millimetre.
     """
-    import segyio
+    with needed_for("SEG-Y", "seismic"):
+        import segyio
 
     if gathers.sources is None or gathers.receivers is None:
         raise ValueError(f"{path}: SEG-Y needs positions; these gathers have none.")
@@ -163,7 +166,8 @@ def read_model(path: str | Path) -> tuple[np.ndarray, tuple[float, float] | None
 
 def write_model(path: str | Path, velocity: np.ndarray, dh: Any, number_format: str = "ieee") -> None:
     """Write a model (nz, nx), one trace per column."""
-    import segyio
+    with needed_for("SEG-Y", "seismic"):
+        import segyio
 
     deep, across = 1e3 * np.broadcast_to(np.asarray(dh, float), 2)
     if not 0 < round(deep) <= MOST:
@@ -182,10 +186,8 @@ def write_model(path: str | Path, velocity: np.ndarray, dh: Any, number_format: 
 @contextlib.contextmanager
 def _opened(path: str | Path) -> Iterator[Any]:
     """Open a file after its size was compared with its headers, for what segyio says of a torn file helps nobody."""
-    try:
+    with needed_for("SEG-Y", "seismic"):
         import segyio
-    except ImportError:
-        raise ImportError("SEG-Y needs the package segyio: pip install 'shardfit[seismic]'.") from None
     endian = _checked(Path(path))
     try:
         file = segyio.open(str(path), ignore_geometry=True, endian=endian)
@@ -304,7 +306,8 @@ def _scaled(file: Any, byte: int, scalar_byte: int) -> np.ndarray:
 
 
 def _write(path: str | Path, headers: list, traces: Any, samples: int, interval: int, number_format: str) -> None:
-    import segyio
+    with needed_for("SEG-Y", "seismic"):
+        import segyio
 
     if number_format not in FORMATS:
         raise ValueError(f"{path}: number format {number_format!r} must be one of {', '.join(FORMATS)}.")

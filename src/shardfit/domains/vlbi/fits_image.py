@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.core.extras import needed_for
 from shardfit.domains.vlbi.beams import Beam
 from shardfit.domains.vlbi.constants import STOKES
 from shardfit.domains.vlbi.images import Image
@@ -51,7 +52,8 @@ def read_cube(path: Any, extension: str, *, pulse: str = "triangle") -> tuple[li
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     """Open the units of a FITS file; nothing is read before it is asked for."""
-    from astropy.io import fits
+    with needed_for("a FITS image", "vlbi"):
+        from astropy.io import fits
 
     # opened here: astropy leaves a file it cannot parse open
     with path.open("rb") as stream, fits.open(stream, memmap=False, lazy_load_hdus=True) as hdus:
@@ -106,7 +108,8 @@ def write_image(
     unit: of the values; empty for a map of numbers, which `read_image` refuses. shown: (ny, nx), false where a map says
     nothing: these pixels are NaN. beam: of the array, written as BMAJ, BMIN, BPA; the image is not convolved with it.
     """
-    from astropy.io import fits
+    with needed_for("a FITS image", "vlbi"):
+        from astropy.io import fits
 
     missing = [name for name in STOKES[: len(image.values)] if name not in image.values]
     if missing:

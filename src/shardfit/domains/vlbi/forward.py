@@ -13,10 +13,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Complex, Float
 
 from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi import nufft
+from shardfit.domains.vlbi.arrays import Array, Complex, Float
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.nufft import Nufft
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
+from shardfit.domains.vlbi.arrays import Array, Float
 from shardfit.domains.vlbi.grid import Grid
 
 FLUX_SPREAD = 0.5  # standard deviation of ln F around what it is thought to be

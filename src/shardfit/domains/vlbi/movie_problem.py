@@ -12,13 +12,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from shardfit.core.objective import Objective
 from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.term_makers import penalty
 from shardfit.domains.vlbi import checks, penalties, transforms
+from shardfit.domains.vlbi.arrays import Array, Float
 from shardfit.domains.vlbi.grid import Grid, mask_index
 from shardfit.domains.vlbi.options import options_of
 from shardfit.domains.vlbi.penalties import Scalar, Scales

@@ -13,9 +13,10 @@ from importlib.util import find_spec
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Complex, Float
 
+from shardfit.core.extras import MissingPart
 from shardfit.core.precision import arithmetic
+from shardfit.domains.vlbi.arrays import Array, Complex, Float
 from shardfit.domains.vlbi.grid import Grid
 
 
@@ -47,7 +48,10 @@ def rows_for(
 ) -> dict[str, Float[np.ndarray, " n"]]:
     """Points and factors of the transform. u, v: (n,) wavelengths → x, y (n,) radians per pixel; real, imag (n,)."""
     if not available():
-        raise ImportError("operator 'nufft' needs jax-finufft: pip install jax-finufft, or use operator='separable'.")
+        raise MissingPart(
+            "operator 'nufft' needs jax-finufft: pip install 'shardfit[vlbi]', or use operator='separable'.",
+            name="jax_finufft",
+        )
     if grid.nx % 2 or grid.ny % 2:
         raise ValueError(
             f"operator 'nufft' needs even numbers of pixels, not {grid.ny} x {grid.nx}. Add a row or column, or use "

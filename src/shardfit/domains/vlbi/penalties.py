@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import register_dataclass
-from jaxtyping import Array, Float
 
+from shardfit.domains.vlbi.arrays import Array, Float
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.transforms import Pixels, filled
 

@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Complex, Float, Inexact
 
 from shardfit.domains.vlbi import transforms
+from shardfit.domains.vlbi.arrays import Array, Complex, Float, Inexact
 from shardfit.domains.vlbi.forward import Nufft, visibilities
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.transforms import embed

@@ -29,10 +29,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from shardfit.core.errors import suggestion
 from shardfit.core.transforms import Identity, Log
+from shardfit.domains.vlbi.arrays import Array, Float
 from shardfit.domains.vlbi.grid import Grid
 
 Pixels = Float[Array | np.ndarray, " n"]  # over the mask

@@ -13,8 +13,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
+from shardfit.domains.vlbi.arrays import Array, Float
 from shardfit.domains.vlbi.closures import closure_covariance, triangles
 from shardfit.domains.vlbi.constants import DEGREE
 from shardfit.domains.vlbi.grid import Grid

@@ -24,7 +24,6 @@ SMALL = 24  # coordinates up to which a product with the root is cheaper as a su
 # rows of Tree.vectors: the two ends with z, momentum and slope, what was drawn and picked with z and slope, and totals
 NEAR, FAR, DRAW, PICK, TOTAL, SUB_TOTAL = slice(0, 3), slice(3, 6), slice(6, 8), slice(8, 10), 10, 11
 NUMBERS = ("value", "pick_value", "step", "energy", "weight", "sub_weight", "accept")
-COUNTS = ("depth", "leaf", "gradients")
 
 
 class Tree(NamedTuple):
@@ -34,9 +33,9 @@ class Tree(NamedTuple):
     draw: chosen from the tree, pick: from the subtree, each z and slope. total: sum of momenta. numbers: (7, chains).
     value, pick_value: -log density at draw and pick; weight: log of the sum of exp(-energy error); accept: sum of
     acceptance probabilities; energy: at the start of the transition, infinite until the first point has been evaluated.
-    sub_: of the subtree. counts: (3, chains), leaf: of the subtree. starts: (3, levels, n, chains), where the open
-    branches of the subtree begin: the momentum at a branch's first leaf, that at the leaf before, and the total of the
-    subtree's momenta up to there.
+    sub_: of the subtree. counts: (3, chains) depth, leaf, gradients; leaf: of the subtree. starts: (3, levels, n,
+    chains), where the open branches of the subtree begin: the momentum at a branch's first leaf, that at the leaf
+    before, and the total of the subtree's momenta up to there.
     """
 
     vectors: jax.Array
