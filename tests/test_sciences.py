@@ -121,6 +121,7 @@ def decay(decay_site, monkeypatch, tmp_path):
         del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_the_example_science_fits_and_reports(decay, capsys):
     pytest.importorskip("matplotlib")
     assert "half-lives from counts" in run(capsys, "--help")[1]

@@ -29,6 +29,7 @@ def test_where_the_system_tells_nothing(tmp_path, monkeypatch):
     let_go_of_programs()
 
 
+@pytest.mark.slow
 def test_many_models_stay_below_the_limit(tmp_path, monkeypatch):
     """Without the limit each fit of a new function adds some 150 maps; with it, what came before is gone."""
 

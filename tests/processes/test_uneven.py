@@ -11,6 +11,7 @@ from tests.processes import uneven
 pytestmark = pytest.mark.processes
 
 
+@pytest.mark.slow
 def test_a_rank_without_rows(launch, tmp_path):
     done = launch(3, "uneven.py", tmp_path, "alike")
     assert done.returncode == 0, done.stderr

@@ -46,6 +46,7 @@ def test_a_minimum_at_the_edge_of_the_box_is_reached():
     assert np.all(np.abs(result.params) <= 5.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("growth", "most", "share"), [("ipop", 6, 0.75), ("bipop", 25, 0.5)])
 def test_restarts_find_what_one_run_misses(growth, most, share):
     """Seeds are as many as chance asks for: which of them succeed depends on the last digits, hence on the compiler."""

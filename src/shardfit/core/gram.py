@@ -193,12 +193,15 @@ def _reverse_by_row(place, rows, mask, z):
     return jacobian.reshape(-1, z.size), r.reshape(-1)
 
 
+@jax.jit  # one function for all calls: JAX traces the user's once, not at every fit
+def _contributions(term: RowTerm, space: Any, z: Any, rows: Any, key: Any) -> Any:
+    return term.contributions(space.unpack(z), rows, key)
+
+
 def block_rows(place: Place) -> int:
     """Return how many rows a block of the Jacobian may have: bounded by cache size, and by the term's own chunk."""
     term, z = place.term, place.z
-    one = jax.eval_shape(
-        lambda rows: term.contributions(place.space.unpack(z), rows, place.key), shapes_of_rows(term.rows, 1)
-    )
+    one = jax.eval_shape(_contributions, term, place.space, z, shapes_of_rows(term.rows, 1), place.key)
     per_row = max(1, sum(leaf.size for leaf in jax.tree.leaves(one)))
     fits = max(1, GRAM_BLOCK // (per_row * max(1, z.size)))
     return fits if term.chunk is None else min(fits, term.chunk)

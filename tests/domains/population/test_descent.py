@@ -106,6 +106,7 @@ def test_colour_gradient_against_differences(coloured):
         np.testing.assert_allclose(gradient[group][name], (values[0] - values[1]) / (2 * step), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_colours_have_twenty_parameters_and_the_truth_is_good(coloured):
     assert coloured.space.size == 20
     start, truth = (mean_value(coloured, p, 5) for p in (coloured.x0, colours.TRUTH))

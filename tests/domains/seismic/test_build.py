@@ -94,6 +94,7 @@ def test_damaged_and_planted_libraries_are_built_anew(calls, kind, harm, caplog)
 def test_damage_without_a_compiler_is_said(calls, monkeypatch):
     truncated(build.library_path("acoustic", 2))
     monkeypatch.setattr(build, "compiler", lambda: None)
+    monkeypatch.delenv("CXX")
     with pytest.raises(build.BuildError, match="no C\\+\\+ compiler"):
         build.library_path("acoustic", 2)
 

@@ -33,6 +33,7 @@ def test_traces(engine, order):
     assert relative(quick_jit(modelling(order, engine))(VELOCITY), STORED[f"traces_o{order}"]) < ROUNDING
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "order"), [case for case in CASES if case.values[1] in (4, 8)])
 def test_gradient(engine, order):
     traces = modelling(order, engine)

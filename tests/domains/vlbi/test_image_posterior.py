@@ -54,6 +54,7 @@ def test_draws_fit_the_data(drawn):
     assert chi2(obs, one, ("vis",))["vis"] == pytest.approx(found.chi2[0], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_spread_covers_the_truth(drawn):
     found, _, truth = drawn
     flux = found.of(lambda image: image.flux)

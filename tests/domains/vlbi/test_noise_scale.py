@@ -32,6 +32,7 @@ def test_wrong_errors_are_found_by_their_factor(noisy, factor):
     assert seen.factor == pytest.approx(factor * right.factor, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_standard_errors_cover_the_truth():
     away = []
     for seed in range(12):

@@ -46,6 +46,7 @@ def found(channels, truth):
     return vlbi.spectral_image(channels, ref_hz=FREQUENCIES[0], fluxes=fluxes, **CALIBRATED, **SHORT)
 
 
+@pytest.mark.slow
 def test_mean_index(found, truth):
     assert found.mean_alpha == pytest.approx(mean(truth[1], truth), abs=0.1)
     assert found.fluxes == pytest.approx([at(truth, hz).flux for hz in FREQUENCIES], rel=0.03)
