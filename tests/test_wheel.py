@@ -98,6 +98,7 @@ def test_the_wheel_of_the_source_archive_is_the_same(built, sources, tmp_path):
     assert {name for name in own if own[name] != again[name]} <= changed
 
 
+@pytest.mark.slow
 def test_compiled_kernels_make_a_wheel_for_one_kind_of_machine(tmp_path):
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)

@@ -16,6 +16,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_disagreements(launch, tmp_path):
     done = launch(2, "disagreeing.py", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -55,6 +55,7 @@ def require_moments(posterior, errors=0.2, spread=0.2):
     np.testing.assert_allclose(found[1] / np.outer(sd, sd), covariance / np.outer(sd, sd), atol=spread)
 
 
+@pytest.mark.slow
 def test_corrected_answer(drawn):
     require_moments(drawn)
     assert drawn.extra["pareto_k"] < 0.5

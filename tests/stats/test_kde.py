@@ -155,6 +155,7 @@ def test_a_file_of_diffopt_is_a_bank(golden, tmp_path):
     np.testing.assert_allclose(chi2(found, read.all), g["reduced_chisq"], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_blocks_do_not_show(sample, monkeypatch):
     bank = make_bank(*sample, size=7)
     monkeypatch.setattr(banks, "ROWS", 64)

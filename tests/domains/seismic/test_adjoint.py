@@ -68,6 +68,7 @@ def test_strategies_with_a_free_surface(memory, dtype):
 OTHERS = (Full(), Binomial(2), Frame(), Stored())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [Checkpointed((5,)), *(pytest.param(m, marks=pytest.mark.slow) for m in OTHERS)])
 def test_dot_product_and_gauss_newton(memory):
     """<J m, d> = <m, Jᵀ d>, with every strategy; J by forward mode, so Gauss-Newton products exist."""

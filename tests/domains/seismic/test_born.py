@@ -11,6 +11,7 @@ from tests.domains.seismic.cases import ENGINES, quick_jit, relative, small
 from tests.domains.seismic.test_rtm import layers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_born_traces_are_the_first_order(engine):
     sim, velocity, wavelet, shots = small(nt=60)

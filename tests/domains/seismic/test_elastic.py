@@ -164,6 +164,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sim", "memory"), [CASES[0], pytest.param(*CASES[1], marks=pytest.mark.slow)])
 def test_derivatives(sim, memory):
     """Forward against reverse mode, both against finite differences, for each parameter; a remainder of order 2."""

@@ -73,6 +73,7 @@ def squares():
     return problem, *dense(problem, residuals, weights, BENDS["l2"][1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "engine", "shards"), [("l2", "auto", 1), ("l2", "auto", 2), ("huber", "jax", 1)])
 def test_products_are_those_of_the_dense_matrix(squares, loss, engine, shards):
     given, bend = BENDS[loss]

@@ -55,6 +55,7 @@ MEDIA = {"vti": vti, "viscoacoustic": viscoacoustic}
 both = pytest.mark.parametrize("waves", MEDIA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("waves", "changes", "memory"),
     [

@@ -117,6 +117,7 @@ def calibrated(name: str, seed: int = 0):
     return obs.replace(vis={"I": obs.vis["I"] + sigma * (noise[0] + 1j * noise[1])}, sigma={"I": sigma})
 
 
+@pytest.mark.slow
 def test_data_that_are_not_explained_give_no_error_bars():
     strong = {"simple": 1e5, "flux": 1e4}
     found = image(calibrated("double"), **SMALL, regularisers=strong, maxiter=30)

@@ -60,6 +60,7 @@ def test_pattern_is_recovered(found, truth):
     assert all(value < 1.2 for value in found.chi2.values())
 
 
+@pytest.mark.slow
 def test_electric_vector_angle_on_the_ring(found, truth):
     bright = truth.values["I"] > 0.3 * truth.values["I"].max()
     off = np.angle(np.exp(2j * found.evpa) / np.exp(1j * np.angle(linear(truth))))[bright] / 2

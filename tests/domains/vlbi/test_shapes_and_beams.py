@@ -98,6 +98,7 @@ def test_sizes_are_searched_for():
     assert any("does not explain" in doubt for doubt in wrong.doubts)
 
 
+@pytest.mark.slow
 def test_closures_keep_the_flux():
     obs, _ = mring_data(0)
     found = fit_shape(obs, "ring", products=("cphase_cov",), start={"diameter": 40.0}, fixed={"flux": 0.6})

@@ -36,6 +36,7 @@ QUIET = RunOptions(progress=False)
 FLOWING = laminar_flow()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "missing"), [(static(), False), (laminar_flow(), True), (laminar_flow("theory"), False)]
 )
