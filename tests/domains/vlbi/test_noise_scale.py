@@ -21,15 +21,23 @@ def noisy():
 def test_right_errors_are_found_right_whatever_the_gains(noisy):
     seen = noise_scale(noisy)
     assert abs(seen.factor - 1) < 4 * seen.sd
-    assert seen.sd < 0.03 and seen.pairs > 1000
+    assert seen.sd < 0.03 and seen.samples > 1000
 
 
 @pytest.mark.parametrize("factor", [0.5, 3.0])
 def test_wrong_errors_are_found_by_their_factor(noisy, factor):
     said = noisy.replace(sigma={name: sigma / factor for name, sigma in noisy.sigma.items()})
     seen, right = noise_scale(said, snr=15 * factor), noise_scale(noisy, snr=15)
-    assert seen.pairs == right.pairs  # the same closures
+    assert seen.samples == right.samples  # the same closures
     assert seen.factor == pytest.approx(factor * right.factor, rel=1e-12)
+
+
+@pytest.mark.parametrize("source", ["ring", "double"])
+def test_what_the_source_does_is_no_noise(source):
+    """Without noise little is left, though errors are a thousandth of the amplitudes."""
+    clean = simulate(known_image(source, 32), night=NIGHT, noise=False)
+    bright = clean.replace(sigma={k: s * np.median(clean.snr) / 1000 for k, s in clean.sigma.items()})
+    assert noise_scale(bright).factor < 0.05
 
 
 @pytest.mark.slow
@@ -47,10 +55,10 @@ def test_real_data():
 
 
 def test_too_few_samples_are_refused(noisy):
-    with pytest.raises(ValueError, match="pairs of successive closure phases.*not averaged"):
+    with pytest.raises(ValueError, match="have one before and one after.*not averaged"):
         noise_scale(average_scans(noisy.replace(scans=None)))
     two = flag(noisy, stations=[name for name in noisy.stations.names if name not in ("AA", "LM")])
-    with pytest.raises(ValueError, match="0 pairs"):
+    with pytest.raises(ValueError, match="0 closure phases"):
         noise_scale(two)
     obs, _ = observed("vlba15")
     with pytest.raises(ValueError, match="larger longest_s"):

@@ -73,7 +73,7 @@ def _errors(noise: Any) -> str:
     if noise is None:
         return "cannot be checked: too few successive closure phases"
     times = f"{noise.factor:.3f} ± {noise.sd:.3f} times"
-    return f"closure phases scatter {times} as much as they say ({noise.pairs:,} pairs)"
+    return f"closure phases scatter {times} as much as they say ({noise.samples:,} samples)"
 
 
 def _numbers(obs: Any, averaged: Any, zero: Any) -> dict[str, Any]:
