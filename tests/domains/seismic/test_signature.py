@@ -41,6 +41,22 @@ def test_filter_recovers_another_wavelet(per_shot):
 
 
 @pytest.mark.parametrize("kind", ["scalar", "filter"])
+@pytest.mark.parametrize("of", ["shots", "traces", "samples"])
+def test_what_has_no_weight_has_no_share(kind, of):
+    """Dead traces made the wavelet too weak, and spikes anything."""
+    sim, start, _, wavelet, shots, _ = survey(4, NT)
+    data = modelled(1.7 * wavelet)
+    n, receivers = data.shape[:2]
+    bad = np.zeros((n, receivers), bool)
+    bad[1 if of == "shots" else slice(None), :: 1 if of == "shots" else 3] = True
+    weights = {"shots": 1.0 - bad[:, 0], "traces": 1.0 - bad, "samples": (1.0 - bad)[..., None] * np.ones(NT)}[of]
+    for wrong in (0.0, 1e4 * np.random.default_rng(0).standard_normal(data.shape)):
+        recording = Recording(shots, wavelet, np.where(bad[..., None], wrong, data), weights)
+        found = estimate_source(sim, start, recording, SourceOptions(kind, damping=1e-9), waves=WAVES, batchsize=3)
+        assert relative(found, 1.7 * wavelet) < (1e-12 if kind == "scalar" else 1e-3)
+
+
+@pytest.mark.parametrize("kind", ["scalar", "filter"])
 def test_matching_inside_the_loss_forgives_the_source(kind):
     sim, start, _, wavelet, shots, _ = survey(4, NT)
     data = np.array([1.0, -0.5, 3.0, 2.0])[:, None, None] * modelled(wavelet)

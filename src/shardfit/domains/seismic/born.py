@@ -24,7 +24,7 @@ from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.options import WaveOptions
 from shardfit.domains.seismic.problem import ShotModel, mean_loss
 from shardfit.domains.seismic.propagate import propagate
-from shardfit.domains.seismic.recording import Recording, read_once
+from shardfit.domains.seismic.recording import Recording, by_sample, read_once
 from shardfit.domains.seismic.simulation import Simulation, check_velocity
 from shardfit.domains.seismic.strategies import Strategy
 
@@ -63,7 +63,7 @@ class BornModel(ShotModel):
         )
         weights, observed = rows.get("weights"), jnp.asarray(rows["observed"], modelled.dtype) / scale
         if weights is not None:
-            weights = weights.reshape(weights.shape + (1,) * (3 - weights.ndim))
+            weights = by_sample(weights)
             observed = jnp.where(weights > 0, observed, 0)
         sums, counts = self.loss(modelled / scale, observed, weights)
         return {"sum": sums, "count": counts}

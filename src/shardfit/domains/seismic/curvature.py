@@ -21,7 +21,7 @@ from shardfit.domains.seismic.geometry import select
 from shardfit.domains.seismic.medium import bare
 from shardfit.domains.seismic.options import WaveOptions
 from shardfit.domains.seismic.propagate import propagate
-from shardfit.domains.seismic.recording import Recording
+from shardfit.domains.seismic.recording import Recording, by_sample
 from shardfit.domains.seismic.simulation import Simulation
 
 PROBES = 8  # shots, spread over the survey
@@ -99,7 +99,7 @@ def _probes(recording: Recording, dtype: Any, seed: int) -> dict[str, Any]:
     weights = recording.weight_rows()
     if weights is not None:
         weights = np.asarray(weights[some], dtype)
-        noise *= np.sqrt(weights.reshape(weights.shape + (1,) * (3 - weights.ndim)))
+        noise *= np.sqrt(by_sample(weights))
     # of the size of the data: squares of faint gradients vanish in float32
     noise /= np.sqrt(np.mean(np.square(recording.observed[some], dtype=np.float64))) or 1.0
     return {"shots": select(recording.shots, some), "wavelet": recording.wavelet_rows()[some], "noise": noise}

@@ -25,7 +25,7 @@ from shardfit.domains.seismic.native import Native
 from shardfit.domains.seismic.options import MisfitOptions, ModelOptions, WaveOptions
 from shardfit.domains.seismic.parametrisation import transform_of
 from shardfit.domains.seismic.propagate import propagate
-from shardfit.domains.seismic.recording import Recording, read_once
+from shardfit.domains.seismic.recording import Recording, by_sample, read_once
 from shardfit.domains.seismic.signature import matched
 from shardfit.domains.seismic.simulation import Simulation, check_velocity
 from shardfit.domains.seismic.strategies import Full, Strategy
@@ -65,7 +65,7 @@ class ShotModel:
         modelled = filtered(modelled, response) / scale
         weights = rows.get("weights")
         if weights is not None:
-            weights = weights.reshape(weights.shape + (1,) * (3 - weights.ndim))
+            weights = by_sample(weights)
             observed = jnp.where(weights > 0, observed, 0)  # 0 times the square of a spike is not a number in float32
         if self.match is not None:
             modelled = matched(self.match, modelled, observed, weights)

@@ -111,6 +111,11 @@ class Recording:
         object.__setattr__(self, "weights", weights)
 
 
+def by_sample(weights: Any) -> Any:
+    """Return weights of shots, traces or samples as an array that broadcasts over traces (shots, receivers, nt)."""
+    return weights.reshape(weights.shape + (1,) * (3 - weights.ndim))
+
+
 def read_once(
     observed: HostTraces, dtype: Any, response: Response | None = None, weights: np.ndarray | None = None
 ) -> tuple[HostTraces, float]:
@@ -131,7 +136,7 @@ def read_once(
             shot = part.start + int(np.argmin(np.isfinite(sums)))
             raise ValueError(f"observed holds NaN or infinity in shot {shot}. Set bad traces and their weights to 0.")
         if weights is not None:
-            counts = weights[part].reshape(weights[part].shape + (1,) * (3 - weights.ndim)) > 0
+            counts = by_sample(weights[part]) > 0
             counts = np.broadcast_to(counts.astype(block.dtype), block.shape)
             sums = np.einsum("srt,srt,srt->s", block, block, counts, dtype=np.float64)
             count += int(np.einsum("srt->", counts, dtype=np.float64))

@@ -17,7 +17,7 @@ from shardfit.domains.seismic.geometry import select
 from shardfit.domains.seismic.illumination import blocks
 from shardfit.domains.seismic.options import DAMPING, SOURCE_FITS, SourceOptions, WaveOptions, require_known
 from shardfit.domains.seismic.propagate import propagate
-from shardfit.domains.seismic.recording import Recording
+from shardfit.domains.seismic.recording import Recording, by_sample
 from shardfit.domains.seismic.simulation import Simulation
 
 
@@ -72,7 +72,8 @@ def estimate_source(
     sim, velocity
         the simulation, and the model (nz, nx) in m/s, or a medium.
     recording
-        shots and data; its wavelet is the guess that is scaled or filtered.
+        shots and data; its wavelet is the guess that is scaled or filtered. Its weights count: what has weight 0
+        has no share in the estimate. A filter sees weights that change along a trace as a taper of both traces.
     source
         what is estimated.
     waves
@@ -86,18 +87,20 @@ def estimate_source(
     source, waves = source or SourceOptions(), waves or WaveOptions()
     recording.check(sim)
     wavelet, n = cast(recording.wavelet, waves.precision), recording.n_shots
+    weights = recording.weight_rows()
     with arithmetic(waves.precision):
 
         @jax.jit
-        def block_products(velocity, wavelet, shots, observed):
+        def block_products(velocity, wavelet, shots, observed, weights):
             modelled = propagate(sim, velocity, wavelet, shots, waves.engine)
-            return products(source.kind, modelled, observed)
+            return products(source.kind, modelled, observed, weights)
 
         sums = []
         for block in blocks(n, batchsize):
             some = wavelet if wavelet.ndim == 1 else wavelet[block]
             traces = np.asarray(recording.observed[block])
-            rows = (jax.tree.map(np.asarray, velocity), some, select(recording.shots, block), traces)
+            counted = None if weights is None else by_sample(weights[block])
+            rows = (jax.tree.map(np.asarray, velocity), some, select(recording.shots, block), traces, counted)
             sums.append(jax.tree.map(np.asarray, block_products(*cast(rows, waves.precision))))
         top, bottom = (np.concatenate(parts) for parts in zip(*sums, strict=True))
         if not source.per_shot:
