@@ -35,6 +35,7 @@ from shardfit.solve.base import Finish, Solver, Task
 from shardfit.solve.capabilities import require
 from shardfit.solve.monitor import Monitor, Snapshot
 from shardfit.solve.registry import as_solver
+from shardfit.solve.scrutiny import scrutiny
 
 
 def fit(
@@ -234,6 +235,7 @@ def _result(task: Task, solver: Solver, finish: Finish) -> Result:
         units=dict(zip(space.labels, problem.unit_labels(), strict=True)),
         derived={} if problem.decode is None else problem.decode(params),
         state=finish.leaves or {},
+        **scrutiny(problem, finish.z, params, parts, getattr(solver, "absolute_sigma", None)),
         **fields,
     )
 

@@ -201,7 +201,7 @@ class _Scan:
         """Fit with the coordinate held, from a neighbour's answer, and once more from the best fit's."""
         for start in (warm, self.best.params):
             result = fit(self._held(place, start), self.solver, mesh=self.mesh, certify=False, progress=False)
-            if result.success or result.status in (Status.STALLED, Status.COMPLETED):
+            if result.status.converged or result.status in (Status.STALLED, Status.COMPLETED):
                 self.stalled += result.status is Status.STALLED
                 return result
         label = self.problem.space.coordinate_labels()[self.index]

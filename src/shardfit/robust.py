@@ -50,7 +50,7 @@ def robust_fit(
         squares = {name: (far / (scale * sigma[name])) ** 2 for name, far in distances(turn, result.params).items()}
         parts = {name: 0.5 * scale**2 * float(np.sum(rule.rho(s))) for name, s in squares.items()}
         result = _with_costs(result, turn, parts, number, evaluations)
-        if not result.success or abs(previous - result.value) <= tol * abs(result.value):
+        if not result.status.converged or abs(previous - result.value) <= tol * abs(result.value):
             return result, turn
         previous = result.value
         weighted = {name: sigma[name] / np.sqrt(rule.slope(s)) for name, s in squares.items()}
@@ -65,4 +65,5 @@ def _with_costs(result: Result, problem: Problem, parts: dict[str, float], turns
     weights = {name: term.weight for name, term in problem.objective.items()}
     value = result.value + sum(float(weights[name]) * (parts[name] - result.parts[name]) for name in parts)
     note = " ".join(filter(None, (result.note, f"Robust: {turns} turns of weights and fit.")))
-    return replace(result, value=value, parts=merged, evaluations=evaluations, note=note)
+    # outliers make χ² large, which is what the loss is for
+    return replace(result, value=value, parts=merged, evaluations=evaluations, note=note, doubts=())

@@ -97,7 +97,7 @@ def test_page_needs_nothing_from_outside(result, tmp_path):
 def test_badge_and_remedy_of_every_status(status, result):
     changed = type(result)(**{**vars(result), "status": status})
     badge = badge_of(changed)
-    assert badge.tone == {True: "good"}.get(status.converged, badge.tone)
+    assert badge.text == changed.verdict().word
     assert (badge.tone == "good") == status.converged
     assert status.remedy in "".join(Balance(page(changed)).text)
 

@@ -48,7 +48,7 @@ def test_every_solver_on_every_problem(name, kind, best_decay):
     assert jax.tree.structure(result.params) == jax.tree.structure(problem.x0)
     assert result.value == pytest.approx(float(problem.objective.value(result.params)), rel=1e-12, abs=1e-20)
     assert set(result.parts) == set(problem.objective.names)
-    assert result.success == result.status.converged
+    assert result.status.converged or not result.success
     assert result.steps >= 1 and result.evaluations >= 1
     assert len(result.history["value"]) == len(result.history["gradient"]) == len(result.history["seconds"])
     assert result.timings["total"] >= result.timings["compile"] > 0

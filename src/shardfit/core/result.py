@@ -5,11 +5,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.lazy import lent
 from shardfit.core.params import label_of
 from shardfit.core.status import Status
+from shardfit.core.success import Verdict, decide
 from shardfit.core.text import html_table, pair, short
 
 EARLIER = " (in an earlier fit of this run, of the same terms)"
@@ -23,7 +25,8 @@ class Result:
     entry per evaluation or step. evaluations: how often the objective was evaluated. timings: seconds, compile time
     apart. covariance: (p, p) over the flattened parameters where the solver gives one, stderr: pytree like params; any
     other fit gets them from `error_bars`. dof: residuals less free parameters, where there are residuals. state: what a
-    later run can start from, where the solver leaves such a thing.
+    later run can start from, where the solver leaves such a thing. doubts: what speaks against the answer, in words;
+    at_bound: names of the numbers that a bound stopped. `verdict` weighs all of it.
     """
 
     params: Any
@@ -46,16 +49,31 @@ class Result:
     units: dict[str, str] = field(default_factory=dict)
     derived: dict[str, Any] = field(default_factory=dict)
     state: dict[str, np.ndarray] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+    at_bound: tuple[str, ...] = ()
+
+    def verdict(self) -> Verdict:
+        """Return whether the answer may be trusted, and why not; what success, badges and exit codes say."""
+        missing = [] if np.isfinite(self.value) else ["the value"]
+        missing += _leaves_with(np.isnan, self.params)
+        if not self.at_bound:  # the data push what is at a bound outside: it has no standard error, which is told
+            missing += [f"the standard error of {name}" for name in _leaves_with(np.isnan, self.stderr)]
+        lost = _leaves_with(np.isinf, self.stderr)
+        return decide(self.status, self.doubts, not_numbers=missing, undetermined=lost, at_bound=self.at_bound)
 
     @property
     def success(self) -> bool:
-        """Whether a tolerance was met; never assumed."""
-        return self.status.converged
+        """Whether a tolerance was met, or a plan carried out, and nothing speaks against the answer; see `verdict`."""
+        return self.verdict().success
 
     @property
     def message(self) -> str:
-        """What happened and, if need be, what to do."""
-        return " ".join(text for text in (self.status.message + ".", self.note, self.status.remedy) if text)
+        """What happened, what speaks against the answer and, if need be, what to do."""
+        verdict = self.verdict()
+        reasons = verdict.reasons if self.status.converged or self.status is Status.COMPLETED else verdict.reasons[1:]
+        told = [note for note in verdict.notes if note.removesuffix(".") not in self.note]
+        told += [self.note, *(f"Doubtful: {reason}" for reason in reasons), self.status.remedy]
+        return " ".join(filter(None, (f"{self.status.message}.", *told)))
 
     @property
     def reduced_chi2(self) -> float | None:
@@ -107,6 +125,16 @@ class Result:
             f"<p><b>{html.escape(self.problem)}</b>: {html.escape(self.message)}<br>value {self.value:.8g} ({parts}), "
             f"{self.steps} steps, {self.evaluations} evaluations, {self.timings.get('total', 0.0):.2f} s</p>"
         ) + html_table(("parameter", "value", "1σ", "unit"), self.table())
+
+
+def _leaves_with(trait: Any, tree: Any) -> list[str]:
+    """Return the names of a tree's leaves that have a number with a trait."""
+    found = []
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        array = np.asarray(leaf)
+        if jnp.issubdtype(array.dtype, np.inexact) and bool(np.any(trait(array))):
+            found.append(label_of(path) or "x")
+    return found
 
 
 def certified_by(result: Result, certificate: dict | None) -> Result:

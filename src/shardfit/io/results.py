@@ -11,7 +11,7 @@ from shardfit.core.status import Status
 from shardfit.io.encoding import decode, encode, kind_of, plain, rebuilt
 from shardfit.io.files import file_digest, read_arrays, read_json, write_arrays, write_json
 
-FORMAT = 3
+FORMAT = 4
 TREES = ("params", "stderr")  # stored by their leaves' paths, given back in the structure of x0
 KINDS = {
     "value": float | int,
@@ -20,6 +20,7 @@ KINDS = {
     "dof": int | None,
     **dict.fromkeys(("solver", "problem", "precision", "note"), str),
     **dict.fromkeys(("parts", "history", "timings", "layout", "units", "derived", "state"), dict),
+    **dict.fromkeys(("doubts", "at_bound"), tuple),
 }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from shardfit.core.errors import no_folder
 from shardfit.core.params import label_of
+from shardfit.core.success import Verdict
 from shardfit.report.made import read_command
 
 LEDGER, POSTERIOR, RESULT, BEGUN = "ledger.sqlite", "posterior.json", "result.json", "config.json"
@@ -64,7 +65,7 @@ def _fit_outcome(folder: Path) -> dict[str, Any]:
     result = load_result(folder)
     found = {
         "status": result.status.name,
-        "success": result.success,
+        **verdict_of(result.verdict()),
         "message": result.message,
         "value": finite(result.value),
         "parts": {name: finite(part) for name, part in result.parts.items()},
@@ -74,8 +75,13 @@ def _fit_outcome(folder: Path) -> dict[str, Any]:
     }
     if result.stderr is not None:
         found["errors"] = _spelt(result.stderr)
-    found |= {"units": dict(result.units), "derived": _spelt(result.derived)}
-    return found | {"doubts": list(map(str, extra_of(folder)["doubts"]))}
+    return found | {"units": dict(result.units), "derived": _spelt(result.derived)}
+
+
+def verdict_of(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as `--json` tells it."""
+    said = {"success": verdict.success, "badge": verdict.word}
+    return said | {"reasons": list(verdict.reasons), "notes": list(verdict.notes)}
 
 
 def extra_of(folder: Path) -> dict[str, Any]:
@@ -91,9 +97,8 @@ def extra_of(folder: Path) -> dict[str, Any]:
             raise ValueError(f"{path} is not valid JSON ({error}). Delete it or run again.") from None
         if not isinstance(content, dict):
             raise ValueError(f"{path} holds no JSON object. Delete it or run again.")
-    for name in ("sections", "doubts"):
-        if not isinstance(content.setdefault(name, []), list):
-            raise ValueError(f"{path}: {name} is no list. Delete it or run again.")
+    if not isinstance(content.setdefault("sections", []), list):
+        raise ValueError(f"{path}: sections is no list. Delete it or run again.")
     return content
 
 

@@ -6,12 +6,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from shardfit.core.success import TONES
 from shardfit.io.files import write_atomic
 from shardfit.report.blocks import Link, Section, escape
 
 # the page may show images it carries and use its own style; everything else is refused by the browser
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-TONES = ("good", "warn", "bad", "plain")
 
 
 class Badge(NamedTuple):

@@ -37,8 +37,7 @@ def report_run(run_dir: str | Path) -> Path:
         if not any(_shows(entry, name) for entry in extra.get("sections", []))
     }
     page = report_of(result, own, tuple(sections), read_environment(folder))
-    badge = badge_of(result, [str(doubt) for doubt in extra.get("doubts", [])])
-    return write_page(folder, extra, result.problem, page, badge)
+    return write_page(folder, extra, result.problem, page, badge_of(result))
 
 
 def read_environment(folder: Path) -> dict[str, Any]:
@@ -112,18 +111,15 @@ def save_extra(
     sections: Sequence[Mapping],
     science: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    doubts: Sequence[str] = (),
 ) -> None:
     """Keep a title and further sections for the report of this run directory.
 
     A section is {"title": ..., "blocks": [...]} with blocks {"text": ...}, {"header": [...], "rows": [[...]],
     "caption": ...} or {"picture": "name of figures/<name>.png", "caption": ...}; one with the title Parameters takes
     the place of the result's own. science: the installed one whose `report` module draws figures of the run; settings:
-    plain values that it needs for that. doubts: reasons not to believe the answer, which the badge tells.
+    plain values that it needs for that.
     """
     content = {"title": title, "subtitle": subtitle, "sections": list(sections)}
-    if doubts:
-        content["doubts"] = list(doubts)
     if science is not None:
         content |= {"science": science, "settings": dict(settings or {})}
     text = json.dumps(content, indent=1, ensure_ascii=False)

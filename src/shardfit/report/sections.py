@@ -1,7 +1,7 @@
 """Sections that tell one Result: summary, parameters, parts, parity, timings, environment."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -9,21 +9,11 @@ import numpy as np
 
 from shardfit.core.params import label_of
 from shardfit.core.result import Result
-from shardfit.core.status import Status
 from shardfit.report.blocks import Block, Cards, PngBlock, Section, Table, Text
 from shardfit.report.html import Badge
 from shardfit.report.style import png_bytes
 from shardfit.report.values import number, seconds, solver_name, summaries, times
 
-BADGES = {
-    Status.RUNNING: Badge("running", "plain"),
-    Status.STALLED: Badge("stalled", "warn"),
-    Status.NONFINITE: Badge("non-finite", "bad"),
-    Status.MAX_STEPS: Badge("step limit reached", "warn"),
-    Status.INTERRUPTED: Badge("interrupted", "warn"),
-    Status.FAILED: Badge("failed", "bad"),
-    Status.COMPLETED: Badge("completed", "plain"),
-}
 DIGITS = 6  # of quantities without an error
 MOST_ENTRIES = 8  # of a derived quantity that is told whole
 PARAMETERS = "Parameters"  # title of the section; a study may bring its own
@@ -57,11 +47,10 @@ def report_of(
     return [section for section in sections if section.blocks]
 
 
-def badge_of(result: Result, doubts: Sequence[str] = ()) -> Badge:
-    """Return the status in a word and its tone; doubts: reasons not to believe the answer."""
-    if doubts and (result.success or result.status is Status.COMPLETED):
-        return Badge("doubtful", "warn")
-    return Badge("converged", "good") if result.success else BADGES.get(result.status, Badge("ended", "warn"))
+def badge_of(result: Result) -> Badge:
+    """Return the verdict on a result in a word and its tone."""
+    verdict = result.verdict()
+    return Badge(verdict.word, verdict.tone)
 
 
 def summary(result: Result) -> Section:

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fit, print the answer, write the report; 0 if it converged."""
+    """Fit, print the answer, write the report; 0 if it can be trusted, 1 if not, 130 if interrupted."""
     began = time.perf_counter()
     config = read_config(args.config)
     shared = common_options(config, args, "fit")
@@ -43,12 +43,12 @@ def run(args: argparse.Namespace) -> int:
 
     problem = config.make_problem()
     result = fit(problem, solver, **shared, **settings)
-    if errors and result.success and result.stderr is None:
+    if errors and result.status.converged and result.stderr is None:
         result = _with_errors(problem, result, shared)
     print(result)
     if writes_files():
         print(f"report: {report_run(shared['run_dir'])}  ({seconds(time.perf_counter() - began)} in all)")
-    return 0 if result.success else 1
+    return result.verdict().exit
 
 
 def _with_errors(problem: Any, result: Any, shared: dict[str, Any]) -> Any:

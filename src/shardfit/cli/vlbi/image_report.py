@@ -30,6 +30,7 @@ def write_run(
     """
     from shardfit.cli.vlbi.polarised import write_polarisation
     from shardfit.domains.vlbi.fits_image import write_image
+    from shardfit.domains.vlbi.recipes.quality import with_doubts
     from shardfit.domains.vlbi.uvfits import write_uvfits
     from shardfit.io.results import save_result
     from shardfit.io.run_dir import write_environment
@@ -44,7 +45,9 @@ def write_run(
     table = chi2_table(imaging)
     derived = {f"χ² of {name}": value for name, value in imaging.chi2.items()}
     derived |= {"flux of the image (Jy)": imaging.image.flux, "compact flux of the data (Jy)": imaging.flux}
-    save_result(replace(whole_run(imaging), derived=derived), out)
+    doubts = (*imaging.doubts, *(() if polarised is None else polarised.doubts))
+    result = with_doubts(replace(whole_run(imaging), derived=derived), doubts)
+    save_result(result, out)
     write_environment(out)
     pictures = _figures(out, imaging)
     blocks = [
@@ -56,8 +59,7 @@ def write_run(
         {"title": "Fits", "blocks": [_fits_block(imaging)]},
         {"title": "Options", "blocks": [_options_block(imaging, file, estimated)]},
     ]
-    doubts = (*imaging.doubts, *(() if polarised is None else polarised.doubts))
-    save_extra(out, f"{imaging.data.source or 'Image'} from {file}", SUBTITLE, blocks, doubts=doubts)
+    save_extra(out, f"{imaging.data.source or 'Image'} from {file}", SUBTITLE, blocks)
     return report_run(out), table
 
 

@@ -99,7 +99,7 @@ def write_movie_run(out: Path, found: Any, file: str) -> Path:
         {"picture": "one_image", "caption": "The best single image of the same data, from which the frames began."},
     ]
     sections = [{"title": "Movie", "blocks": pictures}, {"title": "Data", "blocks": [_parts(found)]}]
-    save_extra(out, f"{found.data.source or 'Movie'} from {Path(file).name}", SUBTITLE, sections, doubts=found.doubts)
+    save_extra(out, f"{found.data.source or 'Movie'} from {Path(file).name}", SUBTITLE, sections)
     return report_run(out)
 
 

@@ -61,7 +61,7 @@ def write_spectrum(out: Path, spectrum: Any, files: Sequence[str]) -> Path:
         {"title": "Files", "blocks": [_channels(spectrum, files)]},
     ]
     title = f"{spectrum.image.source or 'Image'} at {len(files)} frequencies"
-    save_extra(out, title, SUBTITLE, sections, doubts=spectrum.doubts)
+    save_extra(out, title, SUBTITLE, sections)
     return report_run(out)
 
 

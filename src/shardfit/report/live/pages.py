@@ -154,7 +154,6 @@ def _answer(state: State) -> Section:
     except (ValueError, OSError, RuntimeError) as error:  # being written at this moment, or damaged
         return Section("Answer", [Text(f"It cannot be read now: {error}")])
     blocks: list[Block] = [Text(_sentence(outcome["message"]))] if outcome.get("message") else []
-    blocks += [Text(f"Doubtful: {doubt}") for doubt in outcome.get("doubts", [])]
     parameters, errors, units = (outcome.get(name) or {} for name in ("parameters", "errors", "units"))
     if state.kind.name == "posterior":
         rows = [

@@ -57,7 +57,7 @@ def evidence(problem: Problem, result: Result | None = None, *, mesh: Any = None
     require_densities(problem)
     if result is None:
         result = fit(problem, "lm" if of_residuals(problem.objective) else None, mesh=mesh, progress=False)
-        if not result.success:
+        if not result.status.converged:
             raise ValueError(f"evidence: the fit did not converge. {result.message}")
     z = problem.space.host_z(result.params)
     if at_bound(problem, z).any():

@@ -124,7 +124,7 @@ def fit_shape(
     result, problem = results[best], problems[best]
     chi2 = _chi2(model, result.params, rows, counts)
     doubts = [*chi2_doubts(chi2, measured, what="shape")]
-    if not result.success:
+    if not result.status.converged:
         doubts.append(f"the fit did not converge: {result.status.message}.")
     values = {name: float(np.asarray(result.params[name])) for name in names}
     spread = result.stderr or {}

@@ -67,7 +67,7 @@ class ImagingResult:
     """An image and how it was reached.
 
     image: that of the last round's best fit, blurred if there was a reverse taper; result: Result of that fit, with
-    doubts in its note; chi2: χ² per measurement by product, data and errors as in that fit; fits: all of them in order;
+    its doubts; chi2: χ² per measurement by product, data and errors as in that fit; fits: all of them in order;
     kept: the number of that fit; data: the prepared observation, without taper; calibrated: the same after the last
     self-calibration, and gains: its solution (None without); flux: Jy, as fitted to; options: as used; problem,
     measured: of that fit, and the products it was made of; doubts: reasons not to believe the image, in words.
@@ -264,7 +264,7 @@ def _fit_record(problem: Problem, result: Result, grid: Image, number: int, rest
         evaluations=result.evaluations,
         seconds=result.timings["total"],
         compiling=result.timings.get("compile", 0.0),
-        converged=result.success,
+        converged=result.status.converged,
         message=result.status.message,
         chi2=MappingProxyType(data_chi2(result)),
         image=found,

@@ -35,7 +35,7 @@ class MovieResult:
 
     movie: the frames and their times; chi2: χ² per measurement by product, of all data; part_chi2: the same between
     each two frames, (frames - 1,), NaN without data; counts: (frames - 1,) visibilities there; static: the best single
-    image of the same data, where the frames began; result: of the best fit, with doubts in its note; data: prepared;
+    image of the same data, where the frames began; result: of the best fit, with its doubts; data: prepared;
     options, problem: as used; doubts: reasons not to believe it.
     """
 

@@ -8,10 +8,9 @@ import numpy as np
 
 from shardfit.core.result import Result
 from shardfit.core.status import Status
+from shardfit.core.success import HIGH, LOW, SCATTER
 from shardfit.domains.vlbi.tables import DataSet
 
-HIGH, LOW = 1.5, 0.4  # χ² per measurement outside of which a fit, or the errors it was given, are doubtful
-SCATTER = 5.0  # standard deviations by which χ² of few measurements may be off
 TOLERATED = ("vis", "amp", "logamp")  # products whose errors a tolerance is added to
 GAIN_FREE = ("cphase", "camp", "logcamp", "cphase_cov", "logcamp_cov", "m", "v")  # station gains drop out of these
 CALIBRATE = "Calibrate, or allow for calibration errors (tolerance, systematic)."
@@ -83,6 +82,5 @@ def step_doubts(result: Result) -> list[str]:
 
 
 def with_doubts(result: Result, doubts: tuple[str, ...] | list[str]) -> Result:
-    """Return the result with the doubts in its note."""
-    text = " ".join(f"Doubtful: {doubt}" for doubt in doubts)
-    return replace(result, note=" ".join(filter(None, (result.note, text))))
+    """Return the result with more doubts, each once."""
+    return replace(result, doubts=tuple(dict.fromkeys((*result.doubts, *doubts))))

@@ -42,7 +42,7 @@ class SpectralResult:
 
     image: at the reference frequency; alpha, beta: (ny, nx), beta None for order 1, both at their prior where nothing
     shines (`mask`); chi2: χ² per measurement by product, (n_channels,); fluxes: Jy of every channel, as fitted to;
-    result: of the best fit, with doubts in its note; data: prepared, one per channel; options, problem: as used;
+    result: of the best fit, with its doubts; data: prepared, one per channel; options, problem: as used;
     doubts: reasons not to believe it, in words.
     """
 
