@@ -174,6 +174,15 @@ class Hdf5:
         """Return an array, or something else where there is none."""
         return self.read(address, ndim) if self.has(address) else other
 
+    def texts(self, address: str) -> list[str]:
+        """Return a short list of texts, empty if there is none."""
+        found = self.find(address)
+        if found is None:
+            return []
+        if len(getattr(found, "shape", ())) != 1 or len(found) > 100 or found.dtype.kind not in "SO":
+            raise ValueError(f"{self.path}: {address} must be a short list of texts.")
+        return [text.decode(errors="replace") if isinstance(text, bytes) else str(text) for text in found[()]]
+
     def attribute(self, address: str, name: str) -> str:
         """Return an attribute as text, empty if there is none."""
         value = self.find(address).attrs.get(name)

@@ -83,6 +83,41 @@ def test_nexus(tmp_path, mode, half):
     assert found.phi.tolist() == [0.0, 30.0]
 
 
+LEFT_OUT = [("all", 0.0), ("upper_half", 0.0), ("lower_half", np.nan)]
+
+
+@pytest.mark.parametrize("mode", ["one_array_q_first", "data_exchange_keys"])
+@pytest.mark.parametrize("origin", ["upper_left", "lower_left"])
+@pytest.mark.parametrize(
+    ("half", "empty", "said"),
+    [*((*each, said) for each in LEFT_OUT for said in (True, False)), ("upper_half", 1.0, True)],
+)
+def test_nexus_origins_and_halves(tmp_path, mode, origin, half, empty, said):
+    """Matrices as stored: rows from the origin's end, what is above or below the diagonal of frames left out."""
+    data, n = small(phi=(0.0, 30.0)), 24
+    stored = data.c2[:, ::-1] if origin == "lower_left" else data.c2
+    row, column = np.mgrid[:n, :n]
+    edge = n - 1 - row if origin == "lower_left" else row  # the column at which a row meets the diagonal
+    above = (column > edge) if origin == "upper_left" else (column < edge)
+    below = (column < edge) if origin == "upper_left" else (column > edge)
+    left_out = {"all": np.zeros_like(above), "upper_half": below, "lower_half": above}[half]
+    stored = np.where(left_out, empty, stored)
+    address = "entry/twotime/two_time_corr_func"
+    with h5py.File(tmp_path / "a.nxs", "w") as file:
+        if mode == "data_exchange_keys":
+            for k, matrix in enumerate(stored):
+                file[f"{address}/{k + 1:05d}"] = matrix
+        else:
+            file[address] = stored
+        attributes = {"storage_mode": mode} | (
+            {"time_origin_location": origin, "populated_elements": half} if said else {}
+        )
+        file[address].attrs.update(attributes)
+        file["entry/instrument/masks/dynamic_q_list"] = [0.005, 0.005]
+        file["entry/instrument/detector/frame_time"] = 0.1
+    assert np.allclose(read(tmp_path / "a.nxs", diagonal="keep").c2, data.c2)
+
+
 def nexus(path, time_units, q_units):
     with h5py.File(path, "w") as file:
         file["entry/twotime/two_time_corr_func"] = small(phi=(0.0,)).c2
@@ -150,6 +185,63 @@ def test_aps_multi_tau(tmp_path):
     assert isinstance(data, Binned) and data.dt == 0.5 and data.phi.tolist() == [0.0, 90.0]
     assert np.allclose(data.lag, [0.5, 1.0, 4.0]) and np.allclose(data.c2[1], g2[:, 3]) and np.isnan(data.c2[0, 1])
     assert "length the file does not say" in data.notes[0]
+
+
+CELLS = [(q, phi) for q in (0.004, 0.006, 0.008) for phi in (-90.0, -30.0, 30.0, 90.0)]
+
+
+def beamstop(path, kind, seen, changes=()):
+    """A file of 3 q and 4 phi as its writer makes it: bins are numbered through the cells that have pixels."""
+    content = {
+        "xpcs/qmap/dynamic_v_list_dim0": [0.004, 0.006, 0.008],
+        "xpcs/qmap/dynamic_v_list_dim1": [-90.0, -30.0, 30.0, 90.0],
+        "xpcs/qmap/dynamic_index_mapping": seen,
+        "xpcs/qmap/map_names": [b"q", b"phi"],
+        "entry/instrument/detector_1/frame_time": [[0.001]],
+        f"xpcs/{kind}/config/stride_frame": 5,
+        f"xpcs/{kind}/config/avg_frame": 2,
+    }
+    marks = np.array([1.2 + 0.01 * cell for cell in seen])  # which cell a correlation is of
+    if kind == "twotime":
+        content["xpcs/twotime/processed_bins"] = np.arange(len(seen)) + 1
+        for k, mark in enumerate(marks):
+            content[f"xpcs/twotime/correlation_map/c2_{k + 1:05d}"] = np.triu(np.full((6, 6), mark))
+    else:
+        content["xpcs/multitau/delay_list"] = [1, 2, 8]
+        content["xpcs/multitau/normalized_g2"] = np.tile(marks, (3, 1))
+        content["xpcs/multitau/normalized_g2_err"] = np.full((3, len(seen)), 0.01)
+    with h5py.File(path, "w") as file:
+        for name, value in {**content, **dict(changes)}.items():
+            file[name] = value
+    return path
+
+
+@pytest.mark.parametrize("kind", ["twotime", "multitau"])
+@pytest.mark.parametrize("hidden", [(), (0, 5), (4, 5, 6), (11,), (0, 1, 2, 3)])
+def test_bins_without_pixels_have_no_number(tmp_path, kind, hidden):
+    seen = [cell for cell in range(12) if cell not in hidden]
+    path = beamstop(tmp_path / "a.h5", kind, seen)
+    for q in {CELLS[cell][0] for cell in seen}:
+        data, of_q = read(path, q=q), [cell for cell in seen if CELLS[cell][0] == q]
+        assert np.allclose(data.q, q) and data.phi.tolist() == [CELLS[cell][1] for cell in of_q]
+        assert np.allclose(data.c2.reshape(len(of_q), -1)[:, 1], [1.2 + 0.01 * cell for cell in of_q])
+        assert np.isclose(data.dt, 0.01)  # one of five frames, after two are averaged
+    assert "the file says 0.01 s" in " ".join(read(path, q=0.008, dt=0.001).notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"xpcs/qmap/dynamic_index_mapping": [0, 0, 1]}, "a cell of its own"),
+        ({"xpcs/qmap/dynamic_index_mapping": [0, 1, 12]}, "from 0 to 11"),
+        ({"xpcs/qmap/dynamic_index_mapping": [0, 1, 1.5]}, "from 0 to 11"),
+        ({"xpcs/twotime/config/stride_frame": 0}, "not a number of frames"),
+        ({"xpcs/qmap/map_names": [b"x", b"y"]}, "a map of x and y"),
+    ],
+)
+def test_maps_and_strides_that_cannot_be(tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        read(beamstop(tmp_path / "a.h5", "twotime", [0, 1, 2], changes), q=0.004)
 
 
 def test_xarray():

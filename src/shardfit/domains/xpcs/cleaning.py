@@ -29,6 +29,37 @@ def symmetrised(c2: np.ndarray) -> np.ndarray:
 
 
 @np.errstate(invalid="ignore", over="ignore")
+def upright(c2: np.ndarray, origin: str = "") -> np.ndarray:
+    """Return matrices (n, nt, nt) with time running down, from where their origin is: 'upper_left' or 'lower_left'.
+
+    Unless it is said, the rows are turned where only that makes the matrices, or their filled halves, mirror images.
+    """
+    turned = c2[:, ::-1]
+    if origin in ("upper_left", "lower_left"):
+        return turned if origin == "lower_left" else c2
+    return turned if _mirrored(turned) and not _mirrored(c2) else c2
+
+
+def _mirrored(c2: np.ndarray) -> bool:
+    whole = np.nan_to_num(symmetrised(c2))
+    below, above = np.tril(np.nan_to_num(c2), -1), np.triu(np.nan_to_num(c2), 1)
+    same = np.allclose(below, np.tril(whole, -1)) and np.allclose(above, np.triu(whole, 1))
+    return bool(same or not below.any() or not above.any())
+
+
+def one_half(c2: np.ndarray, populated: str, origin: str = "") -> np.ndarray:
+    """Return upright matrices with zeros in the half that a file says it left out: 'upper_half' or 'lower_half'.
+
+    The half meant is that of the matrix as stored; what a writer leaves there, ones for instance, is no correlation.
+    """
+    if populated not in ("upper_half", "lower_half") or _mirrored(c2):
+        return c2
+    # turning the rows of a matrix about takes what is above its other diagonal to below the main one
+    above = (populated == "upper_half") != (origin == "lower_left")
+    return np.triu(c2) if above else np.tril(c2)
+
+
+@np.errstate(invalid="ignore", over="ignore")
 def corrected_diagonal(c2: np.ndarray, rule: str = "basic") -> np.ndarray:
     """Return matrices (..., nt, nt) whose diagonal, which is no correlation, is replaced from its neighbours.
 

@@ -10,7 +10,7 @@ import numpy as np
 from shardfit.core.errors import no_file
 from shardfit.core.untrusted import Hdf5, check_array, clear_errors, listing, open_hdf5, read_npy, read_npz
 from shardfit.domains.xpcs.bins import Binned, delay_bins
-from shardfit.domains.xpcs.cleaning import corrected_diagonal, symmetrised
+from shardfit.domains.xpcs.cleaning import corrected_diagonal, one_half, symmetrised, upright
 from shardfit.domains.xpcs.data import Correlation
 
 NPZ_NAMES = ("c2_exp", "t1", "t2", "phi_angles_list", "wavevector_q_list")
@@ -139,6 +139,14 @@ def _read_hdf5(path: Path, wanted: Selection) -> Correlation:
 
 def _halves(source: Hdf5, address: str, keys: list[str]) -> np.ndarray:
     """Return the matrices of a group by key, each mirrored from its filled half."""
+    stack = _matrices(source, address, keys)
+    for k, matrix in enumerate(stack):
+        stack[k] = symmetrised(matrix)
+    return stack
+
+
+def _matrices(source: Hdf5, address: str, keys: list[str]) -> np.ndarray:
+    """Return the matrices of a group by key."""
     first = source.read(f"{address}/{keys[0]}", (2,))
     check_array(source.path, address, (len(keys), *first.shape), first.dtype)
     stack = np.empty((len(keys), *first.shape))
@@ -146,25 +154,56 @@ def _halves(source: Hdf5, address: str, keys: list[str]) -> np.ndarray:
         matrix = first if k == 0 else source.read(f"{address}/{key}", (2,))
         if matrix.shape != first.shape or matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"{source.path}: {address}/{key} has shape {matrix.shape}, others {first.shape}.")
-        stack[k] = symmetrised(matrix)
+        stack[k] = matrix
     return stack
 
 
 def _aps_u(source: Hdf5, wanted: Selection) -> Correlation:
-    """Read the APS-U layout: bins number (q, phi) from 1, phi running first."""
-    q, phi = (np.ravel(source.read(f"xpcs/qmap/dynamic_v_list_dim{i}", (1, 2))) for i in (0, 1))
+    """Read two-time matrices of the APS-U layout, whose bins are numbered from 1."""
+    q, phi = _aps_u_bins(source)
     bins = np.ravel(source.read("xpcs/twotime/processed_bins", (1, 2)))
     keys = source.keys("xpcs/twotime/correlation_map")
     number = bins.astype(np.int64) - 1
     if len(keys) != len(bins):
         raise ValueError(f"{source.path}: {len(keys)} matrices for {len(bins)} processed bins.")
-    if np.any(number < 0) or np.any(number >= len(q) * len(phi)) or np.any(number + 1 != bins):
-        raise ValueError(f"{source.path}: processed_bins must be whole numbers from 1 to {len(q) * len(phi)}.")
-    of_q, of_phi = np.divmod(number, len(phi))
-    chosen = np.flatnonzero(_is_nearest(source.path, q[of_q], wanted.q))
+    if np.any(number < 0) or np.any(number >= len(q)) or np.any(number + 1 != bins):
+        raise ValueError(f"{source.path}: processed_bins must be whole numbers from 1 to {len(q)}.")
+    chosen = np.flatnonzero(_is_nearest(source.path, q[number], wanted.q))
     c2 = _halves(source, "xpcs/twotime/correlation_map", [keys[k] for k in chosen])
-    dt, notes = _dt(source.path, wanted.dt)
-    return Correlation(c2, phi[of_phi[chosen]], q[of_q[chosen]], dt, source=source.path.name, notes=notes)
+    dt, notes = _dt(source.path, wanted.dt, _aps_u_step(source, "twotime"))
+    return Correlation(c2, phi[number[chosen]], q[number[chosen]], dt, source=source.path.name, notes=notes)
+
+
+def _aps_u_bins(source: Hdf5) -> tuple[np.ndarray, np.ndarray]:
+    """Return q and phi of every bin that has pixels, in the order of their numbers.
+
+    Cells of the map are (q, phi), phi running first. Those without a pixel, behind a beamstop for instance, have no
+    number; `dynamic_index_mapping` says which cell each number stands for.
+    """
+    axes = source.texts("xpcs/qmap/map_names")
+    if axes not in ([], ["q", "phi"]):
+        raise ValueError(f"{source.path}: its bins are a map of {' and '.join(axes)}; maps of q and phi can be read.")
+    q, phi = (np.ravel(source.read(f"xpcs/qmap/dynamic_v_list_dim{i}", (1, 2))) for i in (0, 1))
+    cells = np.arange(len(q) * len(phi))
+    mapped = source.read_or("xpcs/qmap/dynamic_index_mapping", cells, (1, 2))
+    cell = np.ravel(mapped).astype(np.int64)
+    if not np.isin(mapped, cells).all() or len(np.unique(cell)) != len(cell):
+        raise ValueError(
+            f"{source.path}: xpcs/qmap/dynamic_index_mapping must give a cell of its own, from 0 to {len(cells) - 1}, "
+            f"to every bin: {len(q)} q × {len(phi)} phi."
+        )
+    return q[cell // len(phi)], phi[cell % len(phi)]
+
+
+def _aps_u_step(source: Hdf5, analysis: str) -> float | None:
+    """Return the time between correlated frames, s: of the detector's, some are left out and some averaged first."""
+    frame_time = _frame_time(source)
+    for name in ("stride_frame", "avg_frame"):
+        every = float(np.ravel(source.read_or(f"xpcs/{analysis}/config/{name}", np.ones(1), (0, 1, 2)))[0])
+        if every < 1 or every != int(every):
+            raise ValueError(f"{source.path}: xpcs/{analysis}/config/{name} is {every:g}, not a number of frames.")
+        frame_time = frame_time and frame_time * every
+    return frame_time
 
 
 def _aps_legacy(source: Hdf5, wanted: Selection) -> Correlation:
@@ -190,13 +229,15 @@ def _nexus(source: Hdf5, wanted: Selection) -> Correlation:
     """Read NXxpcs: an array with q first or last, or one key per bin."""
     address, masks = "entry/twotime/two_time_corr_func", "entry/instrument/masks"
     if hasattr(source.find(address), "keys"):
-        c2 = _halves(source, address, source.keys(address))
+        c2 = _matrices(source, address, source.keys(address))
     else:
         c2 = source.read(address, (2, 3))
         c2 = c2[None] if c2.ndim == 2 else c2
         mode = source.attribute(address, "storage_mode")
         last = mode == "one_array_q_last" or (not mode and c2.shape[0] == c2.shape[1] != c2.shape[2])
-        c2 = symmetrised(_upright(np.moveaxis(c2, -1, 0) if last else c2))
+        c2 = np.moveaxis(c2, -1, 0) if last else c2
+    origin, half = (source.attribute(address, name) for name in ("time_origin_location", "populated_elements"))
+    c2 = symmetrised(one_half(upright(c2, origin), half, origin))
     if source.attribute(address, "baseline_reference") in ("0", "0.0"):
         c2 = c2 + 1.0
     q = source.read_or(f"{masks}/dynamic_q_list", wanted.q)
@@ -208,16 +249,6 @@ def _nexus(source: Hdf5, wanted: Selection) -> Correlation:
     dt, notes = _dt(source.path, wanted.dt, _frame_time(source))
     data = Correlation(c2, phi, q, dt, source=source.path.name, notes=notes)
     return data.take(np.flatnonzero(_is_nearest(source.path, data.q, wanted.q)))
-
-
-def _upright(c2: np.ndarray) -> np.ndarray:
-    """Return matrices with time running down, whichever corner the origin was stored in."""
-    flipped = c2[:, ::-1]
-    if not np.allclose(c2, np.swapaxes(c2, 1, 2), equal_nan=True) and np.allclose(
-        flipped, np.swapaxes(flipped, 1, 2), equal_nan=True
-    ):
-        return flipped
-    return c2
 
 
 def _frame_time(source: Hdf5) -> float | None:
@@ -246,18 +277,17 @@ def _aps_multi_tau(source: Hdf5, wanted: Selection) -> Binned:
     delay = source.read("xpcs/multitau/delay_list", (1, 2))
     delay = delay[:, 0] if delay.ndim == 2 and delay.shape[1] < delay.shape[0] else np.ravel(delay)
     g2, error = (source.read(f"xpcs/multitau/normalized_g2{end}", (2,)).T for end in ("", "_err"))
-    q, phi = (np.ravel(source.read(f"xpcs/qmap/dynamic_v_list_dim{i}", (1, 2))) for i in (0, 1))
-    if g2.shape != error.shape or g2.shape != (len(q) * len(phi), len(delay)):
+    q, phi = _aps_u_bins(source)
+    if g2.shape != error.shape or g2.shape != (len(q), len(delay)):
         raise ValueError(
-            f"{source.path}: g2 {g2.shape} and its error {error.shape} must be {len(q)} q × {len(phi)} phi by "
-            f"{len(delay)} delays."
+            f"{source.path}: g2 {g2.shape} and its error {error.shape} must be {len(q)} bins, as the map of q and phi "
+            f"has, by {len(delay)} delays."
         )
-    number = np.arange(len(g2))
-    chosen = np.flatnonzero(_is_nearest(source.path, q[number // len(phi)], wanted.q))
-    dt, notes = _dt(source.path, wanted.dt, _frame_time(source))
+    chosen = np.flatnonzero(_is_nearest(source.path, q, wanted.q))
+    dt, notes = _dt(source.path, wanted.dt, _aps_u_step(source, "multitau"))
     g2, error = g2[chosen], error[chosen]
     good = np.isfinite(error) & (error > 0)
-    bins = {"phi": phi[chosen % len(phi)], "q": q[chosen // len(phi)], "n_frames": int(np.max(delay)) + 2}
+    bins = {"phi": phi[chosen], "q": q[chosen], "n_frames": int(np.max(delay)) + 2}
     note = "g2 are means over a run whose length the file does not say: the longest delay + 1 is taken."
     rest = {"sigma": np.where(good, error, 1.0), "source": source.path.name, "notes": (note, *notes)}
     return delay_bins(np.where(good, g2, np.nan), delay * dt, None, dt, **bins, **rest)
