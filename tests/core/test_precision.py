@@ -176,7 +176,7 @@ def test_a_float32_model_in_a_float64_problem_is_named():
         Problem(Objective({"wave": residual_term(lambda p, rows: jnp.float32(rows["x"] * p), {"x": X})}), 1.0)
     with pytest.raises(TypeError, match=r"loss of term 'small' is float32"):
         Problem(Objective({"small": penalty(lambda p: jnp.float32(p**2))}), 1.0)
-    counts = statistic_term(lambda p, rows: jnp.ones(6, np.int32), {"x": X}, loss=lambda n: n)
+    counts = statistic_term(lambda p, rows: jnp.ones_like(rows["x"], np.int32), {"x": X}, loss=lambda n: n)
     assert Problem(Objective({"counts": counts}), 1.0).precision == "float64", "whole numbers have no precision"
 
 

@@ -1,4 +1,8 @@
-"""What an objective computes, compiled. The objective is an argument: its data are no constants of the program."""
+"""What an objective computes, compiled. The objective is an argument: its data are no constants of the program.
+
+Shapes are checked here, while a program is traced: an objective that belongs to no problem is used as it is, and a
+function that adds up its own rows would give a sum of sums.
+"""
 
 from functools import partial
 from typing import Any
@@ -10,6 +14,7 @@ from shardfit.core import reduce
 from shardfit.core.gram import Gram
 from shardfit.core.params import make_space
 from shardfit.core.quick import once_jit
+from shardfit.core.term_checks import check_contributions, check_terms
 from shardfit.core.terms import RowTerm
 
 
@@ -24,12 +29,14 @@ def named_parts(names: tuple[str, ...], losses: tuple) -> dict[str, Any]:
 @jax.jit
 def value(objective: Any, params: Any, key: Any) -> jax.Array:
     """Return the value."""
+    check_terms(objective, params)
     return reduce.value(objective, params, key)
 
 
 @jax.jit
 def value_grad_parts(objective: Any, params: Any, key: Any) -> tuple[jax.Array, Any, dict]:
     """Return value, gradient and unweighted parts at one forward and one backward pass."""
+    check_terms(objective, params)
     value, gradient, losses = reduce.value_grad_losses(objective.mesh, objective.terms, params, key)
     return value, gradient, named_parts(objective.names, losses)
 
@@ -37,6 +44,7 @@ def value_grad_parts(objective: Any, params: Any, key: Any) -> tuple[jax.Array, 
 @once_jit
 def parts(objective: Any, params: Any, key: Any) -> dict[str, Any]:
     """Return each term's loss before its weight."""
+    check_terms(objective, params)
     losses = reduce.losses(objective.mesh, objective.terms, params, key)
     return named_parts(objective.names, losses)
 
@@ -44,6 +52,7 @@ def parts(objective: Any, params: Any, key: Any) -> dict[str, Any]:
 @jax.jit
 def totals(objective: Any, params: Any, key: Any) -> dict[str, Any]:
     """Return the summed statistics of each row term."""
+    check_contributions(objective, params)
     sums = reduce.totals(objective.mesh, objective.terms, params, key)
     return {n: s for (n, t), s in zip(objective.items(), sums, strict=True) if isinstance(t, RowTerm)}
 
@@ -51,12 +60,14 @@ def totals(objective: Any, params: Any, key: Any) -> dict[str, Any]:
 @jax.jit
 def residuals(objective: Any, params: Any, key: Any) -> jax.Array:
     """Return all residuals as one real vector."""
+    check_contributions(objective, params)
     return normal_equations.residuals(objective.mesh, objective.terms, params, key)
 
 
 @jax.jit
 def gram(objective: Any, params: Any, key: Any) -> Gram:
     """Return the normal equations over the flattened parameters."""
+    check_contributions(objective, params)
     space = make_space(params)
     return normal_equations.gram(objective, space, space.pack(params), key)
 
@@ -64,6 +75,7 @@ def gram(objective: Any, params: Any, key: Any) -> Gram:
 @jax.jit
 def hvp(objective: Any, params: Any, tangent: Any, key: Any) -> Any:
     """Return the Hessian times tangent."""
+    check_terms(objective, params)
     gradient = partial(_gradient, objective, key)
     return jax.jvp(gradient, (params,), (tangent,))[1]
 

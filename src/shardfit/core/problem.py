@@ -17,10 +17,10 @@ from shardfit.core.fixed import hold
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space, check_params, leaf_labels, make_space, spread
-from shardfit.core.precision import PRECISIONS, arithmetic, cast, in_its_precision, require_precision, tracing
+from shardfit.core.precision import PRECISIONS, arithmetic, cast, in_its_precision, tracing
 from shardfit.core.priors import check_prior, prior_term, transform_of
-from shardfit.core.rows import leading
-from shardfit.core.terms import Penalty, RowTerm, weighted_sum, with_shapes
+from shardfit.core.term_checks import check_terms
+from shardfit.core.terms import Penalty
 from shardfit.core.text import columns, html_table, short
 
 
@@ -196,65 +196,6 @@ def _check_start(space, x0):
         raise ValueError(f"x0 of {bad} lies outside its transform's range. Start strictly inside.")
 
 
-def check_terms(objective: Objective, params: Any, precision: str) -> None:
-    """Trace every term without running it, and raise if what it returns does not fit the rows.
-
-    What is traced are functions of this module with the term as argument: JAX traces them once for terms of equal
-    structure, however often a problem is made anew; and rows in a closure would be worked on for real.
-    """
-    key = jax.eval_shape(jax.random.key, 0)
-    for name, term in objective.items():
-        try:
-            if isinstance(term, RowTerm):
-                n = leading(term.rows) if term.chunk is None else min(term.chunk, leading(term.rows))
-                term = with_shapes(term, n)  # one block: shapes of all rows may be more than there is memory for
-                out = jax.eval_shape(_contributions, params, term, key)
-                _check_contributions(name, out, n)
-                _check_alone(name, out, n, lambda fewer: jax.eval_shape(_contributions, params, fewer, key), term)
-                term.check_shapes(name, out)
-                require_precision(f"what fn of term {name!r} returns", out, precision)
-                sums = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), out)
-                if term.linear and hasattr(term, "loss"):
-                    _check_scalars(name, sums, "the summed statistic", "pass a loss that returns one number")
-                losses = jax.eval_shape(_row_losses, params, term, key)
-            else:
-                losses = jax.eval_shape(_penalty_losses, params, term)
-        except jax.errors.JAXTypeError as error:
-            raise TypeError(f"term {name!r} {_concrete_use(error)}") from error
-        except Exception as error:
-            error.add_note(f"raised while checking term {name!r}, before any data were used{_calls(term)}")
-            raise
-        _check_scalars(name, losses, "the loss", "return one number, or a dict of named numbers")
-        require_precision(f"the loss of term {name!r}", losses, precision)
-        value = jax.eval_shape(lambda x, t, where=f"term {name!r}": weighted_sum(t.weight, x, where), losses, term)
-        if value.shape:
-            raise ValueError(f"term {name!r}: weight has shape {value.shape}. Give one number, or a dict of them.")
-
-
-def _calls(term: Any) -> str:
-    """Return how the functions of a term are called."""
-    args = "".join(f", {jnp.shape(arg)}" if isinstance(arg, jax.Array | np.ndarray) else ", …" for arg in term.args)
-    if not isinstance(term, RowTerm):
-        return f"; it is called as fn(params{args})"
-    loss = f" and loss(totals{args})" if hasattr(term, "loss") else ""
-    return f"; its functions are called as fn(params, rows{args}){loss}{', with a key' if term.stochastic else ''}"
-
-
-def _concrete_use(error: Exception) -> str:
-    """Return what a function does that needs the value of a number that JAX is tracing, and what to do instead."""
-    if isinstance(error, jax.errors.TracerBoolConversionError):
-        return "decides by the value of a parameter or row (if, while, and, or): use jnp.where or jax.lax.cond."
-    if isinstance(error, jax.errors.TracerArrayConversionError):
-        return (
-            "uses NumPy functions on parameters or rows, which have no derivatives: use jax.numpy (import jax.numpy as "
-            "jnp, jnp.exp for np.exp)."
-        )
-    return (
-        "needs the value of a parameter or row as a Python number (float, int, range, an index): use jax.numpy and "
-        "jax.lax, which work without it."
-    )
-
-
 def require_untraced(what: str, *trees: Any) -> None:
     """Raise where numbers are traced by jit, grad or vmap: a problem and its fit work on numbers that are known."""
     inside_jit = tracing() and isinstance(jnp.zeros(()), Tracer)
@@ -263,57 +204,3 @@ def require_untraced(what: str, *trees: Any) -> None:
             f"{what} inside a function that jit, grad or vmap traces: its numbers are not known there. Call it "
             "outside; Objective.value, value_and_grad, residuals and gram can be traced."
         )
-
-
-def _contributions(params, term, key):
-    return term.contributions(params, term.rows, key)
-
-
-def _row_losses(params, term, key):
-    mask = np.ones(leading(term.rows), bool)
-    return term.losses(term.statistics(params, term.rows, mask, key), key)
-
-
-def _penalty_losses(params, term):
-    return term.losses(params)
-
-
-def _check_contributions(name, out, n):
-    leaves = jax.tree.leaves(out)
-    if not leaves:
-        raise ValueError(f"term {name!r}: fn returned nothing. Return one contribution per row.")
-    for leaf in leaves:
-        if leaf.ndim == 0 or leaf.shape[0] != n:
-            got = "a single number" if leaf.ndim == 0 else f"{leaf.shape[0]} values"
-            raise ValueError(
-                f"term {name!r}: fn returned {got} for {n} rows. Return one per row, "
-                "or use penalty() for a term without rows."
-            )
-
-
-def _check_alone(name, out, n, outputs_of, term):
-    """Raise where what a row contributes has the size of its block."""
-    if n < 2 or not any(n in leaf.shape[1:] for leaf in jax.tree.leaves(out)):
-        return
-    try:
-        fewer = outputs_of(with_shapes(term, n - 1))
-    except Exception:  # a function that takes no other number of rows: the certificate's matter
-        return
-    for whole, part in zip(jax.tree.leaves(out), jax.tree.leaves(fewer), strict=True):
-        if whole.shape[1:] != part.shape[1:]:
-            raise ValueError(
-                f"term {name!r}: the contribution of a row has shape {whole.shape[1:]} among {n} rows and "
-                f"{part.shape[1:]} among {n - 1}, so rows look at the others of their block. The function sees some "
-                "of the rows at a time: pairs of rows cannot be formed in it. Pass what all rows need in args."
-            )
-
-
-def _check_scalars(name, losses, what, remedy):
-    named = isinstance(losses, dict)
-    numbers = list(losses.values()) if named else [losses]
-    if not numbers or not jax.tree_util.all_leaves(numbers):
-        kind = type(losses).__name__ if not named else "a nested dict" if numbers else "an empty dict"
-        raise ValueError(f"term {name!r}: {what} is {kind}; {remedy}.")
-    for leaf in numbers:
-        if leaf.shape != () or not np.issubdtype(leaf.dtype, np.floating):
-            raise ValueError(f"term {name!r}: {what} has shape {leaf.shape} and type {leaf.dtype}; {remedy}.")
