@@ -183,8 +183,8 @@ def weathered(folder: Path) -> Outcome:
     for path in folder.rglob(RESULT):
         result = load_result(path.parent)
         finite = all(np.isfinite(leaf).all() for name, leaf in answer(path.parent).items() if "part" not in name)
-        if result.success and not finite:
-            return Outcome(WRONG, "a fit that is called a success is not finite")
+        if result.status.converged and not finite:
+            return Outcome(WRONG, "a fit that is called converged is not finite")
     return Outcome(MARKED)
 
 

@@ -31,7 +31,7 @@ USUAL = {"top": "", "before": "pass", "line": 'return rows["y"] - p["a"] * rows[
         (
             "lookup",
             {"line": 'return rows["z"]'},
-            ["KeyError: 'z'", "in mishap_lookup.py, line 5, residual", 'rows["z"]'],
+            ["asks for 'z'", "rows has t, y", "in mishap_lookup.py, line 5, residual", 'rows["z"]'],
         ),
         ("division", {"line": "return rows['y'] * (1 / 0)"}, ["ZeroDivisionError", "in mishap_division.py, line 5"]),
         ("claim", {"before": "assert 1 > 2, 'too few'"}, ["too few", "in mishap_claim.py, line 7, make_problem"]),

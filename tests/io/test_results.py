@@ -14,7 +14,7 @@ import pytest
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.io.files import read_json, write_json
-from shardfit.io.results import load_result, save_result
+from shardfit.io.results import FORMAT, load_result, save_result
 
 
 class Pair(NamedTuple):
@@ -209,7 +209,7 @@ def test_foreign_json_is_said_to_be_damaged(tmp_path, content):
 def test_another_format_is_named(tmp_path):
     save_result(make(), tmp_path)
     rewritten(tmp_path, format=99)
-    with pytest.raises(ValueError, match="its format is 99, not 3"):
+    with pytest.raises(ValueError, match=f"its format is 99, not {FORMAT}"):
         load_result(tmp_path)
 
 

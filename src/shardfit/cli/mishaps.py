@@ -54,6 +54,10 @@ def _system(error: OSError) -> str:
 
 def own_line(error: BaseException) -> str:
     """Return where in a user's own module an error arose; empty where only installed packages took part."""
+    # an error in plainer words has the user's line in the one it was made from
+    found = own_line(error.__cause__) if error.__cause__ is not None else ""
+    if found:
+        return found
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if _is_own(frame):
             return f"in {Path(frame.filename).name}, line {frame.lineno}, {frame.name}: {frame.line}"

@@ -358,8 +358,6 @@ def test_text_table_refused(tmp_path, old, new, why):
     ("parameter", "value", "expected"),
     [
         ("UU---SIN", 1e3, "light-seconds: no baseline"),
-        ("INTTIM", -10.0, "INTTIM runs from -10"),
-        ("INTTIM", 1e7, "no integration"),
         ("DATE", 2457900.0, "days apart"),
     ],
 )
@@ -386,4 +384,67 @@ def test_scans_of_one_integration(small, tmp_path):
         hdus["AIPS NX"].data["TIME INTERVAL"][:] = 0.0
     found = read_uvfits(path)
     assert found.scans is not None
+    assert len(average_scans(found)) == len(small)
+
+
+def edited(path, **columns):
+    """Change columns of a file's tables, and parameters of its rows, in place; a callable gets what is there."""
+    from astropy.io import fits
+
+    with fits.open(path, mode="update", memmap=False) as hdus:
+        for name, change in columns.items():
+            table = next((hdu.data for hdu in hdus[1:] if name in hdu.columns.names), None)
+            values = hdus[0].data.par(name) if table is None else table[name]
+            values[:] = change(np.array(values)) if callable(change) else change
+    return path
+
+
+@pytest.mark.parametrize("bad", [-10.0, 1e7, np.nan])
+def test_integration_times_that_cannot_be_are_replaced(small, tmp_path, caplog, bad):
+    write_uvfits(small, tmp_path / "a.uvfits")
+    some = read_uvfits(edited(tmp_path / "a.uvfits", INTTIM=lambda t: np.where(np.arange(t.size) == 1, bad, t)))
+    assert "1 of 6 rows" in caplog.text
+    np.testing.assert_allclose(some.tint, 10.0)
+    none = read_uvfits(edited(tmp_path / "a.uvfits", INTTIM=bad))
+    assert "in any row" in caplog.text
+    np.testing.assert_allclose(none.tint, 1800.0, rtol=1e-5)
+
+
+def test_names_of_antennas_end_at_what_is_no_text(small, tmp_path, caplog):
+    path = tmp_path / "a.uvfits"
+    write_uvfits(small.replace(stations=Stations(("BRXXXXXX", "LAXXXXXX", "ANT5"), *xyz_sefd(small))), path)
+    raw = path.read_bytes()
+    path.write_bytes(raw.replace(b"BRXXXXXX", b"BR\0A\x06EL\xc1").replace(b"LAXXXXXX", b"  LA    "))
+    assert read_uvfits(path).stations.names == ("BR", "LA", "ANT5")
+    assert not caplog.text
+    path.write_bytes(raw.replace(b"BRXXXXXX", b"\0\0\0\0\0\0\0\0").replace(b"LAXXXXXX", b"ANT5\0\0\0\0"))
+    names = read_uvfits(path).stations.names
+    assert len(set(names)) == 3
+    assert names[0].startswith("ANT")
+    assert "told apart" in caplog.text
+
+
+def xyz_sefd(obs):
+    return obs.stations.xyz, obs.stations.sefd
+
+
+@pytest.mark.parametrize(
+    ("middle", "length", "usable"),
+    [
+        ([3.0, 3.5], [0.1, 0.1], True),
+        ([3.5, 3.0], [0.1, 0.1], True),  # out of order
+        ([3.0, 3.5], [0.501, 0.501], True),  # rounded up: neighbours share seconds
+        ([3.0, 3.5], [2.0, 2.0], False),
+        ([3.0, 3.0], [0.1, 0.1], False),
+        ([3.0, np.nan], [0.1, 0.1], False),
+    ],
+)
+def test_scan_tables_of_other_writers(small, tmp_path, caplog, middle, length, usable):
+    """What cannot be a list of scans is left out without a warning: scans are then split at gaps."""
+    path = tmp_path / "a.uvfits"
+    write_uvfits(small, path)
+    columns = {"TIME": np.array(middle) / 24, "TIME INTERVAL": np.array(length) / 24}
+    found = read_uvfits(edited(path, **columns))
+    assert (found.scans is not None) == usable
+    assert not caplog.text
     assert len(average_scans(found)) == len(small)

@@ -68,7 +68,7 @@ class Unit:
         stored = self.rows[str(i)]
         if stored.dtype.kind == "S":
             logical = not str(self.header[f"TFORM{i}"]).strip().upper().endswith("A")
-            return stored == b"T" if logical else stored.astype(str)
+            return stored == b"T" if logical else np.array([_text(value) for value in stored.tolist()], str)
         scale, zero = self.header.get(f"TSCAL{i}", 1), self.header.get(f"TZERO{i}", 0)
         return stored if (scale, zero) == (1, 0) else stored * scale + zero
 
@@ -104,6 +104,11 @@ def _header(stream: Any, first: str) -> dict[str, Any] | None:
             if card[8:10] == "= ":
                 header.setdefault(keyword, _value(card[10:].strip()))
     return None
+
+
+def _text(value: bytes) -> str:
+    """Return a text as stored: what follows a NUL is undefined, and no writer keeps to ASCII."""
+    return value.partition(b"\0")[0].decode("latin-1").strip()
 
 
 def _value(text: str) -> Any:

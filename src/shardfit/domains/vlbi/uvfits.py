@@ -19,6 +19,7 @@ from shardfit.domains.vlbi.uvfits_write import write_uvfits
 __all__ = ["read_uvfits", "write_uvfits"]
 
 MOST_DAYS = 10.0  # from the first row to the last
+DAY_S = 86400.0
 MOST_SECONDS = 10.0  # light travel time of a baseline: twice the way to the second Lagrange point
 log = logging.getLogger(__name__)
 _DTYPES = {8: ">u1", 16: ">i2", 32: ">i4", 64: ">i8", -32: ">f4", -64: ">f8"}
@@ -240,15 +241,24 @@ def _rows(header: Any, params: np.ndarray) -> dict[str, np.ndarray]:
             raise ValueError(
                 f"{name} reaches {np.abs(columns[name][0]).max():.3g} light-seconds: no baseline is so long."
             )
-    if "INTTIM" in columns:
-        tint = columns["INTTIM"][0]
-        if not np.all((tint >= 0) & (tint < 86400)):
-            raise ValueError(
-                f"INTTIM runs from {tint.min():.3g} to {tint.max():.3g} s, which are no integration times."
-            )
-    else:
-        gaps = np.diff(86400.0 * np.unique(jd))
-        tint = np.full(len(jd), gaps.min() if gaps.size else 1.0)
-        log.info("no INTTIM: the shortest gap between times, %.3g s, is taken as integration time", tint[0])
+    tint = _integration_times(columns["INTTIM"][0] if "INTTIM" in columns else None, jd)
     rows = {"u": columns["UU"][0], "v": columns["VV"][0], "tint": tint, "jd": jd, "baseline": columns["BASELINE"][0]}
     return rows | ({"freqsel": columns["FREQSEL"][0]} if "FREQSEL" in columns else {})
+
+
+def _integration_times(given: np.ndarray | None, jd: np.ndarray) -> np.ndarray:
+    """Return integration times, s; those that cannot be any are replaced by the median of the others."""
+    good = np.zeros(len(jd), bool) if given is None else (given >= 0) & (given < DAY_S)
+    if given is not None and good.any():
+        if not good.all():
+            usual = float(np.median(given[good]))
+            log.warning("INTTIM of %d of %d rows is no time; %g s taken", int((~good).sum()), len(jd), usual)
+            return np.where(good, given, usual)
+        return given
+    gaps = np.diff(DAY_S * np.unique(jd))
+    usual = float(gaps.min()) if gaps.size else 1.0
+    if given is None:
+        log.info("no INTTIM: the shortest gap between times, %.3g s, is taken as integration time", usual)
+    else:
+        log.warning("INTTIM is no time in any row; the shortest gap between times, %.3g s, is taken", usual)
+    return np.full(len(jd), usual)

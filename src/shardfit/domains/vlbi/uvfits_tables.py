@@ -11,6 +11,7 @@ from shardfit.domains.vlbi.fits_units import Unit
 from shardfit.domains.vlbi.observation import Stations
 
 log = logging.getLogger(__name__)
+SCAN_OVERLAP_H = 5e-3  # two neighbours that are rounded, or padded by their writer
 SCAN_PAD_H = 1e-4  # on both sides of a scan of no length
 _UNSET = object()
 
@@ -43,7 +44,8 @@ def an_table(units: Sequence[Unit], size: int) -> Unit:
 
 def antennas(table: Unit, codes: np.ndarray, station_order: str) -> tuple[Stations, np.ndarray, np.ndarray]:
     """Return the stations and the two station indices of each baseline code."""
-    names = tuple(str(name).strip() for name in _column(table, "ANNAME"))
+    numbers = _column(table, "NOSTA", int)
+    names = _names(_column(table, "ANNAME"), numbers)
     sefd = _column(table, "SEFD", float) if "SEFD" in table.columns else np.zeros(len(names))
     stations = Stations(names, _column(table, "STABXYZ", float), sefd)
     if not (np.isfinite(stations.xyz).all() and np.isfinite(stations.sefd).all() and (stations.sefd >= 0).all()):
@@ -55,7 +57,6 @@ def antennas(table: Unit, codes: np.ndarray, station_order: str) -> tuple[Statio
                 raise ValueError(
                     f"{feed} has feeds {sorted(odd)}: only circular feeds (R, L) are supported. Convert first."
                 )
-    numbers = _column(table, "NOSTA", int)
     if len(set(numbers)) < len(numbers):
         raise ValueError(f"antenna table: station numbers {numbers.tolist()} are not all different.")
 
@@ -72,6 +73,19 @@ def antennas(table: Unit, codes: np.ndarray, station_order: str) -> tuple[Statio
     if unknown.any():
         raise ValueError(f"baseline {codes[unknown][0]:.0f} names a station that the antenna table lacks.")
     return stations.take(order), ant1, ant2
+
+
+def _names(written: np.ndarray, numbers: np.ndarray) -> tuple[str, ...]:
+    """Return names of stations that differ: one without a name, or with that of another, gets its number."""
+    plain = ["".join(c for c in str(name) if c.isprintable()).strip() for name in written]
+    shared = {name for name in plain if plain.count(name) > 1}
+    names = tuple(
+        f"{name or 'ANT'}{'-' if name else ''}{number}" if not name or name in shared else name
+        for name, number in zip(plain, numbers, strict=True)
+    )
+    if names != tuple(plain):
+        log.warning("stations without a name of their own are told apart by their numbers: %s", ", ".join(names))
+    return names
 
 
 def if_offsets(units: Sequence[Unit], size: int, n_if: int, setup: np.ndarray | None) -> np.ndarray:
@@ -107,10 +121,18 @@ def scan_table(units: Sequence[Unit], size: int) -> np.ndarray | None:
     middle, length = _column(table, "TIME", float) * 24, _column(table, "TIME INTERVAL", float) * 24
     sound = np.isfinite(middle).all() and (length >= 0).all() and (length < 24).all()
     scans = np.stack([middle - length / 2, middle + length / 2], axis=1)
-    if not sound or (np.diff(scans.ravel()) < -1e-6).any():
-        log.warning("the scan table is not a list of times in order; scans are split at gaps instead")
+    scans = scans[np.argsort(middle, kind="stable")] if sound else scans
+    overlap = scans[:-1, 1] - scans[1:, 0]
+    if not sound or (overlap > SCAN_OVERLAP_H).any() or (np.diff(scans[:, 0]) <= 0).any():
+        log.info("the scan table is not a list of scans one after another; scans are split at gaps instead")
         return None
-    single = length == 0  # one integration: its own time, and what rounding makes of it, must lie inside
+    # neighbours that share an integration meet in its middle
+    middle = np.maximum(overlap, 0) / 2
+    scans[:-1, 1] -= middle
+    scans[1:, 0] += middle
+    single = (
+        scans[:, 1] - scans[:, 0] <= 0
+    )  # one integration: its own time, and what rounding makes of it, must lie inside
     scans += np.where(single, SCAN_PAD_H, 0.0)[:, None] * [-1, 1]
     return scans + start
 
