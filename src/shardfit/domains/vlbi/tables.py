@@ -164,6 +164,15 @@ def closure_product(
     return Product(index[kept], value[kept], weigh(noise[kept], weighting), sign[kept], share)
 
 
+def unformable(obs: Observation, products: Iterable[str], *, count: str = "min", cp_uv_min: float = 0.0) -> list[str]:
+    """Return the closures among some products that no time has enough stations for."""
+    made = {
+        **dict.fromkeys(("bs", "cphase", "cphase_cov"), lambda: triangles(obs, count=count, uv_min=cp_uv_min)),
+        **dict.fromkeys(("camp", "logcamp", "logcamp_cov"), lambda: quadrangles(obs, count=count)),
+    }
+    return [name for name in products if name in made and not len(made[name]().row)]
+
+
 def _some_left(kind: str, kept: np.ndarray) -> np.ndarray:
     if not len(kept):
         raise ValueError(

@@ -4,6 +4,7 @@ Restarts from the image blurred to the nominal resolution carry it out of poor m
 data as they are; presets know an array.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -25,12 +26,13 @@ from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_set
 from shardfit.domains.vlbi.recipes.m87 import M87
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, Round, options_from
 from shardfit.domains.vlbi.recipes.preparation import parts_of, prepare_all, usual_flux
-from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, step_doubts, with_doubts
+from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, phase_doubts, step_doubts, with_doubts
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, self_calibrate, solve_gains
-from shardfit.domains.vlbi.tables import DataSet, data_set
+from shardfit.domains.vlbi.tables import DataSet, data_set, unformable
 from shardfit.fitting import fit
 from shardfit.run_options import RunOptions
 
+log = logging.getLogger(__name__)
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"default": {}, "eht": EHT, "m87": M87})
 
 
@@ -122,6 +124,8 @@ def image(
     chosen = options_from(preset, PRESETS, options).sized(*parts)
     flux = usual_flux(parts, chosen.flux)
     initial = prepare_all(parts, flux, **chosen.preparation, taper_uas=chosen.taper_uas)
+    if "data" not in options and "rounds" not in options:
+        chosen = _formable(initial, chosen)
     start = prior_image(initial, flux, chosen)
     done = _rounds(initial, start, chosen, fit_settings(run or RunOptions(), chosen, "fits/"), on_fit)
     width = chosen.taper_uas * UAS
@@ -130,6 +134,7 @@ def image(
         *chi2_doubts(found.chi2, done.measured, tolerance=chosen.schedule()[-1].tolerance),
         *flux_doubts(found.image.flux, flux),
         *step_doubts(done.result),
+        *phase_doubts(done.measured),
     )
     return ImagingResult(
         image=found.image.blur(width),
@@ -202,6 +207,25 @@ def measurements(ready: Observation, options: ImagingOptions, number: int = -1) 
     """Return the data products of a prepared observation that a round asks for (default: the last)."""
     one = options.schedule()[number]
     return data_set(ready, one.data, count=options.count, cp_uv_min=options.cp_uv_min, systematic=one.tolerance)
+
+
+def _formable(ready: Observation, options: ImagingOptions) -> ImagingOptions:
+    """Return the options without closures that no time has enough stations for, in the usual data and in all rounds."""
+    names = {name for one in options.schedule() for name in one.data}
+    missing = unformable(ready, sorted(names), count=options.count, cp_uv_min=options.cp_uv_min)
+    if not missing:
+        return options
+    log.warning(
+        "no %s can be formed: no time has enough stations at once. The image is made without. Where phases are "
+        "calibrated, fit the visibilities themselves: data={'vis': 1.0}, or --products vis.",
+        " and no ".join(missing),
+    )
+
+    def rest(data: Mapping[str, float]) -> dict[str, float]:
+        return {name: weight for name, weight in data.items() if name not in missing}
+
+    rounds = tuple(one if one.data is None else replace(one, data=rest(one.data)) for one in options.rounds)
+    return replace(options, data=rest(options.data), rounds=rounds)
 
 
 def prior_image(ready: Observation, flux: float, options: ImagingOptions) -> Image:

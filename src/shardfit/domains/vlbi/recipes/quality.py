@@ -13,6 +13,7 @@ from shardfit.domains.vlbi.tables import DataSet
 
 TOLERATED = ("vis", "amp", "logamp")  # products whose errors a tolerance is added to
 GAIN_FREE = ("cphase", "camp", "logcamp", "cphase_cov", "logcamp_cov", "m", "v")  # station gains drop out of these
+AMPLITUDES = {"amp", "logamp", "camp", "logcamp", "logcamp_cov"}
 CALIBRATE = "Calibrate, or allow for calibration errors (tolerance, systematic)."
 LOOSEN = (
     "Gains do not affect them, so calibration will not help: lower the weights of the regularisers "
@@ -70,6 +71,16 @@ def flux_doubts(flux: float, given: float) -> list[str]:
     if abs(flux - given) <= FLUX * given:
         return []
     return [f"the image has {flux:.3g} Jy where {given:.3g} Jy were assumed: data and flux disagree."]
+
+
+def phase_doubts(data: DataSet) -> list[str]:
+    """Return a doubt if no product has phases: the image turned by 180° would fit as well."""
+    if set(data.products) - AMPLITUDES:
+        return []
+    return [
+        "the data have no phases (amplitudes alone): the image turned by 180° would fit as well, and detail is "
+        "uncertain. Where phases are calibrated, fit visibilities (--products vis)."
+    ]
 
 
 def step_doubts(result: Result) -> list[str]:
