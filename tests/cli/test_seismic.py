@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import re
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from shardfit.cli import main
-from shardfit.cli.seismic.report import _summary
+from shardfit.cli.seismic.report import _stopped, _summary
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.io.results import load_result
@@ -234,7 +235,7 @@ def test_film(tmp_path, config, monkeypatch):
         ("metres = 150.0", "metres = -1", "must be positive"),
         ("dt = 0.005", "dt = 0.02", "the largest stable dt is"),
         ("dt = 0.005\n", "", "dt (seconds) and nt (samples) are needed"),
-        ("receiver_depth = 80.0", "receiver_depth = 2000.0", "receivers: shot 0, index 0, axis z: 50 is outside"),
+        ("receiver_depth = 80.0", "receiver_depth = 2000.0", "receiver_depth = 2000 m is outside the model: 0 to"),
         ("source_step = 320.0", "source_step = 0.0", "source_step = 0.0 m must be positive"),
         ("delay = 0.3", "delay = 0.1", "cuts off the beginning"),
         ("batchsize = 2", "batchsize = 9", "batchsize=9 is more than the 5 shots"),
@@ -349,3 +350,33 @@ def test_the_certificate_of_the_first_band_stands_for_all():
     inversion = SimpleNamespace(results=[first, replace(first, certificate=None)], metrics={"loss": np.ones(3)})
     told = _summary(inversion, SimpleNamespace(truth=None))
     assert told.certificate == first.certificate and told.steps == 4
+
+
+def test_room_above_the_fastest_start_as_far_as_dt_allows(config):
+    """The fastest wave of a start once was the ceiling of what an inversion could find."""
+    from shardfit.cli.seismic.config import read_config
+    from shardfit.cli.seismic.setup import MARGIN, ROOM, build
+    from shardfit.domains.seismic import largest_dt
+
+    def built(config):
+        return build(read_config(config), None, None, need_start=True)
+
+    setup = built(config)
+    fastest = float(setup.start.max())
+    assert setup.sim.v_max == pytest.approx(ROOM * max(fastest, float(setup.truth.max())), rel=0.01)
+    tight = 1.3 * largest_dt(setup.sim)  # no room for more than 1.15 times the fastest
+    config.write_text(re.sub(r"(?m)^dt = .*", f"dt = {tight}", config.read_text()))
+    narrow = built(config).sim
+    assert MARGIN * fastest <= narrow.v_max < ROOM * fastest
+    assert narrow.dt <= largest_dt(narrow)
+
+
+def test_cells_at_a_bound_are_counted():
+    last = SimpleNamespace(
+        params={"velocity": np.array([[1500.0, 2200.0], [2200.0, 2000.0]])}, at_bound=("velocity[0,1]", "velocity[1,0]")
+    )
+    assert _stopped(SimpleNamespace(results=[last])) == [
+        ("cells of velocity at a bound", "2 of 4, between 1500 and 2200: set bounds, or v_max")
+    ]
+    last.at_bound = ()
+    assert _stopped(SimpleNamespace(results=[last])) == []

@@ -85,9 +85,22 @@ def reached(inversion: Any, setup: Setup) -> Rows:
         if np.ptp(truth):  # a field that is the same everywhere has no structure
             alike = [structural_similarity(model, truth) for model in (start, found)]
             rows.append((f"structural similarity (SSIM){of}", f"{alike[0]:.3f} → {alike[1]:.3f}"))
+    rows += _stopped(inversion)
     rows.append(
         ("time of the inversion", seconds(sum(result.timings.get("total", 0.0) for result in inversion.results)))
     )
+    return rows
+
+
+def _stopped(inversion: Any) -> Rows:
+    """Return how many cells of every field ended at a bound; nothing where none did."""
+    rows, last = [], inversion.results[-1]
+    for name, cells in last.params.items():
+        stopped = sum(of == name or of.startswith(f"{name}[") for of in last.at_bound)
+        if stopped:
+            found = np.asarray(cells)
+            ends = f"between {found.min():.4g} and {found.max():.4g}"
+            rows.append((f"cells of {name} at a bound", f"{stopped:,} of {found.size:,}, {ends}: set bounds, or v_max"))
     return rows
 
 

@@ -13,7 +13,7 @@ from shardfit.cli.options import positive
 from shardfit.cli.seismic.config import Config
 from shardfit.cli.seismic.velocities import OWN, media, speed
 
-MARGIN = 1.1  # v_max over the fastest model, where it is not given
+MARGIN, ROOM = 1.1, 1.5  # v_max over the fastest model where it is not given: at least, and as far as dt allows
 BATCH = 8  # shots modelled at once
 
 
@@ -148,7 +148,11 @@ def _simulation(config: Config, known: list, dh: tuple[float, ...], dt: float, n
     v_max = scheme.v_max
     if v_max is None:
         # how fast waves are in a medium only their simulation knows; without the limit that is looked for any will do
-        v_max = math.ceil(MARGIN * max(_fastest(with_limit(1.0), model) for model in known))
+        free = with_limit(1.0)
+        fastest = max(_fastest(free, model) for model in known)
+        # also the upper bound of an inversion: a truth faster than the start must not end at it unnoticed
+        stable = math.floor(seismic.largest_dt(free) / dt)
+        v_max = max(math.ceil(MARGIN * fastest), min(math.ceil(ROOM * fastest), stable))
     sim = with_limit(v_max)
     for model in known:
         (seismic.check_velocity if name == "acoustic" else seismic.check_medium)(sim, model)
@@ -231,6 +235,9 @@ def _positions(config: Config, sim: Any) -> tuple[np.ndarray, np.ndarray]:
         step = (10 * dx if name == "source" else dx) if step is None else step
         if not step > 0:
             raise ValueError(f"[survey]: {name}_step = {step} m must be positive.")
+        deepest = dz * (sim.shape[0] - 1)
+        if depth is not None and not 0 <= depth <= deepest:
+            raise ValueError(f"[survey]: {name}_depth = {depth:g} m is outside the model: 0 to {deepest:g} m deep.")
         axes = [_centred(n, h, step) for n, h in zip(sim.shape[1:], sim.dh[1:], strict=True)]
         lattice = np.meshgrid([dz if depth is None else depth], *axes, indexing="ij")
         found.append(in_cells(np.stack(lattice, -1).reshape(-1, len(sim.shape)), sim.dh))

@@ -15,6 +15,8 @@ from shardfit.domains.seismic.bands import low_pass
 from shardfit.domains.seismic.conditioning import Conditioning
 from shardfit.domains.seismic.curvature import hessian_diagonal
 from shardfit.domains.seismic.illumination import illumination
+from shardfit.domains.seismic.likeness import likeness, require_likeness
+from shardfit.domains.seismic.losses import Correlation, SampleLoss, as_loss
 from shardfit.domains.seismic.medium import Medium, MediumSimulation, Parameter, bare, speed
 from shardfit.domains.seismic.options import MisfitOptions, ModelOptions
 from shardfit.domains.seismic.parametrisation import transform_of
@@ -59,6 +61,15 @@ class Band:
     def batchsize(self) -> int | None:
         """Shots per step, None for all."""
         return self.options.batchsizes[self.number]
+
+    def compare(self) -> None:
+        """Raise where the data cannot be what is modelled; see `InversionOptions.compare`."""
+        loss, match = as_loss(self.options.loss), self.options.match
+        if not isinstance(loss, SampleLoss | Correlation):
+            return
+        how = {"response": self.response, "match": match, "waves": self.options.waves}
+        found = likeness(self.sim, bare(self.medium), self.recording, **how)
+        require_likeness(found, scale_matters=isinstance(loss, SampleLoss) and match is None)
 
     def problem(self) -> Problem:
         """Return the fit, in coordinates that suit the solver."""

@@ -130,6 +130,8 @@ def invert(
             recording = replace(recording, wavelet=wavelet)
         present = Band(sim, medium, recording, options, band, run.mesh)
         problem = present.problem()
+        if band == 0 and options.compare:
+            present.compare()
         solver = present.solver(problem)
         settings = keywords(band + 1)
         watch = Watch(losses, solver, known_truth, display, settings["run_dir"])

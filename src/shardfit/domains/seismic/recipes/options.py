@@ -70,6 +70,9 @@ class InversionOptions:
         'scalar' or 'filter' fits the wavelet before every band, one for all shots, or one for each if source_per_shot.
     eps
         of Adam and its kin, relative to the largest component of the first gradient.
+    compare
+        compare some shots with those of the start first, and refuse data that cannot be what is modelled: of another
+        scale, or without correlation. Losses of envelopes and distributions (W2, NIM) are not compared.
     strict
         refuse a batch that the devices do not share evenly, instead of padding it.
     certify
@@ -100,6 +103,7 @@ class InversionOptions:
     source_per_shot: bool = False
     match: str | None = None
     eps: float = 1e-12
+    compare: bool = True
     strict: bool = False
     certify: bool = True
     engine: str | Native = "auto"
