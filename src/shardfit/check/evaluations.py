@@ -41,10 +41,24 @@ class Evaluations(NamedTuple):
 @partial(once_jit, static_argnums=0)
 def evaluate_terms(with_gram: bool, objective, space, setting: Setting, first, key) -> dict[str, Evaluations]:
     """Return the evaluations of every term, by name; first: 0, or 1 to leave out the given point itself."""
-    return {
-        name: _evaluate(space, with_gram, term, setting, first, reduce.term_key(term, key, i), setting.orders[i])
-        for i, (name, term) in enumerate(objective.items())
-    }
+    evaluations = {}
+    for i, (name, term) in enumerate(objective.items()):
+        own_key, order = reduce.term_key(term, key, i), setting.orders[i]
+        try:
+            evaluations[name] = _evaluate(space, with_gram, term, setting, first, own_key, order)
+        except FORWARD_ERRORS as error:
+            error.add_note(f"raised by the derivatives of term {name!r}, before any step was taken.{_remedy(error)}")
+            raise
+    return evaluations
+
+
+def _remedy(error: Exception) -> str:
+    if "callback" not in str(error):
+        return ""
+    return (
+        " A function called on the host has none: give it a rule (jax.custom_jvp, jax.custom_vjp); wrap what it is "
+        "given in jax.lax.stop_gradient if it only looks on; or use a solver without derivatives: 'swarm', 'cmaes'."
+    )
 
 
 @jax.jit

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
-from jax.interpreters import xla
+from jax.interpreters import mlir, xla
 
 PRECISIONS = {"float64": np.float64, "float32": np.float32}
 WIDE = (np.float64, np.complex128)
@@ -44,6 +44,7 @@ def arithmetic(precision: str | None) -> Iterator[None]:
         yield  # 32-bit arrays stay what they are in a 64-bit program
         return
     _type_constants_anew()
+    _callbacks_keep_precision()
     with jax.enable_x64(wide):
         yield
 
@@ -181,3 +182,28 @@ def _type_constants_anew() -> None:
             known.pop(key, None)
 
     handlers[np.ndarray] = constant
+
+
+@cache
+def _callbacks_keep_precision() -> None:
+    """Let functions that a program calls on the host run in the precision that the program was compiled in.
+
+    XLA calls them (jax.pure_callback, io_callback, debug.print) in threads of its own, where JAX (0.10 to 0.12) finds
+    the process's setting: a float64 program would hand them, and take from them, float32. A program that is compiled
+    in the process's own setting is as before.
+    """
+    add = mlir.ModuleContext.add_host_callback
+
+    def add_in_precision(self, host_callback):
+        add(self, _at(_is_wide(), host_callback) if callable(host_callback) else host_callback)
+
+    mlir.ModuleContext.add_host_callback = add_in_precision
+
+
+def _at(wide: bool, fn: Callable) -> Callable:
+    @wraps(fn)
+    def run(*args):
+        with jax.enable_x64(wide):
+            return fn(*args)
+
+    return run

@@ -55,7 +55,8 @@ def on_shards(mesh, fn: Callable, terms: tuple, *replicated: Any, gather: bool =
         mesh=mesh,
         in_specs=specs,
         out_specs=P(ROWS) if gather else P(),
-        axis_names={ROWS},
+        # other axes of one device too: a function called on the host (jax.pure_callback) needs all of them
+        axis_names={ROWS, *(name for name, size in mesh.shape.items() if size == 1)},
         check_vma=False,  # True refuses every user scan that starts from zeros
     )
     return run(terms, replicated)
