@@ -70,14 +70,29 @@ def test_a_straight_line_by_the_formula():
     assert result.stderr["slope"] == pytest.approx(np.sqrt(variance / (X @ X)), rel=1e-9)
 
 
-def test_a_parameter_at_its_bound_is_taken_as_known():
-    result = sf.fit(problem(x0=X0 | {"c": 0.25}, bounds={"c": (0.0, 0.25)}), "lm", certify=False)
-    held = sf.fit(problem(fixed={"c": 0.25}), "lm", certify=False)
-    assert result.params["c"] == 0.25
+def test_a_bound_that_the_data_reject_is_taken_as_known():
+    result = sf.fit(problem(x0=X0 | {"c": 0.15}, bounds={"c": (0.0, 0.15)}), "lm", certify=False)
+    held = sf.fit(problem(fixed={"c": 0.15}), "lm", certify=False)
+    assert result.params["c"] == 0.15
     np.testing.assert_allclose(result.covariance, held.covariance, rtol=1e-5)
     assert np.isnan(result.stderr["c"])
     assert result.stderr["k"] == pytest.approx(float(held.stderr["k"]), rel=1e-5)
     assert "At a bound, so taken as known in the covariance: c." in result.note
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_beside_a_bound_that_may_be_inactive_errors_are_those_without_it(absolute):
+    fn = normalised if absolute else residual
+    free = sf.fit(problem(fn), "lm", certify=False)
+    limit = float(free.params["c"] - 0.5 * free.stderr["c"])
+    result = sf.fit(problem(fn, x0=X0 | {"c": 0.2}, bounds={"c": (0.0, limit)}), "lm", certify=False)
+    held = sf.fit(problem(fn, fixed={"c": limit}), "lm", certify=False)
+    assert result.params["c"] == limit
+    assert np.isnan(result.stderr["c"])
+    assert result.dof == held.dof
+    assert result.stderr["k"] == pytest.approx(float(free.stderr["k"]), rel=0.05)
+    assert result.stderr["k"] > 1.5 * held.stderr["k"]
+    assert "without it in the covariance, for the truth may lie inside: c." in result.note
 
 
 def test_transforms_do_not_change_the_error():

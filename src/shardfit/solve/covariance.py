@@ -44,6 +44,18 @@ class ErrorBars(NamedTuple):
     distance: float = 0.0
 
 
+REJECTED = 3.0  # standard errors by which data must push a coordinate out of its box, for its bound to count as known
+
+
+class _Here(NamedTuple):
+    """Errors of all parameters at an answer, and which coordinates they take as free to move."""
+
+    errors: Covariance
+    dof: jax.Array
+    distance: jax.Array
+    moves: jax.Array
+
+
 def covariance(gram_matrix, dof, value, scale) -> Covariance:
     """Return the covariance (JᵀJ)⁻¹, times the residual variance 2·value/dof if scale.
 
@@ -95,9 +107,11 @@ def standard_errors(
 
     scale: multiply by the residual variance. curvature(objective, space, z, None) gives value, gradient and matrix: the
     normal equations, or the Hessian; known: what it gives at the answer, where a solver has it already. Covariance and
-    stderr are for all parameters. Numbers that are held, and those at a bound, are taken as known: their rows and
-    columns of the covariance are zero, and they are no parameters in the degrees of freedom. A held number has the
-    standard error 0, one at a bound NaN, for the data push it outside and say nothing of its error.
+    stderr are for all parameters. Held numbers are taken as known: their rows and columns of the covariance are zero.
+    So are those at a bound that the data push outside by more than three standard errors. Others at a bound may as well
+    lie inside of it: the covariance is the one without the bound, so that the errors of what they trade off against are
+    not too small. None of these is a parameter in the degrees of freedom. A held number has the standard error 0, one
+    at a bound NaN: what lies on one side only has no plus and minus, see `confidence`.
     """
     space = problem.space
     z = space.host_z(params)
@@ -106,23 +120,29 @@ def standard_errors(
         size = sum(leaf.size for leaf in jax.tree.leaves(params))
         return ErrorBars(_fields(np.zeros((size, size), z.dtype), np.zeros(size, z.dtype), params), held[0])
     bound = at_bound(problem, z)
-    n_free = int(np.sum(~bound))
     unknown = uncounted(problem.objective)
     if scale and unknown:
         return ErrorBars({"dof": None}, _how_to_count(unknown[0]))
-    errors, dof, distance = jax.device_get(_at(curvature, space, placed, known, z, ~bound, scale))
-    dof = None if unknown else int(dof)
+    here = jax.device_get(_at(curvature, space, placed, known, z, bound if bound.any() else None, scale))
+    errors, n_free, dof = here.errors, int(np.sum(~bound)), None if unknown else int(here.dof)
     if scale and (dof is None or dof <= 0):
         return ErrorBars({"dof": dof}, f"No standard errors: {(dof or 0) + n_free} residuals for {n_free} parameters.")
     notes = ["Standard errors are scaled by the reduced χ²."] if scale else []
-    if int(errors.rank) < n_free:
-        notes.append(f"The data determine {int(errors.rank)} of {n_free} directions: others have infinite errors.")
-    notes += held
-    if bound.any():
-        there = [name for name, here in zip(space.coordinate_labels(), bound, strict=True) if here]
-        notes.append(f"At a bound, so taken as known in the covariance: {_names(there)}.")
+    if int(errors.rank) < (n_moves := int(np.sum(here.moves))):
+        notes.append(f"The data determine {int(errors.rank)} of {n_moves} directions: others have infinite errors.")
+    notes += held + _at_bounds(space, bound, here.moves)
     fields = _fields(errors.matrix, errors.stderr, params) | {"dof": dof}
-    return ErrorBars(fields, " ".join(notes), float(errors.lowest), float(distance))
+    return ErrorBars(fields, " ".join(notes), float(errors.lowest), float(here.distance))
+
+
+def _at_bounds(space: Space, bound: np.ndarray, moves: np.ndarray) -> list[str]:
+    """Return in words what the errors of the others assume of the coordinates at a bound."""
+    labels = np.array(space.coordinate_labels()) if bound.any() else np.zeros(0, str)
+    kinds = {
+        "At a bound, so taken as known in the covariance": bound & ~moves,
+        "At a bound, and without it in the covariance, for the truth may lie inside": bound & moves,
+    }
+    return [f"{what}: {_names(list(labels[there]))}." for what, there in kinds.items() if there.any()]
 
 
 def at_bound(problem: Problem, z: np.ndarray) -> np.ndarray:
@@ -158,38 +178,68 @@ def _names(labels: list[str]) -> str:
     return ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
 
 
-def in_parameters(space: Space, z: jax.Array, inner: jax.Array, free: jax.Array) -> tuple[jax.Array, jax.Array]:
+def in_parameters(
+    space: Space, z: jax.Array, inner: jax.Array, bound: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
     """Return covariance (p, p) and standard errors (p,) of all parameters from the covariance of coordinates.
 
-    inner: (n, n) at z, infinite on the diagonal where a coordinate is not identified; free: (n,), False where a
+    inner: (n, n) at z, infinite on the diagonal where a coordinate is not identified; bound: (n,), True where a
     coordinate is at a bound. Parameters follow coordinates by the slope of the transforms (the delta method).
     """
-    inner = jnp.where(free[:, None] & free, inner, 0)
     lost = jnp.isinf(jnp.diag(inner))
     slope = parameter_slopes(space, z)
     known = slope @ jnp.where(jnp.isinf(inner), 0, inner) @ slope.T
     reached = jnp.any((slope != 0) & lost, axis=1)
     outer = jnp.where(reached[:, None] | reached, 0, known) + jnp.diag(jnp.where(reached, jnp.inf, 0))
-    stuck = jnp.any((slope != 0) & ~free, axis=1)
-    return outer, jnp.where(stuck, jnp.nan, jnp.sqrt(jnp.diag(outer)))
+    stderr = jnp.sqrt(jnp.diag(outer))
+    return outer, stderr if bound is None else jnp.where(jnp.any((slope != 0) & bound, axis=1), jnp.nan, stderr)
 
 
 @partial(once_jit, static_argnums=0)
-def _at(curvature, space, objective, known, z, free, scale) -> tuple[Covariance, jax.Array, jax.Array]:
-    """Return the covariance of all parameters at coordinates z, of which some are free, dof, and the distance to go.
+def _at(curvature, space, objective, known, z, bound, scale) -> _Here:
+    """Return the covariance of all parameters at coordinates z; bound: which of these are at a bound, None for none.
 
     One program does all of it.
     """
+    free = jnp.ones(z.shape, bool) if bound is None else ~bound
     residuals = 0 if uncounted(objective) else count_residuals(objective, space.unpack(z))
     dof = jnp.asarray(residuals - jnp.sum(free))
     equations = curvature(objective, space, z, None) if known is None else known
-    # a unit of its own for what is not free: it takes no part, and the shape stays
-    matrix = jnp.where(free[:, None] & free, equations.matrix, jnp.diag(jnp.where(free, 0, 1).astype(z.dtype)))
-    errors = covariance(matrix, dof, equations.value, scale)
+    errors = among(equations, free, dof, scale)
+    lowest, moves = errors.lowest, free
     slope = jnp.where(free & jnp.isfinite(jnp.diag(errors.matrix)), equations.gradient, 0)
     # Newton's step in standard errors; scaled, the covariance holds the variance that the gradient lacks
     left = slope @ jnp.where(jnp.isinf(errors.matrix), 0, errors.matrix) @ slope
     distance = jnp.sqrt(jnp.maximum(left, 0)) / jnp.where(errors.variance > 0, errors.variance, 1)
-    outer, stderr = in_parameters(space, z, errors.matrix, free)
-    answer = Covariance(outer, stderr, errors.rank - jnp.sum(~free), errors.variance, errors.lowest), dof, distance
-    return everywhere(answer, objective.mesh)
+    if bound is not None:
+        moves = free | _may_be_inside(equations, bound, errors)
+        errors = among(equations, moves, dof, scale)
+    outer, stderr = in_parameters(space, z, errors.matrix, bound)
+    told = Covariance(outer, stderr, errors.rank - jnp.sum(~moves), errors.variance, lowest)
+    return everywhere(_Here(told, dof, distance, moves), objective.mesh)
+
+
+def among(equations: Gram, moves: jax.Array, dof: Any, scale: Any) -> Covariance:
+    """Return the covariance of coordinates of which some move, zero for the others."""
+    # a unit of its own for what does not move: it takes no part, and the shape stays
+    own = jnp.diag(jnp.where(moves, 0, 1).astype(equations.matrix.dtype))
+    matrix = jnp.where(moves[:, None] & moves, equations.matrix, own)
+    errors = covariance(matrix, dof, equations.value, scale)
+    return errors._replace(matrix=jnp.where(moves[:, None] & moves, errors.matrix, 0))
+
+
+def _may_be_inside(equations: Gram, bound: jax.Array, errors: Covariance) -> jax.Array:
+    """Return which coordinates at a bound the data push outside by few standard errors, so that they may lie inside.
+
+    errors: of the others with these held. All or none of them, where the objective curves downwards between them.
+    """
+    matrix, lengths = equations.matrix, jnp.sqrt(jnp.abs(jnp.diag(equations.matrix)))
+    variance = jnp.where(errors.variance > 0, errors.variance, 1)
+    inverse = jnp.where(jnp.isinf(errors.matrix), 0, errors.matrix) / variance
+    left = jnp.where(bound[:, None] & bound, matrix - matrix @ inverse @ matrix, 0)  # with the others fitted again
+    blurred = jnp.sqrt(jnp.finfo(matrix.dtype).eps) * lengths**2
+    pushed = equations.gradient**2 > REJECTED**2 * variance * jnp.maximum(jnp.diag(left), blurred)
+    inside = bound & ~pushed & (lengths > 0)
+    unit = jnp.where(inside, lengths, jnp.inf)
+    lowest = jnp.linalg.eigvalsh(left / jnp.outer(unit, unit))[0]
+    return inside & (lowest > -jnp.sqrt(jnp.finfo(matrix.dtype).eps))
