@@ -17,6 +17,7 @@ from shardfit.check.identity import identity, probe_digest, settings
 from shardfit.core.centring import centred
 from shardfit.core.errors import NonFiniteError, ParityError
 from shardfit.core.evaluations import named_parts
+from shardfit.core.functions import shared_problem
 from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.mesh import layout, leads, ranks_of, spans_processes
 from shardfit.core.objective import Objective
@@ -74,7 +75,7 @@ def fit(
     if every < 1:
         raise ValueError(f"every={every} must be at least 1 step.")
     callback = callback and for_caller(callback)
-    mesh = _common_mesh(problem, mesh)
+    mesh, problem = _common_mesh(problem, mesh), shared_problem(problem)
     with opened(run_dir) as store, arithmetic(problem.precision):
         _require_agreement(problem, solver, mesh, seed)
         if store is not None:

@@ -16,6 +16,7 @@ def test_only_if_they_are_many(limit, calls, tmp_path, monkeypatch):
     cleared = []
     monkeypatch.setattr(jax, "clear_caches", lambda: cleared.append(1))
     monkeypatch.setattr(loaded_programs, "EVERY", 1)
+    monkeypatch.setattr(loaded_programs, "_calls_left", 0)
     monkeypatch.setattr(loaded_programs, "LIMIT", tmp_path / "limit")
     (tmp_path / "limit").write_text(f"{limit}\n")
     let_go_of_programs()
@@ -41,6 +42,7 @@ def test_many_models_stay_below_the_limit(tmp_path, monkeypatch):
     added = -before + (fitted(1), n_maps())[1]
     assert added > 20
     monkeypatch.setattr(loaded_programs, "EVERY", 1)
+    monkeypatch.setattr(loaded_programs, "_calls_left", 0)
     monkeypatch.setattr(loaded_programs, "LIMIT", tmp_path / "limit")
     (tmp_path / "limit").write_text(f"{round(before / loaded_programs.SHARE)}")
     seen = []

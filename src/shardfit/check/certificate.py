@@ -23,6 +23,7 @@ from shardfit.check.random_draws import drawn_by_block
 from shardfit.check.walk import walked, walked_equations
 from shardfit.core import reduce
 from shardfit.core.errors import NonFiniteError
+from shardfit.core.functions import shared_problem
 from shardfit.core.gram import gram as normal_equations
 from shardfit.core.mesh import n_shards
 from shardfit.core.precision import PRECISIONS, arithmetic
@@ -103,6 +104,7 @@ def certify(problem: Problem, *, mesh: Any = None, seed: int = 0, gram: bool = F
     Raises ParityError naming the term that fails, and NonFiniteError where a term cannot be evaluated. A problem that
     was certified with the same mesh and seed is not evaluated again.
     """
+    problem = shared_problem(problem)
     memory, call = _memories.setdefault(problem, _Memory()), (mesh, seed, gram)
     certificate = memory.starts.get(call)
     if certificate is None:
@@ -116,6 +118,7 @@ def certify_answer(problem: Problem, start: Certificate, z: Any, *, mesh: Any = 
 
     Where the objective is not finite around the answer, there is nothing to compare and the first one is returned.
     """
+    problem = shared_problem(problem)
     memory, z = _memories.setdefault(problem, _Memory()), np.asarray(z)
     call = (mesh, seed, start.gram is not None)
     at, certificate = memory.answers.get(call, (b"", None))
@@ -130,6 +133,7 @@ def certify_equations(problem: Problem, params: Any, *, mesh: Any = None) -> Non
 
     Those of a problem that was certified with them are not evaluated again.
     """
+    problem = shared_problem(problem)
     memory, shards = _memories.setdefault(problem, _Memory()), n_shards(mesh)
     z = np.asarray(problem.space.host_z(params), np.float64)
     if shards in memory.equations or not z.size:

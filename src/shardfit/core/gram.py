@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from shardfit.core.equations import Equations, Gram, Place
+from shardfit.core.recent import shapes_of
 from shardfit.core.reduce import local_sums, on_shards, scaled, term_key
 from shardfit.core.rows import real_rows, shapes_of_rows, sum_blocks
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term
@@ -201,7 +202,7 @@ def _contributions(term: RowTerm, space: Any, z: Any, rows: Any, key: Any) -> An
 def block_rows(place: Place) -> int:
     """Return how many rows a block of the Jacobian may have: bounded by cache size, and by the term's own chunk."""
     term, z = place.term, place.z
-    one = jax.eval_shape(_contributions, term, place.space, z, shapes_of_rows(term.rows, 1), place.key)
+    one = shapes_of(_contributions, term, place.space, z, shapes_of_rows(term.rows, 1), place.key)
     per_row = max(1, sum(leaf.size for leaf in jax.tree.leaves(one)))
     fits = max(1, GRAM_BLOCK // (per_row * max(1, z.size)))
     return fits if term.chunk is None else min(fits, term.chunk)

@@ -7,7 +7,6 @@ JAX keeps every program that it has compiled, and each is mapped into memory in 
 
 import ctypes
 import gc
-import itertools
 import logging
 from pathlib import Path
 
@@ -19,7 +18,8 @@ MAPS, LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
 USUAL_LIMIT = 65_530
 SHARE = 0.25  # of the limit: what is left is for the program at hand, and for memory
 EVERY = 8  # calls; counting takes a millisecond and more
-_calls = itertools.count()
+SELDOM = 64  # calls, while there are few: none of them adds more than some hundred maps
+_calls_left = 0  # until maps are counted
 
 
 def let_go_of_programs() -> None:
@@ -27,7 +27,13 @@ def let_go_of_programs() -> None:
 
     Called where work begins. Systems that do not tell their memory maps have no such limit, or none that is known.
     """
-    if next(_calls) % EVERY == 0 and (count := n_maps()) > SHARE * _limit():
+    global _calls_left
+    _calls_left -= 1
+    if _calls_left > 0:
+        return
+    count, most = n_maps(), SHARE * _limit()
+    _calls_left = SELDOM if count < most / 4 else EVERY
+    if count > most:
         log.info("%d memory maps: compiled programs are released", count)
         jax.clear_caches()
         gc.collect()

@@ -200,7 +200,7 @@ def make_space(params: Any, transforms: Any = None, held: Any = None) -> Space:
     chosen = [Identity() if m is not None and m.all() else t for t, m in zip(chosen, held, strict=True)]
     shapes = tuple(np.shape(leaf) for leaf in leaves)
     inner = tuple(
-        jax.eval_shape(t.inverse, jax.ShapeDtypeStruct(s, np.float32)).shape
+        s if isinstance(t, Identity) else jax.eval_shape(t.inverse, jax.ShapeDtypeStruct(s, np.float32)).shape
         for t, s in zip(chosen, shapes, strict=True)
     )
     labels = leaf_labels(params)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from shardfit.core.precision import tracing
+from shardfit.core.recent import Recent, structure
 from shardfit.core.work import numbers_computed
 
 LEVEL = "xla_backend_optimization_level"
@@ -32,9 +33,21 @@ def once_jit(fn: Callable, **options: Any) -> Callable:
     """
 
     def level(part, args, keywords):
-        return 0 if numbers_computed(part.trace(*args, **keywords).jaxpr.jaxpr) <= FEW else 1
+        return 0 if numbers_in_call(part, *args, **keywords) <= FEW else 1
 
     return _outside(fn, level, options)
+
+
+_sizes = Recent(1024)
+
+
+def numbers_in_call(jitted: Any, *args: Any, **keywords: Any) -> float:
+    """Return how many numbers a compiled function computes when it is called so."""
+    kind = jitted, structure(args, keywords)
+    known = _sizes.get(kind)
+    if known is None:
+        known = _sizes.put(kind, numbers_computed(jitted.trace(*args, **keywords).jaxpr.jaxpr))
+    return known
 
 
 def _outside(fn: Callable, level: Callable, options: dict) -> Callable:

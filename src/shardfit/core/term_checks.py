@@ -8,10 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.functions import with_shared_functions
 from shardfit.core.precision import require_precision
+from shardfit.core.recent import Recent, structure
 from shardfit.core.rows import Numbered, leading
 from shardfit.core.terms import Penalty, RowTerm, weighted_sum, with_shapes
 
+_fitting = Recent()  # structures of terms and parameters that were found to fit, in a precision
 READING = (KeyError, AttributeError, IndexError, TypeError)  # what asking an object for what it does not have raises
 
 
@@ -19,10 +22,14 @@ def check_terms(objective: Any, params: Any, precision: str | None = None) -> No
     """Trace every term without running it, and raise if what it returns does not fit the rows.
 
     precision: that of the problem, None where an objective is traced, whose numbers are not known. What is traced are
-    functions of this module with the term as argument: JAX traces them once for terms of equal structure, however often
-    a problem is made anew; and rows in a closure would be worked on for real.
+    functions of this module with the term as argument: rows in a closure would be worked on for real. A problem whose
+    terms have the structure and the functions of an earlier one's is not traced again.
     """
-    for name, term in objective.items():
+    terms = objective.terms if precision is None else with_shared_functions(objective.terms)
+    for name, term in zip(objective.names, terms, strict=True):
+        kind = None if precision is None else (name, precision, structure(term, params))
+        if kind is not None and _fitting.get(kind):
+            continue
         with _naming(name, term, params):
             if isinstance(term, Penalty):
                 losses = jax.eval_shape(_penalty_losses, params, term)
@@ -41,6 +48,8 @@ def check_terms(objective: Any, params: Any, precision: str | None = None) -> No
         value = jax.eval_shape(lambda x, t, where=f"term {name!r}": weighted_sum(t.weight, x, where), losses, term)
         if value.shape:
             raise ValueError(f"term {name!r}: weight has shape {value.shape}. Give one number, or a dict of them.")
+        if kind is not None:
+            _fitting.put(kind, True)
 
 
 def check_contributions(objective: Any, params: Any) -> None:

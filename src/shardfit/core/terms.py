@@ -16,6 +16,7 @@ from jax.tree_util import register_dataclass
 
 from shardfit.core.equations import Equations
 from shardfit.core.errors import suggestion
+from shardfit.core.recent import shapes_of
 from shardfit.core.rows import leading, masked, shapes_of_rows
 
 
@@ -141,7 +142,7 @@ class ResidualTerm(RowTerm):
 
     def n_residuals(self, params: Any) -> Any:
         """Return how many real numbers the residuals are; copies that pad a shard are not counted."""
-        one = jax.eval_shape(lambda p, t: t.contributions(p, t.rows, None), params, with_shapes(self, 1))
+        one = shapes_of(_contributions, params, with_shapes(self, 1))
         return numbers_in(one) * (leading(self.rows) if self.counts is None else jnp.sum(self.counts))
 
     @property
@@ -226,6 +227,10 @@ Term = RowTerm | Penalty
 def row_keys(key: Any, number: jax.Array) -> jax.Array:
     """Return a random key for each row (n,), from the common key and the rows' numbers."""
     return jax.vmap(lambda i: jax.random.fold_in(key, i))(number)
+
+
+def _contributions(params: Any, term: RowTerm) -> Any:
+    return term.contributions(params, term.rows, None)
 
 
 def with_shapes(term: RowTerm, n: int) -> RowTerm:

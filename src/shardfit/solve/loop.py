@@ -15,9 +15,9 @@ import numpy as np
 
 from shardfit.core.mesh import everywhere, first_says, replicate, spans_processes
 from shardfit.core.objective import Objective
-from shardfit.core.quick import quick_jit
+from shardfit.core.quick import FEW, numbers_in_call, quick_jit
+from shardfit.core.recent import Recent, structure
 from shardfit.core.status import Status
-from shardfit.core.work import numbers_computed
 from shardfit.solve.base import Finish, Task, evaluate_parts
 from shardfit.solve.batches import Batches
 from shardfit.solve.monitor import Snapshot, Trace
@@ -29,6 +29,7 @@ SEGMENT = 512  # ticks a segment can record
 LONGEST = 1 << 20  # ticks of a segment that records none
 LITTLE = {"gram": 1 << 26}  # numbers computed in a tick: runs on normal equations have tens of ticks
 LITTLE_OTHERWISE = 1 << 24  # others have hundreds
+FIRST = 32  # ticks of a first segment where they take no time
 SEGMENT_SECONDS = 0.25  # how long the host leaves the device alone: progress, Ctrl-C and callbacks wait this long
 
 
@@ -161,14 +162,21 @@ advance = jax.jit(_advance, static_argnums=0)
 _quick_advance = quick_jit(_advance, static_argnums=0)
 
 
+_ready = Recent()  # programs that are compiled
+
+
 def _compiled(solver: "StepSolver", *args: Any) -> Any:
     """Return `advance`, or what is compiled in half the time where runs are short and a tick computes little.
 
     How much is computed decides, not how long it takes here: a run is the same wherever it is resumed.
     """
     most = LITTLE.get(solver.needs, LITTLE_OTHERWISE)
-    little = solver.brief and numbers_computed(advance.trace(solver, *args).jaxpr.jaxpr) <= most
-    return _quick_advance if little else advance
+    return _quick_advance if solver.brief and numbers_in_call(advance, solver, *args) <= most else advance
+
+
+def _first_ticks(call: tuple) -> int:
+    """Return how many ticks to take before the host looks: one, to see how long it takes, or some that take no time."""
+    return FIRST if numbers_in_call(advance, *call) <= FEW else 1
 
 
 def _empty(solver: "StepSolver", run: Run) -> Record:
@@ -198,15 +206,18 @@ def _run(solver: "StepSolver", task: Task, rows_of: Callable[[int], Objective]) 
     # where the loop leaves its state: a run placed otherwise would compile the loop a second time
     run = replicate(_begun(solver, task, len(names)), objective.mesh)
     began = time.perf_counter()
-    advance = _compiled(program, space, objective, run, key, 0, 0)
-    # no ticks: this call only compiles
-    jax.block_until_ready(advance(program, space, objective, run, key, 0, 0))
+    nothing = program, space, objective, run, key, 0, 0  # no ticks: this call only compiles
+    advance = _compiled(*nothing)
+    kind = advance, structure(nothing)
+    if _ready.get(kind) is None:
+        jax.block_until_ready(advance(*nothing))
+        _ready.put(kind, True)
     compile_seconds = time.perf_counter() - began
 
     if monitor.store is not None:
         run = replicate(monitor.restore(run), objective.mesh)
     noisy = bool(solver.batch) or bool(objective.stochastic)
-    ticks = 1
+    ticks = _first_ticks(nothing) if advance is _quick_advance else 1
     stopped = None
     try:
         while _running(run, solver):
