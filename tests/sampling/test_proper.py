@@ -96,3 +96,35 @@ def test_parts_of_an_array_are_found_after_the_fit():
     target = sampled(problem(first_two, np.ones(3)))
     with pytest.raises(ValueError, match=r"improper: .* say anything of x\[2\], so"):
         find_start(target)
+
+
+X = np.random.default_rng(0).normal(size=(30, 2))
+
+
+def separated(w, rows, gap):
+    """Labels that a line separates."""
+    odds, label = rows["x"] @ w, rows["x"][:, 0] > gap
+    return jnp.logaddexp(0, odds) - label * odds
+
+
+def slow_tail(x, power):
+    return 0.5 * power * jnp.log1p(x**2)
+
+
+def test_a_density_that_does_not_fall_far_away_is_named_before_any_chain_begins():
+    """Separation under flat priors; a tail that falls like one over the distance. With priors, or faster, it passes."""
+    term = sf.statistic_term(separated, {"x": X}, 0.0)
+    with pytest.raises(ValueError, match=r"improper: far along x\[0\]"):
+        find_start(sampled(sf.Problem(sf.Objective({"labels": term}), np.zeros(2))))
+    assert (
+        find_start(sampled(sf.Problem(sf.Objective({"labels": term}), np.zeros(2), priors=sf.Normal(0.0, 3.0)))).root
+        is not None
+    )
+
+    def tail(power):
+        return sampled(sf.Problem(sf.Objective({"tail": sf.penalty(slow_tail, power)}), 0.5))
+
+    for power in (0.5, 1.0):
+        with pytest.raises(ValueError, match="improper"):
+            find_start(tail(power))
+    assert find_start(tail(2.0)).root is not None  # Cauchy

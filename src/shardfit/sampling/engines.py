@@ -18,6 +18,7 @@ from shardfit.core.params import Space
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.sampling.density import in_words, sampled
+from shardfit.sampling.modes import shares
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.start import find_start
 
@@ -56,7 +57,8 @@ def _sampled(
         start, key = find_start(target, mesh, seed), jax.random.key(seed)
         scale = 0.1 * np.eye(start.z.size) if start.root is None else start.root
         spread = np.random.default_rng(seed).standard_normal((chains, start.z.size))
-        z0 = jnp.asarray(start.z + spread @ np.asarray(scale).T)
+        points = start.for_chains(chains, seed).points
+        z0 = jnp.asarray(start.z + spread @ np.asarray(scale).T if points is None else points)
         density = _LogDensity(target.space, target.objective.place(mesh))
         settings = {"draws": draws, "warmup": warmup, "target_accept": target_accept, "max_depth": max_depth}
         z, stats = engine(density, z0, key, **settings)
@@ -77,6 +79,7 @@ def _sampled(
         timings={"total": time.perf_counter() - began},
         layout=layout(mesh),
         seed=seed,
+        extra=shares(start.modes, z),
     )
 
 

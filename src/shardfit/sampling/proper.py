@@ -1,7 +1,7 @@
 """Whether a density has an integral, as far as its program tells before anything is compiled.
 
 A parameter that no term reads has the density of its transform's Jacobian, whatever its value: between two ends that is
-a uniform one, without an end it has no integral. What curvature tells, after the fit, is in start.py.
+a uniform one, without an end it has no integral. What a fit tells is in endless.py.
 """
 
 from collections.abc import Iterable

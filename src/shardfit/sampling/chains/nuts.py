@@ -53,7 +53,7 @@ class State(NamedTuple):
 
     trees: (..., chains). made: (chains,) transitions. kept: (chains, draws, n + stats). warm: (2, chains) gradients and
     divergences of warm-up. latest: (chains,) acceptance of the newest transition. refused: (chains,) how many led
-    nowhere in a row, less those since that did not; see `_refusals`. centre: (n,) where starts lie around.
+    nowhere in a row, less those since that did not; see `_refusals`. centre: (n, chains) where starts lie around.
     """
 
     x: jax.Array
@@ -83,7 +83,8 @@ class NUTS(StepSolver):
     trees, 2^max_depth - 1 gradients. temper: power of the transforms' Jacobian, 1/K for one of K shards.
 
     `begin` takes given={"root": L, "spread": s}: a factor of the covariance around z0, (n, n), or standard deviations
-    (n,); chains then start at z0 + s·L·(normal numbers). Without it they start within ±s of z0.
+    (n,); chains then start at z0 + s·L·(normal numbers). Without it they start within ±s of z0. Or they start at
+    given["points"] (chains, n), with or without a root.
     """
 
     chains: int = 4
@@ -153,7 +154,7 @@ class NUTS(StepSolver):
             warm=jnp.stack([none, none]),
             latest=jnp.zeros(self.chains, dtype),
             refused=none,
-            centre=z0,
+            centre=jnp.broadcast_to(z0[:, None], (n, self.chains)),
             spread=jnp.ones((), dtype),
             tick=count,
             key=jnp.zeros(2, jnp.uint32),
@@ -168,6 +169,11 @@ class NUTS(StepSolver):
         state = state._replace(key=jax.random.key_data(key), spread=spread)
         # ticks count from zero: none will have these numbers
         ways = trees.draw_chance(state.key, jnp.uint32(2**32 - 1), self.chains, n, dtype).momentum
+        if "points" in given:
+            points = jnp.asarray(given["points"], dtype).T
+            root = _root_of(jnp.asarray(given["root"], dtype), n) if "root" in given else None
+            pool = state.pool if root is None else with_root(state.pool, root)._replace(informed=jnp.ones((), bool))
+            return state._replace(trees=trees.plant(points, self.max_depth), centre=points, pool=pool)
         if "root" not in given:
             within = jax.lax.erf(ways / np.sqrt(2))  # uniform from -1 to 1
             return state._replace(trees=trees.plant(state.x[:, None] + spread * within, self.max_depth))
@@ -292,7 +298,7 @@ class NUTS(StepSolver):
         warming = state.made < self.warmup
         planted = self._with_lengths(planted, state.made <= self.warmup, warming, renewed, state.refused)
         # every chain is evaluated at once: those that have a density wait for those that have none
-        halfway = trees.plant(0.5 * (old.vectors[0] + state.centre[:, None]), self.max_depth)
+        halfway = trees.plant(0.5 * (old.vectors[0] + state.centre), self.max_depth)
         due = self._metric_due(state)
         return state._replace(
             trees=choose(due, planted, choose(old.started, old, halfway)),

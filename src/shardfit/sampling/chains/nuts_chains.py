@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardfit.check.identity import Identity, identity
+from shardfit.check.identity import Identity, identity, of_value
 from shardfit.core.errors import CheckpointError, NonFiniteError
 from shardfit.core.mesh import layout
 from shardfit.core.precision import arithmetic
@@ -22,8 +22,9 @@ from shardfit.sampling.chains.nuts import NUTS
 from shardfit.sampling.chains.placement import Place, choose_width, measured_width, places, run_groups
 from shardfit.sampling.chains.progress import SamplingProgress
 from shardfit.sampling.density import in_words, parameters_of, sampled
+from shardfit.sampling.modes import shares
 from shardfit.sampling.posterior import STATS, Posterior
-from shardfit.sampling.start import Start, find_start, read_start, write_start
+from shardfit.sampling.start import FIT, Start, find_start, read_start, write_start
 from shardfit.sampling.store import save_posterior
 from shardfit.solve.base import Task, check_options
 from shardfit.solve.loop import run_steps
@@ -39,7 +40,7 @@ def nuts(
     draws: int = 1000,
     chains: int = 4,
     width: int | str | None = None,
-    start: str = "fit",
+    start: Any = FIT,
     mesh: Any = None,
     run_dir: str | Path | RunDir | None = None,
     resume: str = "auto",
@@ -49,8 +50,8 @@ def nuts(
 ) -> Posterior:
     """Sample by NUTS; see `sample`.
 
-    chains: independent chains. width: how many share a batch, 'measure' to find out. start: 'fit' begins around the
-    mode, 'x0' around x0. options: of `NUTS`.
+    chains: independent chains. width: how many share a batch, 'measure' to find out. start: 'fit' begins in the modes,
+    'x0' around x0; or points, parameters with an axis of chains before their own. options: of `NUTS`.
     """
     began = time.perf_counter()
     check_options("nuts", NUTS, options)
@@ -90,22 +91,28 @@ def _width(
     return (choose_width if given is None else measured_width)(problem, chains, mesh)
 
 
-def _start(problem: Problem, mesh: Any, seed: int, how: str, store: RunDir | None, resume: str, run: str) -> Start:
-    """Return where chains begin; kept, so that a run goes on as it began whatever the devices. run: its digest."""
+def _start(problem: Problem, mesh: Any, seed: int, how: Any, store: RunDir | None, resume: str, known: tuple) -> Start:
+    """Return where chains begin; kept, so that a run goes on as it began whatever the devices. known: digest of the
+    run, and how many chains.
+    """
+    run, chains = known
     path = None if store is None else store.path / "start.npz"
     kept = None if path is None or resume == "never" else read_start(path, run)
     if kept is not None:
         return kept
-    found = find_start(problem, mesh, seed, how)
+    found = find_start(problem, mesh, seed, how).for_chains(chains, seed)
     if path is not None and store is not None and store.writes:  # of several processes one writes
         write_start(path, found, run)
     return found
 
 
-def _identity(problem: Problem, solver: NUTS, chains: int, start: str, seed: int) -> Identity:
+def _identity(problem: Problem, solver: NUTS, chains: int, start: Any, seed: int) -> Identity:
     """Return what must be equal for draws to be the same; how many are drawn is not part of it."""
     known = identity(problem, replace(solver, draws=1), seed)
-    return replace(known, facts={**known.facts, "chains": str(chains), "start": known.facts["start"] + start})
+    facts = {**known.facts, "chains": str(chains)}
+    if isinstance(start, str):
+        return replace(known, facts={**facts, "start": facts["start"] + start})
+    return replace(known, facts={**facts, **of_value("points of chains", start).facts})
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +144,7 @@ class Study:
                 Blocks(store).clear()
             if store.writes:
                 write_json(store.path / LAYOUT, {"width": together, "why": why})
-        beginning = _start(problem, mesh, seed, start, store, resume, known.digest)
+        beginning = _start(problem, mesh, seed, start, store, resume, (known.digest, whole.chains))
         return cls(problem, solver, whole.chains // together, beginning, known, seed, store, why)
 
     @classmethod
@@ -147,7 +154,7 @@ class Study:
         together, why = _width(problem, whole.chains, None, None, store, "must")
         solver = replace(whole, chains=together)
         known = _identity(problem, solver, whole.chains, start, seed)
-        beginning = _start(problem, None, seed, start, store, "must", known.digest)
+        beginning = _start(problem, None, seed, start, store, "must", (known.digest, whole.chains))
         return cls(problem, solver, whole.chains // together, beginning, known, seed, store, why)
 
     def run(self, show: SamplingProgress | None, number: int, place: Place) -> dict[str, np.ndarray]:
@@ -162,7 +169,8 @@ class Study:
 
     def _block(self, show, number: int, place: Place, blocks: Blocks, earlier: Any, have: int) -> dict:
         solver = replace(self.solver, draws=self.solver.draws - have)
-        given = self.start.given if earlier is None else {"earlier": blocks.continuation(earlier)}
+        given = {"earlier": blocks.continuation(earlier)} if earlier is not None else None
+        given = given or self.start.of_group(number, self.groups)
         with blocks.folder(self.problem, self.known, place.mesh) as store:
             monitor = Monitor(None, None, show and show.of_group(number), store)
             placed = self.problem.objective.place(place.mesh)
@@ -200,7 +208,11 @@ class Study:
             timings={"compile": float(max(one["compile_seconds"] for one in results))},
             layout=layout(mesh) | {"width": self.solver.chains, "why": self.why},
             seed=self.seed,
-            extra={"useful_gradients": useful / total, "max_depth": self.solver.max_depth},
+            extra={
+                "useful_gradients": useful / total,
+                "max_depth": self.solver.max_depth,
+                **shares(self.start.modes, z),
+            },
         )
 
 

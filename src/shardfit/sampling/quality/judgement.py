@@ -14,12 +14,15 @@ from shardfit.sampling.summary import summarize
 LARGEST_RHAT = 1.01
 FEWEST_EFFECTIVE = 400
 SMALLEST_BFMI = 0.3
+STAYED = 0.99  # share of a chain's draws in one mode, of a chain that does not leave it
+LEAST_MISSED, RARELY = 0.01, 0.05  # Laplace's weight of a mode that counts, and the share of it that must be visited
 CONVERGED, DIVERGENCES, NOT_CONVERGED = "converged", "divergences", "not_converged"
 STATUSES = (CONVERGED, DIVERGENCES, NOT_CONVERGED)  # the last that applies is given
 ADVICE = {
     "rhat": "Draw more, or warm up longer; chains that stay apart mean several modes or a start far away.",
     "ess": "Draw more; if that would take too long, find coordinates in which the parameters are less correlated.",
     "few": "Draw more for finer quantiles.",
+    "modes": "Weigh the modes by their evidence, give a prior that tells them apart, or order what may be exchanged.",
     "divergences": "Raise target_accept (0.9, 0.99), or use other coordinates: the draws miss a narrow region.",
     "bfmi": "Chains cross the energies slowly: use other coordinates, or a prior that bounds heavy tails.",
     "depth": "Trees end at their largest depth, which costs time only: raise max_depth, or rescale.",
@@ -62,7 +65,7 @@ def judge(
     extra = extra or {}
     names = tuple(labels) or tuple(f"z[{i}]" for i in range(z.shape[2]))
     found = [*_mixing(z, weights, names, bool(extra.get("independent")))]
-    found += [*_importance(extra), *_transitions(stats, extra), *_shards(extra)]
+    found = [*_modes(extra), *found, *_importance(extra), *_transitions(stats, extra), *_shards(extra)]
     status = max((s for s, _, _ in found if s is not None), key=STATUSES.index, default=CONVERGED)
     return Verdict(
         status,
@@ -94,6 +97,24 @@ def _mixing(z: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...], i
 def _worst(values: np.ndarray, names: tuple[str, ...], pick: Any, form: str) -> str:
     at = int(pick(values))
     return f"{values[at]:{form}} of {names[at]}"
+
+
+def _modes(extra: Mapping[str, Any]) -> list[Finding]:
+    """Modes that were found before sampling: chains that stay in theirs weigh them by where they began."""
+    if extra.get("mode_share") is None:
+        return []
+    weight, share = np.asarray(extra["mode_weight"]), np.asarray(extra["mode_share"])
+    told = f"weights by Laplace {', '.join(f'{w:.2g}' for w in weight)}"
+    found: list[Finding] = []
+    if len(np.unique(share.argmax(1))) > 1 and np.mean(share.max(1) > STAYED) > 0.5:
+        found.append(
+            (NOT_CONVERGED, f"the posterior has {len(weight)} modes and chains stay in theirs ({told})", "modes")
+        )
+    missed = (weight > LEAST_MISSED) & (share.mean(0) < RARELY * weight)
+    if missed.any():
+        numbers = ", ".join(str(i + 1) for i in np.flatnonzero(missed))
+        found.append((NOT_CONVERGED, f"chains hardly visit mode {numbers} of {len(weight)} ({told})", "modes"))
+    return found
 
 
 def _importance(extra: Mapping[str, Any]) -> list[Finding]:
