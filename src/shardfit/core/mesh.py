@@ -64,7 +64,7 @@ def processes_of(mesh: Mesh | None) -> set[int]:
 def replicate(tree: Any, mesh: Mesh | None) -> Any:
     """Put a copy of every array on every device of the mesh (None: on the default device)."""
     if mesh is None:
-        return jax.device_put(tree)
+        return _put(tree)
     sharding = NamedSharding(mesh, P())
     if len(processes_of(mesh)) == 1:
         return jax.device_put(tree, sharding)
@@ -78,6 +78,15 @@ def replicate(tree: Any, mesh: Mesh | None) -> Any:
         return jax.make_array_from_callback(own.shape, sharding, lambda index: own[index])
 
     return jax.tree.map(put, tree)
+
+
+def _put(tree: Any) -> Any:
+    """Put what is not on a device yet on the default one: for what is there already asking takes time."""
+    leaves, structure = jax.tree.flatten(tree)
+    fresh = [i for i, leaf in enumerate(leaves) if not isinstance(leaf, jax.Array)]
+    for i, leaf in zip(fresh, jax.device_put([leaves[i] for i in fresh]), strict=True):
+        leaves[i] = leaf
+    return structure.unflatten(leaves)
 
 
 def everywhere(tree: Any, mesh: Mesh | None) -> Any:

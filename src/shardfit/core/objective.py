@@ -201,7 +201,12 @@ class Objective:
         Every process of the mesh must hold all rows; where each holds its own, use place_local.
         """
         if mesh is None:
-            return self._placed(None, lambda rows, counts: (jax.tree.map(jax.device_put, compact(rows, counts)), None))
+            terms = tuple(
+                replace(t, rows=compact(t.rows, t.counts), counts=None) if isinstance(t, RowTerm) else t
+                for t in self.terms
+            )
+            with arithmetic(self._precision_at()):
+                return Objective(replicate(terms, None), self.names, None, self.precision)  # one transfer for all
         return self._placed(mesh, lambda rows, counts: place_rows(rows, counts, mesh))
 
     def place_local(self, mesh: Mesh) -> "Objective":
@@ -218,8 +223,8 @@ class Objective:
             )
         return self._placed(mesh, lambda rows, _: rows_from_process(rows, mesh))
 
-    def _placed(self, mesh: Mesh | None, put_rows: Callable) -> "Objective":
-        if mesh is not None and ROWS not in mesh.axis_names:
+    def _placed(self, mesh: Mesh, put_rows: Callable) -> "Objective":
+        if ROWS not in mesh.axis_names:
             raise ValueError(f"this mesh has axes {mesh.axis_names}, but no axis 'rows'. Make it with shardfit.mesh().")
 
         if spans_processes(mesh):

@@ -162,21 +162,31 @@ advance = jax.jit(_advance, static_argnums=0)
 _quick_advance = quick_jit(_advance, static_argnums=0)
 
 
-_ready = Recent()  # programs that are compiled
+class _Program(NamedTuple):
+    """A compiled `advance`, and how many ticks it takes at first: one to see how long that is, or some if little."""
+
+    advance: Callable
+    first: int
 
 
-def _compiled(solver: "StepSolver", *args: Any) -> Any:
+_ready = Recent()  # programs that are compiled, by the structure of a call
+
+
+def _compiled(*call: Any) -> _Program:
     """Return `advance`, or what is compiled in half the time where runs are short and a tick computes little.
 
     How much is computed decides, not how long it takes here: a run is the same wherever it is resumed.
     """
-    most = LITTLE.get(solver.needs, LITTLE_OTHERWISE)
-    return _quick_advance if solver.brief and numbers_in_call(advance, solver, *args) <= most else advance
-
-
-def _first_ticks(call: tuple) -> int:
-    """Return how many ticks to take before the host looks: one, to see how long it takes, or some that take no time."""
-    return FIRST if numbers_in_call(advance, *call) <= FEW else 1
+    kind = structure(call)
+    known = _ready.get(kind)
+    if known is not None:
+        return known
+    solver = call[0]
+    computed = numbers_in_call(advance, *call) if solver.brief else np.inf
+    quick = computed <= LITTLE.get(solver.needs, LITTLE_OTHERWISE)
+    program = _Program(_quick_advance if quick else advance, FIRST if computed <= FEW else 1)
+    jax.block_until_ready(program.advance(*call))
+    return _ready.put(kind, program)
 
 
 def _empty(solver: "StepSolver", run: Run) -> Record:
@@ -207,17 +217,12 @@ def _run(solver: "StepSolver", task: Task, rows_of: Callable[[int], Objective]) 
     run = replicate(_begun(solver, task, len(names)), objective.mesh)
     began = time.perf_counter()
     nothing = program, space, objective, run, key, 0, 0  # no ticks: this call only compiles
-    advance = _compiled(*nothing)
-    kind = advance, structure(nothing)
-    if _ready.get(kind) is None:
-        jax.block_until_ready(advance(*nothing))
-        _ready.put(kind, True)
+    advance, ticks = _compiled(*nothing)
     compile_seconds = time.perf_counter() - began
 
     if monitor.store is not None:
         run = replicate(monitor.restore(run), objective.mesh)
     noisy = bool(solver.batch) or bool(objective.stochastic)
-    ticks = _first_ticks(nothing) if advance is _quick_advance else 1
     stopped = None
     try:
         while _running(run, solver):
