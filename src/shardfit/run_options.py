@@ -44,6 +44,11 @@ class RunOptions:
         if self.seed < 0:
             raise ValueError(f"seed={self.seed}: a seed is zero or positive.")
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder as a path; None without one."""
+        return None if self.run_dir is None else _path(self.run_dir)
+
     def series(self, prefix: str) -> Callable[[int], dict[str, Any]]:
         """Return number → keywords of `fit` (all but solver), for fits 1, 2, ... in folders run_dir/<prefix>01, ...
 

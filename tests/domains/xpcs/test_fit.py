@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shardfit
-from shardfit import LM, RunOptions, fit
+from shardfit import LM, RunOptions, fit, load_result
 from shardfit.domains.xpcs import (
     Correlation,
     FitOptions,
@@ -128,15 +128,24 @@ def test_bounds_of_an_amplitude_are_kept_in_its_own_coordinates():
     assert {*bounded.result.params} == {*STATIC}
 
 
-@pytest.mark.slow
-def test_an_answer_outside_the_bounds_is_searched_within_them(tmp_path):
-    model = static()
-    usual = model.table["D0"]
-    truth = {"D0": 3e5, "alpha": -0.3, "D_offset": 0.0}
-    fast = fit_correlation(
-        small(model, truth, dt=0.004), model, FitOptions(), RunOptions(run_dir=tmp_path, progress=False)
-    )
-    assert fast.params["D0"] <= usual.upper and (tmp_path / "bounded01" / "result.json").exists()
+def test_a_folder_holds_the_answer_also_where_a_search_began_again_within_bounds(tmp_path):
+    model, truth = static(), {"D0": 3e5, "alpha": -0.3, "D_offset": 0.0}
+    data, run = small(model, truth, dt=0.004), RunOptions(run_dir=tmp_path, progress=False)
+    fast = fit_correlation(data, model, FitOptions(), run)
+    kept = load_result(tmp_path)
+    rejected, bounded = (load_result(tmp_path / "start01" / part).value for part in ("", "bounded01"))
+    assert rejected < bounded == kept.value and not (tmp_path / "config.json").exists()
+    for name, value in fast.params.items():
+        assert kept.params[name] == value and np.array_equal(kept.stderr[name], fast.stderr[name], equal_nan=True)
+    assert fast.params["D0"] == model.table["D0"].upper and "D0" in kept.at_bound
+    # nobody has set the bound that stopped it: no success, and the same words everywhere
+    assert not fast.success and not kept.success and kept.verdict().reasons[0] in str(fast)
+    assert np.allclose(kept.covariance, fast.answer().covariance, equal_nan=True) and kept.covariance.shape == (9, 9)
+    again = fit_correlation(data, model, FitOptions(), run)
+    assert again.params == fast.params and load_result(tmp_path).value == kept.value
+    ends = {name: model.table[name][:2] for name in kept.at_bound}  # one's own bounds are no doubt
+    chosen = replace(fast, setup=replace(fast.setup, options=FitOptions(bounds=ends))).answer().verdict()
+    assert not any("model's range" in reason for reason in chosen.reasons) and "D0" in chosen.notes[0]
 
 
 @pytest.mark.slow

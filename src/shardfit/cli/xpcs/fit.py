@@ -75,7 +75,7 @@ def configured(args: argparse.Namespace) -> Config:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fit every file; 0 if all searches met their tolerance, 1 if one did not, 130 if interrupted."""
+    """Fit every file; 0 if all answers may be trusted, 1 if one may not, 130 if interrupted."""
     devices = request_devices(args.devices)
     config = configured(args)
     if args.no_arrays:
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 def fit_file(file: Path, out: Path, config: Config, split: Any, resume: str) -> dict[str, Any]:
     """Fit one file into one folder and print the answer; return a row of the summary."""
     began = time.perf_counter()
-    from shardfit import LM, RunOptions, save_result
+    from shardfit import LM, RunOptions
     from shardfit.cli.xpcs.outputs import write_outputs
     from shardfit.cli.xpcs.report import write_report
     from shardfit.domains.xpcs import fit_correlation
@@ -114,19 +114,21 @@ def fit_file(file: Path, out: Path, config: Config, split: Any, resume: str) -> 
     data = config.load(file)
     print(f"{file.name}: {len(data.phi)} angles, {data.n_frames} frames, {config.mode}", flush=True)
     limits = {n: getattr(config.fit, n) for n in ("maxiter", "ftol") if getattr(config.fit, n) is not None}
-    single = config.fit.starts == 1
-    run_options = RunOptions(LM(**limits) if limits else None, split, config.seed, out if single else None, resume)
+    run_options = RunOptions(LM(**limits) if limits else None, split, config.seed, out, resume)
     fit = fit_correlation(data, config.model(), config.options(data), run_options, config.fit.starts)
     print(fit)
     if writes_files():
-        if not single:
-            save_result(fit.result, out)
         write_outputs(out, fit, config.mode, config.arrays)
         print(f"report: {write_report(out, fit, config)}  ({seconds(time.perf_counter() - began)} in all)", flush=True)
     numbers = {name: f"{value:.8g}" for name, value in fit.params.items()}
     errors = {f"{name}_error": f"{value:.3g}" for name, value in fit.stderr.items()}
-    status = fit.result.status.name.lower()
-    return {"file": str(file), "status": status, "reduced_chi2": f"{fit.reduced_chi2:.6g}", **numbers, **errors}
+    return {
+        "file": str(file),
+        "status": fit.answer().verdict().word,
+        "reduced_chi2": f"{fit.reduced_chi2:.6g}",
+        **numbers,
+        **errors,
+    }
 
 
 def _folders(files: list[Path], out: Path) -> list[Path]:

@@ -74,7 +74,7 @@ def _analysis(fit: Any) -> dict[str, Any]:
 
 
 def _convergence(fit: Any) -> dict[str, Any]:
-    result = fit.result
+    result = fit.answer()
     return {
         "converged": result.success,
         "status": result.status.name.lower(),

@@ -1,5 +1,6 @@
 """The answer of a fit: parameters and scales with errors, χ² by angle, rates with bands, and what to beware of."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.precision import arithmetic
 from shardfit.core.quick import once_jit
 from shardfit.core.result import Result
+from shardfit.core.success import chi2_doubt
 from shardfit.core.terms import StatisticTerm, total
 from shardfit.domains.xpcs.forward import Geometry, averaged
 from shardfit.domains.xpcs.problem import TERM, Setup, converted, straight
@@ -99,8 +101,40 @@ class CorrelationFit:
 
     @property
     def success(self) -> bool:
-        """Whether the search met a tolerance."""
-        return self.result.success
+        """Whether the search met a tolerance, and nothing speaks against the answer; see `answer().verdict()`."""
+        return self.answer().success
+
+    def answer(self) -> Result:
+        """Return the answer as a Result in the model's own parameters and scales: what a run directory holds.
+
+        Its covariance, errors, doubts and notes are those of this fit, not those of the search.
+        """
+        n = len(self.contrast)
+        where = {"contrast": np.arange(n), "offset": np.arange(n, 2 * n)}
+        where |= {name: np.int64(2 * n + i) for i, name in enumerate(self.params)}
+        order = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(where)])
+        units = {name: p.unit for name, p in self.setup.model.table.items()}
+        numbers = {name: np.float64(value) for name, value in self.params.items()}
+        errors = {name: np.float64(value) for name, value in self.stderr.items()}
+        scales = [name for name in self.result.at_bound if name.partition("[")[0] in SCALES]
+        stopped = [*_at_bounds(self.setup, self.params), *scales]
+        return replace(
+            self.result,
+            params={"contrast": self.contrast, "offset": self.offset, **numbers},
+            stderr={"contrast": self.contrast_stderr, "offset": self.offset_stderr, **errors},
+            covariance=self.covariance[np.ix_(order, order)],
+            dof=self.dof,
+            units={**dict.fromkeys(SCALES, ""), **units},
+            derived={},
+            at_bound=tuple(stopped),
+            doubts=tuple(_doubts(self, stopped)),
+            note=" ".join([f"Standard errors: {self.meaning}.", *self.warnings]),
+        )
+
+    @property
+    def meaning(self) -> str:
+        """What standard errors assume."""
+        return "points are taken as independent" if self.pieces is None else "from the scatter of frames"
 
     @arithmetic("float64")
     def curve(self) -> np.ndarray:
@@ -124,13 +158,30 @@ class CorrelationFit:
 
     def __str__(self):
         noise = " (σ assumed, not calibrated)" if self.setup.data.sigma is None else ""
+        verdict = self.answer().verdict()
         head = f"{self.result.problem}: {self.result.status.message}. {self.quality} fit, reduced χ² "
         head += f"{self.reduced_chi2:.4g}{noise}, {self.setup.n_points:,} points, {self.result.evaluations} evaluations"
         lines = [f"  {n} = {v} ± {e} {u}".rstrip() for n, v, e, u in self.table()]
-        meaning = "points are taken as independent" if self.pieces is None else "from the scatter of frames"
-        lines.append(f"  standard errors: {meaning}")
+        lines.append(f"  standard errors: {self.meaning}")
         scales = f"  contrast {_range(self.contrast)}, offset {_range(self.offset)} ({self.setup.options.scaling})"
-        return "\n".join([head, *lines, scales, *(f"  note: {text}" for text in self.warnings)])
+        told = [f"  note: {text}" for text in self.warnings if text not in verdict.reasons]
+        told += [f"  doubtful: {text}" for text in verdict.reasons if self.result.status.message not in text]
+        return "\n".join([head, *lines, scales, *told])
+
+
+def _doubts(fit: CorrelationFit, stopped: list[str]) -> Iterator[str]:
+    """Yield what speaks against a fit: χ² far from 1 by noise that is known, and ends of a range that nobody chose."""
+    setup = fit.setup
+    if setup.data.sigma is not None and setup.options.loss == "linear":  # a robust loss is for data with outliers
+        yield from filter(None, [chi2_doubt(fit.chi2, fit.dof)])
+    yield from (_stopped(fit, name) for name in stopped if name not in setup.options.bounds)
+
+
+def _stopped(fit: CorrelationFit, name: str) -> str:
+    """Return in words that a bound stopped a parameter."""
+    whose = "its bound" if name in fit.setup.options.bounds else "the end of the model's range"
+    where = f" ({fit.params[name]:g})" if name in fit.params else ""
+    return f"{name} is at {whose}{where}: widen it, or hold it."
 
 
 def _range(values: np.ndarray) -> str:
@@ -253,9 +304,7 @@ def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
         notes.append("σ was not given: 0.01 is assumed, χ² is not calibrated. estimate_noise measures it.")
     if setup.n_missing:
         notes.append(f"{setup.n_missing:,} points are missing (NaN or infinity) and are ignored.")
-    notes += [
-        f"{name} is at its bound {fit.params[name]:g}: widen it, or hold it." for name in _at_bounds(setup, fit.params)
-    ]
+    notes += [_stopped(fit, name) for name in _at_bounds(setup, fit.params)]
     unknown = [name for name, error in fit.stderr.items() if np.isinf(error)]
     if unknown:
         notes.append(f"The data do not determine {', '.join(unknown)}.")

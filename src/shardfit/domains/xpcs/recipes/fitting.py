@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.errors import NonFiniteError
+from shardfit.core.mesh import leads
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result, certified_by
@@ -24,6 +25,7 @@ from shardfit.domains.xpcs.recipes.starts import about_minima, find_starts
 from shardfit.domains.xpcs.terms import SCALES
 from shardfit.fitting import fit
 from shardfit.io.compile_cache import use_compile_cache
+from shardfit.io.results import save_result
 from shardfit.run_options import RunOptions
 
 MAXITER = 200
@@ -40,7 +42,7 @@ def fit_correlation(
     """Fit a model to two-time correlations by least squares.
 
     model: `static()` unless given. starts: how many of the best candidates are searched from; the best answer counts.
-    run: solver ('lm'), mesh, seed, folder.
+    run: solver ('lm'), mesh, seed, folder: every search keeps its own below it, the folder itself holds the answer.
 
     Example: `print(fit_correlation(read("run7.hdf", q=0.0054, dt=0.1), static()))`.
     """
@@ -49,7 +51,7 @@ def fit_correlation(
         raise ValueError(f"starts={starts} must be at least 1.")
     use_compile_cache()  # the search for a start comes before the fit
     ready = setup(data, model, options)
-    keywords = run.series("start") if starts > 1 else lambda number: _single(run)
+    keywords = run.series("start")
     best: Result | None = None
     certificate: dict | None = None
     searched, reached = replace(ready, problem=_evened(ready)), []
@@ -66,7 +68,10 @@ def fit_correlation(
         raise NonFiniteError("no start gave a finite value: look at the data, or give a start yourself.")
     answer = read_answer(ready, best, run.mesh)
     answer = replace(answer, warnings=(*answer.warnings, *about_minima(reached, model.table, answer.variance)))
-    return errors_by_frames(answer) if options.errors == "frames" else answer
+    answer = errors_by_frames(answer) if options.errors == "frames" else answer
+    if run.folder is not None and leads(run.mesh):
+        save_result(answer.answer(), run.folder)
+    return answer
 
 
 def _searched(ready: Setup, start: dict[str, float], run: RunOptions, keywords: dict) -> Result:
@@ -108,8 +113,3 @@ def _evened(ready: Setup) -> Problem:
 def _unevenness(params: Mapping, basis: Any, strength: Any) -> jax.Array:
     scales = [basis @ params[name] for name in SCALES]
     return strength * jnp.concatenate([each / jnp.mean(each) - 1 for each in scales])
-
-
-def _single(run: RunOptions) -> dict:
-    common = {"mesh": run.mesh, "seed": run.seed, "resume": run.resume, "progress": run.progress}
-    return {**common, "run_dir": run.run_dir}
