@@ -7,6 +7,7 @@ import pytest
 
 import shardfit as sf
 from shardfit.check.certificate import _memories
+from shardfit.core.functions import shared_problem
 from shardfit.core.transforms import TanInterval
 from shardfit.sampling.chains.placement import _counted, choose_width
 from shardfit.sampling.density import in_words, sampled
@@ -141,7 +142,7 @@ def test_what_a_program_tells_is_asked_once():
     assert _counted.cache_info()._replace(hits=0) == before._replace(hits=0)
     start, again = find_start(target), find_start(target, seed=5)
     np.testing.assert_array_equal(start.root, again.root)
-    assert len(_memories[target].starts) == 1
+    assert len(_memories[shared_problem(target)].starts) == 1
 
 
 def test_an_interrupt_of_the_fit_ends_the_call(monkeypatch):

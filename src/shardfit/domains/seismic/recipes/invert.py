@@ -25,6 +25,7 @@ from shardfit.fitting import fit
 from shardfit.io.run_dir import RunDir
 from shardfit.run_options import RunOptions
 from shardfit.solve.base import Solver
+from shardfit.solve.capabilities import require
 from shardfit.solve.host import HostSolver
 from shardfit.solve.monitor import Snapshot
 
@@ -130,9 +131,10 @@ def invert(
             recording = replace(recording, wavelet=wavelet)
         present = Band(sim, medium, recording, options, band, run.mesh)
         problem = present.problem()
+        solver = present.solver(problem)
+        require(problem, solver)
         if band == 0 and options.compare:
             present.compare()
-        solver = present.solver(problem)
         settings = keywords(band + 1)
         watch = Watch(losses, solver, known_truth, display, settings["run_dir"])
         if run.resume != "never":
