@@ -309,3 +309,47 @@ def test_what_is_remembered_does_not_hide_a_change(monkeypatch):
     assert differing(first, facts(boxed)) == ["model of term 'decay'"]
     one, other = (facts(boxed, sf.Swarm(constraint=lambda p, low=low: p["a"] > low)) for low in (0.1, 0.2))
     assert differing(one, other) == ["solver's constraint"]
+
+
+def test_a_solver_with_a_named_tuple_as_state_is_known_by_its_content():
+    """The state of `docs/extending.md`; names of attributes are not those of globals."""
+    source = """
+    from dataclasses import dataclass
+    from typing import Any, ClassVar, NamedTuple
+    import shardfit as sf
+
+    ahead, RATE = [], 1.0
+
+    class State(NamedTuple):
+        x: Any
+        value: Any
+        gradient: Any
+        status: Any
+        steps: Any
+        ahead: Any
+
+    @dataclass(frozen=True)
+    class Descent(sf.StepSolver):
+        name: ClassVar[str] = "descent"
+
+        def init(self, z0, lower, upper):
+            none = jnp.zeros((), jnp.int32)
+            return State(z0, jnp.full((), jnp.inf, z0.dtype), jnp.zeros_like(z0), none, none, z0)
+
+        def ask(self, state):
+            return state.ahead
+
+        def tell(self, state, evaluation):
+            x, (value, gradient) = state.ahead, evaluation
+            return State(x, value, gradient, state.status, state.steps + 1, x - RATE * gradient)
+
+    model = Descent()
+    """
+    problem = problem_of()
+    first = identity(problem, model_of(source), 0)
+    assert not first.unidentified
+    assert (
+        differing(first.facts, facts(problem, model_of(source.replace("ahead, RATE = []", "ahead, RATE = [1]")))) == []
+    )
+    changed = facts(problem, model_of(source.replace("RATE = [], 1.0", "RATE = [], 2.0")))
+    assert differing(first.facts, changed) == ["solver", "solver's step"]

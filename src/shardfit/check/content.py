@@ -17,7 +17,7 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from importlib import metadata
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +39,9 @@ ADDED = re.compile(
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+|0x[0-9a-fA-F]{6,}")
 CALL_FLAGS = 0x2EC  # of a function's code: varargs, keywords, generator, coroutine
 PLAIN = (type(None), bool, int, float, complex, str, bytes, types.EllipsisType)
-SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+GLOBAL_OPS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+# of a class: places of fields whose names it has elsewhere
+SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType, type(vars(NamedTuple("_", [("field", Any)]))["field"]))
 
 
 class Reader:
@@ -212,9 +214,16 @@ def _names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
+def _globals_of(code: types.CodeType) -> set[str]:
+    """Return the names that code looks up among globals; the names of attributes are others."""
+    inner = (_globals_of(const) for const in code.co_consts if isinstance(const, types.CodeType))
+    own = {step.argval for step in dis.get_instructions(code) if step.opname in GLOBAL_OPS}
+    return own.union(*inner)
+
+
 def _named(fn: types.FunctionType, name: str) -> Iterator[Any]:
     """Yield what a name in a function refers to: a global, and that attribute of a module of the user's own."""
-    if name in fn.__globals__:
+    if name in fn.__globals__ and name in _globals_of(fn.__code__):
         value = fn.__globals__[name]
         if not isinstance(value, types.ModuleType) or _package(value.__name__) is not None:
             yield value
