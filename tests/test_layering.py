@@ -50,7 +50,15 @@ OWNERS = {
     "uvicorn": ["report/server.py"],
     "mpi4py": [],
 }
-ROOT = {"curvature", "fitting", "intervals", "robust", "run_options", "sciences"}  # modules beside __init__.py
+ROOT = {
+    "curvature",
+    "curves",
+    "fitting",
+    "intervals",
+    "robust",
+    "run_options",
+    "sciences",
+}  # modules beside __init__.py
 COLLECTIVES = {"shard_map", "psum", "pcast"}
 SWITCHES = {"enable_x64", "jax_enable_x64"}
 PICKLES = {"pickle", "cPickle", "cloudpickle", "dill"}

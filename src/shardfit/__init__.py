@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from shardfit.core.terms import total
     from shardfit.core.transforms import Above, Below, Identity, Interval, Log, Simplex, Softplus, TanInterval, within
     from shardfit.curvature import error_bars
+    from shardfit.curves import CurveFit, curve_fit
     from shardfit.distributed.executors import run_tasks
     from shardfit.distributed.groups import my_group
     from shardfit.distributed.processes import join
@@ -106,6 +107,7 @@ __all__ = [
     "CheckpointError",
     "Cluster",
     "Coefficients",
+    "CurveFit",
     "Custom",
     "Evidence",
     "Exponential",
@@ -162,6 +164,7 @@ __all__ = [
     "coefficients",
     "compare",
     "consensus",
+    "curve_fit",
     "error_bars",
     "evidence",
     "fit",
@@ -247,6 +250,7 @@ __getattr__, __dir__ = lazy_names(
         "sciences": "Science",
         "solve.base": "Finish Solver Task ValueAndGrad",
         "curvature": "error_bars",
+        "curves": "CurveFit curve_fit",
         "solve.custom": "Custom",
         "solve.host": "HostSolver",
         "solve.lbfgs": "LBFGS BacktrackingLBFGS",

@@ -22,6 +22,14 @@ class NonFiniteError(ValueError):
     """A value or gradient is NaN or infinite where work would start."""
 
 
+class NotConvergedError(RuntimeError):
+    """A fit whose caller asked for numbers only met no tolerance; result: what it had reached."""
+
+    def __init__(self, message: str, result: Any):
+        super().__init__(message)
+        self.result = result
+
+
 class CheckpointError(RuntimeError):
     """A run directory cannot be resumed."""
 
