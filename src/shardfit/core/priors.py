@@ -16,7 +16,7 @@ from jax.scipy.special import betaln, gammaln, log_ndtr, ndtr, ndtri
 from jax.tree_util import register_dataclass
 
 from shardfit.core.terms import Penalty, ResidualPenalty
-from shardfit.core.transforms import Identity, Interval, Log, Shift, Transform
+from shardfit.core.transforms import Box, Identity, Interval, Log, Shift, Simplex, Transform
 
 LOG_ROOT_2PI = 0.5 * float(np.log(2 * np.pi))
 
@@ -248,6 +248,8 @@ def check_prior(label: str, entry: Any) -> None:
             raise ValueError(f"priors: {name}={value} of {label}'s {type(entry).__name__} is not finite.")
         if name in getattr(entry, "positive", ()) and not (array > 0).all():
             raise ValueError(f"priors: {name}={value} of {label}'s {type(entry).__name__} must be positive.")
+    if getattr(getattr(entry, "support", None), "is_discrete", False):
+        raise ValueError(f"priors: {label} is continuous, and a {type(entry).__name__} is a prior of whole numbers.")
     low, high = map(np.asarray, support_of(entry) if entry is not None else (0, 1))
     if not (low < high).all():
         raise ValueError(f"priors: {label} lies between {low} and {high}: the first must be below the second.")
@@ -264,17 +266,41 @@ def support_of(entry: Any) -> tuple[Any, Any]:
     return np.asarray(low), np.asarray(high)
 
 
-def transform_of(entry: Any) -> Transform:
-    """Return coordinates that cannot leave a prior's support; the identity where it has no ends."""
-    low, high = (np.unique(np.asarray(end)) for end in support_of(entry))
-    if len(low) > 1 or len(high) > 1:
-        raise ValueError(f"the prior {entry} has ends that differ from number to number. Give bounds or a transform.")
-    low, high = float(low[0]), float(high[0])
+def transform_of(label: str, shape: tuple[int, ...], entry: Any) -> Transform:
+    """Return coordinates of a parameter that cannot leave its prior's support; the identity where it has no ends."""
+    kind = _kind_of(entry)
+    if kind == "Simplex":
+        return Simplex()
+    if kind is not None:
+        raise ValueError(
+            f"priors: {label} has a {type(entry).__name__}, whose numbers are no interval each ({kind}). Give a "
+            f'transform onto them: transforms={{"{label}": ...}}.'
+        )
+    return between(*support_of(entry), shape)
+
+
+def between(low: Any, high: Any, shape: tuple[int, ...]) -> Transform:
+    """Return coordinates between ends, infinite where there is none; those of an array of this shape may differ."""
+    low, high = np.asarray(low, float), np.asarray(high, float)
+    if len(np.unique(low)) > 1 or len(np.unique(high)) > 1:
+        return Box(*(tuple(np.broadcast_to(end, shape).ravel().tolist()) for end in (low, high)))
+    low, high = float(low.flat[0]), float(high.flat[0])
     if np.isfinite(low) and np.isfinite(high):
         return Interval(low, high)
     if np.isfinite(low):
         return Log() if low == 0 else Shift(low, 1)
     return Shift(high, -1) if np.isfinite(high) else Identity()
+
+
+def _kind_of(entry: Any) -> str | None:
+    """Return the name of a distribution's support that is neither all numbers nor an interval of them; else None."""
+    support: Any = getattr(entry, "support", None)
+    while hasattr(support, "base_constraint"):  # of arrays whose numbers have the same, as NumPyro writes it
+        support = support.base_constraint
+    if support is None or isinstance(support, tuple) or hasattr(support, "lower_bound"):
+        return None
+    name = type(support).__name__.lstrip("_")
+    return None if hasattr(support, "upper_bound") or name.startswith("Real") else name
 
 
 def prior_term(entries: Sequence[Any]) -> Penalty | None:

@@ -166,9 +166,10 @@ def _transforms(transforms: Any, bounds: Any, priors: list | None, x0: Any) -> A
     if priors is None:
         return transforms
     given, ends = spread("transforms", transforms, x0), spread("bounds", bounds, x0)
+    leaves = zip(leaf_labels(x0), map(np.shape, jax.tree.leaves(x0)), strict=True)
     chosen = [
-        transform_of(prior) if transform is None and pair is None and prior is not None else transform
-        for transform, pair, prior in zip(given, ends, priors, strict=True)
+        transform_of(*leaf, prior) if transform is None and pair is None and prior is not None else transform
+        for leaf, transform, pair, prior in zip(leaves, given, ends, priors, strict=True)
     ]
     return jax.tree.structure(x0).unflatten(chosen)
 
