@@ -47,7 +47,7 @@ OWNERS = {
     "arviz": [],
     "blackjax": [],
     "starlette": ["report/server.py", "report/live/server.py"],
-    "uvicorn": ["report/server.py"],
+    "uvicorn": ["report/listening.py"],
     "mpi4py": [],
 }
 ROOT = {

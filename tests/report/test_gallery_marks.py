@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 import tomllib
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -157,7 +157,7 @@ def test_linked_configurations_are_not_read(folder, tmp_path_factory):
     (folder / "survey.toml").unlink()
     (folder / "survey.toml").symlink_to(other)
     with Survey(folder) as survey:
-        assert configuration(survey, [1]) == ""
+        assert not list(configuration(survey, [1]))
 
 
 def test_pictures_as_fits(folder):
@@ -236,6 +236,62 @@ def test_exports_of_a_selection(folder):
     points.close()
 
 
+def test_exports_hold_every_selected_point(folder, monkeypatch):
+    """However many are shown, or sent at once."""
+    from shardfit.report import server as module
+    from shardfit.report.gallery import exports
+
+    for name in ("MOST_STACKED", "MOST_POINTS"):
+        monkeypatch.setattr(module, name, 2)
+    monkeypatch.setattr(exports, "AT_ONCE", 4)
+    client, points = server(folder, write=True)
+    design = tomllib.loads(client.get("/api/points.toml").text)["design"]
+    assert [row["tv"] for row in design["table"]] == [10.0**i for i in range(6)]
+    cube = client.get("/api/points.fits").content
+    assert b"NAXIS3  =                    6" in cube and b"PLANE 6 IS POINT 5" in cube
+    mean = np.load(io.BytesIO(client.get("/api/stack.npy").content))
+    np.testing.assert_allclose(mean, points.survey.mean_and_sd(range(6))[0])
+    shown = client.get("/api/stack").json()
+    assert (shown["count"], shown["of"]) == (2, 6)  # and the page says so
+    send = {"points": list(range(6)), "tag": "all"}
+    assert client.post("/api/mark", json=send).json()["tags"] == {"all": list(range(6))}
+    points.close()
+
+
+BAD_MARKS = (
+    *("[]", "1", "null", '{"points": 3}', '{"points": [1]}', "[" * 50_000, "\xff"),
+    *('{"points": [], "note": "a"}', '{"points": ["a"], "tag": "a"}', '{"points": [1.5], "tag": "a"}'),
+    *('{"points": [1e999], "tag": "a"}', '{"points": [true], "tag": "a"}', '{"points": [1], "tag": 3}'),
+    '{"points": [1], "tag": ""}',
+)
+
+
+@pytest.mark.parametrize("body", BAD_MARKS, ids=range(len(BAD_MARKS)))
+def test_marks_that_are_none(folder, body):
+    client, points = server(folder, write=True)
+    answer = client.post("/api/mark", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400 and len(answer.text) < 300
+    assert points.marked() == {"tags": {}, "notes": {}}
+    points.close()
+
+
+def test_a_ledger_that_is_busy_stops_nobody_else(folder):
+    """A tag has to wait until another program has written; pages do not wait for the tag."""
+    pytest.importorskip("uvicorn", reason="the gallery's server needs shardfit[serve]")
+    head = "POST /api/mark?token=t HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n"
+    other = sqlite3.connect(folder / "ledger.sqlite", isolation_level=None)
+    with closing(other), served(folder, write=True) as port:
+        other.execute("BEGIN IMMEDIATE")
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as writer:
+            writer.sendall(head.encode() + b'{"points": [1], "tag": "a"}')
+            time.sleep(0.1)
+            with socket.create_connection(("127.0.0.1", port), timeout=5) as reader:
+                reader.sendall(b"GET /api/survey?token=t HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert reader.recv(12) == b"HTTP/1.1 200"
+            other.execute("ROLLBACK")
+            assert writer.recv(12) == b"HTTP/1.1 200"
+
+
 def test_links_to_other_folders_are_not_gathered(folder, tmp_path_factory):
     elsewhere = write(tmp_path_factory.mktemp("elsewhere"))
     (folder / "parts").symlink_to(elsewhere)
@@ -246,39 +302,61 @@ def test_links_to_other_folders_are_not_gathered(folder, tmp_path_factory):
 def test_half_a_request_is_not_waited_for(folder, monkeypatch):
     """A connection that never sends a whole head is closed."""
     pytest.importorskip("uvicorn", reason="the gallery's server needs shardfit[serve]")
-    from shardfit.report import server as module
+    from shardfit.report import listening
 
-    monkeypatch.setattr(module, "HEADER_SECONDS", 0.3)
-    points = Points.open(folder)
-    port = []
-    app = threading.Thread(target=serve_until, args=(module, points, port), daemon=True)
-    app.start()
-    while not port:
-        time.sleep(0.01)
-    with socket.create_connection(("127.0.0.1", port[0]), timeout=20) as slow:
+    monkeypatch.setattr(listening, "HEADER_SECONDS", 0.3)
+    with served(folder) as port:
+        half_requests(port)
+
+
+def half_requests(port):
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHost: x")
         assert slow.recv(10) == b""  # closed, without an answer
-    with socket.create_connection(("127.0.0.1", port[0]), timeout=20) as slow:
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         while not slow.recv(65536).endswith(b"token.\n"):
             pass
         slow.sendall(b"GET / HTTP/1.1\r\nHo")  # nor half of a second one
         assert slow.recv(10) == b""
-    module_server[0].should_exit = True
-    app.join()
-    points.close()
 
 
-module_server = []
+def test_half_a_body_is_not_waited_for(folder, monkeypatch):
+    pytest.importorskip("uvicorn", reason="the gallery's server needs shardfit[serve]")
+    from shardfit.report import listening
+
+    monkeypatch.setattr(listening, "BODY_SECONDS", 0.3)
+    head = b"POST /api/mark?token=t HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
+    with served(folder, write=True) as port:
+        for sent in (head, head + b'{"points": [1]'):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as slow:
+                slow.sendall(sent)
+                while answer := slow.recv(65536):
+                    assert answer.startswith(b"HTTP/1.1 503")
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as quick:
+            quick.sendall(head.replace(b"99", b"27") + b'{"points": [1], "tag": "a"}')
+            answer = b""
+            while not answer.endswith(b'"writable":true}'):
+                answer += quick.recv(65536)
+            time.sleep(0.6)  # the clock of the body has stopped: the connection is kept for more
+            quick.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200") and quick.recv(10) == b"HTTP/1.1 4"
 
 
-def serve_until(module, points, port):
-    """Serve in this thread; the port is told, and the server, so that it can be ended."""
-    import uvicorn
+@contextmanager
+def served(folder, **options):
+    """Serve a survey from a thread, as `shardfit serve` does; yield the port."""
+    from shardfit.report.listening import Server
+    from shardfit.report.server import create_app
 
-    listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(module.create_app(points, "t"), log_level="error", ws="none", http=module.Impatient)
-    module_server.append(uvicorn.Server(config))
-    port.append(listener.getsockname()[1])
-    module_server[0].run(sockets=[listener])
-    listener.close()
+    points, listener = Points.open(folder), socket.create_server(("127.0.0.1", 0))
+    server = Server(create_app(points, "t", **options), points.give_up)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+        points.close()

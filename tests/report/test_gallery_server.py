@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 
 import numpy as np
@@ -204,7 +205,7 @@ def test_no_folder_there(tmp_path, capsys):
 
 
 def test_command_serves_until_interrupted(tmp_path):
-    folder = write_survey(tmp_path, 5, side=4)
+    folder = write_survey(tmp_path, 60, side=200)
     command = [sys.executable, "-m", "shardfit", "serve", str(folder), "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -213,8 +214,12 @@ def test_command_serves_until_interrupted(tmp_path):
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(address, timeout=30) as answer:
             assert answer.status == 200
-        server.send_signal(signal.SIGINT)
-        _, errors = server.communicate(timeout=30)
+        with urllib.request.urlopen(address.replace("/?", "/api/points.fits?"), timeout=30) as slow:
+            slow.read(1)  # a download that nobody reads on
+            server.send_signal(signal.SIGINT)
+            began = time.monotonic()
+            _, errors = server.communicate(timeout=30)
+            assert time.monotonic() - began < 5  # half a second, and what a busy machine adds
     finally:
         server.kill()
         server.communicate()

@@ -37,18 +37,18 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--no-token with --host {args.host} would let the whole network look. Leave one of them out.")
     if not is_loopback(args.host):
         print("The page is not encrypted: on a network you do not trust, use an SSH tunnel to 127.0.0.1 instead.")
-    app, close = _application(Path(args.run_dir), args.write)
+    app, source = _application(Path(args.run_dir), args.write)
     try:
-        serve(app, args.host, args.port, None if args.no_token else new_token(), _announce)
+        serve(app, args.host, args.port, None if args.no_token else new_token(), _announce, source.give_up)
     except KeyboardInterrupt:
         pass  # the usual way to end it
     finally:
-        close()
+        source.close()
     return 0
 
 
 def _application(folder: Path, write: bool) -> tuple[Any, Any]:
-    """Return what to serve of a folder, and how to let go of it."""
+    """Return what to serve of a folder, and what to let go of at the end."""
     from shardfit.report.folders import LEDGER
     from shardfit.report.gallery.query import Points
     from shardfit.report.live.server import Runs
@@ -58,9 +58,9 @@ def _application(folder: Path, write: bool) -> tuple[Any, Any]:
         raise no_folder(folder)
     if (folder / LEDGER).is_file():
         points = Points.open(folder)
-        return gallery(points, write=write), points.close
+        return gallery(points, write=write), points
     runs = Runs(folder, write)
-    return runs, runs.close
+    return runs, runs
 
 
 def _announce(address: str) -> None:

@@ -12,7 +12,6 @@ import ipaddress
 import json
 import re
 import secrets
-import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -20,15 +19,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-import h11
 import numpy as np
-import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shardfit.core.errors import CheckpointError
 from shardfit.report.gallery.assets import PAGE, SCRIPT, STYLE, TYPES, asset, joined_scripts
@@ -37,6 +34,7 @@ from shardfit.report.gallery.exports import configuration, fits_cube
 from shardfit.report.gallery.query import MOST_POINTS, MOST_STACKED, Points
 from shardfit.report.gallery.selection import Selection
 from shardfit.report.gallery.thumbnails import limits_of, png
+from shardfit.report.listening import Server, address_of, listening
 from shardfit.surveys.marks import note, tag
 
 POLICY = (
@@ -51,10 +49,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
-EVERYWHERE = ("0.0.0.0", "::")
-HEADER_SECONDS = 20.0  # for the head of a request to arrive
 LOOK_SECONDS = 0.2  # between two looks at whether a page still waits for an answer
-MOST_BODY = 1 << 20  # bytes of what a page sends
+MOST_BODY = 32 << 20  # bytes of what a page sends: the numbers of some million points
 MOST_COMPARED = 12  # pictures that share one colour scale
 CSV_ROWS = 500  # in one piece of an answer
 
@@ -93,57 +89,22 @@ def gallery(points: Points, *, write: bool = False) -> Any:
         KeyError: lambda _, error: PlainTextResponse(str(error.args[0]), 404),
         CheckpointError: lambda _, error: PlainTextResponse(str(error), 503),
         Gone: lambda _, error: PlainTextResponse("nobody waits for this.", 503),
+        ClientDisconnect: lambda _, error: PlainTextResponse("nobody waits for this.", 503),
         sqlite3.Error: lambda _, error: PlainTextResponse(f"the ledger cannot be read now: {error}", 503),
     }
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
-def serve(app: Any, host: str, port: int, token: str | None, announce: Any) -> None:
-    """Serve an application until interrupted; announce(address) is called once the port is held. port 0: any free."""
-    with _listening(host, port) as listener:
-        shown = socket.gethostname() if host in EVERYWHERE else f"[{host}]" if ":" in host else host
-        query = f"?token={token}" if token else ""
-        announce(f"http://{shown}:{listener.getsockname()[1]}/{query}")
-        # no access log: addresses carry the token
-        config = uvicorn.Config(Guard(app, token), log_level="warning", access_log=False, ws="none", http=Impatient)
-        uvicorn.Server(config).run(sockets=[listener])
+def serve(
+    app: Any, host: str, port: int, token: str | None, announce: Any, give_up: Callable[[], Any] = lambda: None
+) -> None:
+    """Serve an application until interrupted; announce(address) is called once the port is held. port 0: any free.
 
-
-class Impatient(H11Protocol):
-    """Closes a connection on which the head of a request, the first or a later one, does not arrive whole in time."""
-
-    waiting: Any = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Start to wait."""
-        super().connection_made(transport)
-        self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        """Go on waiting, or wait anew, as long as the head is not whole."""
-        super().data_received(data)
-        if self.conn.their_state is h11.IDLE:
-            self._wait()
-        else:
-            self._stop()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
-        self._stop()
-        super().connection_lost(exc)
-
-    def _wait(self) -> None:
-        if self.waiting is None:
-            self.waiting = self.loop.call_later(HEADER_SECONDS, self._give_up)
-
-    def _stop(self) -> None:
-        if self.waiting is not None:
-            self.waiting.cancel()
-            self.waiting = None
-
-    def _give_up(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
+    give_up: called at the end, to end what threads still do.
+    """
+    with listening(host, port) as listener:
+        announce(address_of(listener, host) + (f"?token={token}" if token else ""))
+        Server(Guard(app, token), give_up).run(sockets=[listener])
 
 
 def new_token() -> str:
@@ -246,23 +207,30 @@ class _Pages:
         selection = self._selection(request)
 
         def work(gone: Callable[[], bool]) -> dict[str, Any]:
-            found = self.points.stack(selection, align=_aligned(request), gone=gone).shown()
+            found = self.points.stack(selection, align=_aligned(request), most=MOST_STACKED, gone=gone).shown()
             return {"of": self.points.count(selection), **found}
 
         return JSONResponse(await _while_connected(request, work))
 
-    def stack_array(self, request: Request) -> Response:
+    async def stack_array(self, request: Request) -> Response:
         kind = "sd" if request.query_params.get("kind") == "sd" else "mean"
-        found = self.points.stack(self._selection(request), align=_aligned(request))
+        selection, align = self._selection(request), _aligned(request)
+        found = await _while_connected(request, lambda gone: self.points.stack(selection, align=align, gone=gone))
         return _npy(getattr(found, kind), f"{kind}.npy")
 
     async def figures(self, request: Request) -> Response:
-        number = request.path_params["point"]
+        drawn = await run_in_threadpool(self.points.figures, request.path_params["point"])
+        waiting = asyncio.wrap_future(drawn)  # in the drawer's queue, where it keeps no thread of ours
+        while not (await asyncio.wait({waiting}, timeout=LOOK_SECONDS))[0]:
+            if await request.is_disconnected():
+                waiting.cancel()
+                raise Gone
+        if waiting.cancelled():
+            raise Gone  # the server ends
         try:
-            found = await _while_connected(request, lambda gone: self.points.figures(number, gone))
+            return JSONResponse({"figures": waiting.result(), "why": ""})
         except CannotDraw as error:
             return JSONResponse({"figures": [], "why": str(error)})
-        return JSONResponse({"figures": found, "why": ""})
 
     def point(self, request: Request) -> Response:
         return JSONResponse(self.points.point(request.path_params["point"]))
@@ -271,17 +239,16 @@ class _Pages:
         return JSONResponse({**self.points.marked(), "writable": self.write})
 
     def cube(self, request: Request) -> Response:
-        chosen = self.points.select(self._selection(request))[:MOST_STACKED]
-        pieces = fits_cube(self.points.survey, chosen)
+        pieces = fits_cube(self.points.survey, self.points.select(self._selection(request)))
         first = next(pieces)  # raises before an answer is begun
         return StreamingResponse(chain([first], pieces), 200, _attached("points.fits"), "application/fits")
 
     def configuration(self, request: Request) -> Response:
-        chosen = self.points.select(self._selection(request))[:MOST_STACKED]
-        text = configuration(self.points.survey, chosen)
-        if not text:
+        pieces = configuration(self.points.survey, self.points.select(self._selection(request)))
+        first = next(pieces, None)
+        if first is None:
             raise KeyError("this survey was not run from a configuration file.")
-        return Response(text, 200, _attached("survey.toml"), "application/toml")
+        return StreamingResponse(chain([first], pieces), 200, _attached("survey.toml"), "application/toml")
 
     async def mark(self, request: Request) -> Response:
         """Give a tag, take one away, or write a note; asked by this page only, as JSON."""
@@ -294,14 +261,17 @@ class _Pages:
         async for piece in request.stream():
             body += piece
             if len(body) > MOST_BODY:
-                return PlainTextResponse("too long.\n", 413)
-        content = json.loads(body)
-        folder, ids = self.points.survey.run_dir, [int(i) for i in content["points"]][:MOST_POINTS]
-        if "tag" in content:
-            tag(folder, ids, str(content["tag"]), remove=bool(content.get("remove")))
+                return PlainTextResponse(f"more than {MOST_BODY:,} bytes. Tag fewer points at once.\n", 413)
+        asked = _asked_mark(body)
+        return JSONResponse(await run_in_threadpool(self._marked, *asked))
+
+    def _marked(self, ids: list[int], words: dict[str, str], remove: bool) -> dict[str, Any]:
+        folder = self.points.survey.run_dir
+        if "tag" in words:
+            tag(folder, ids, words["tag"], remove=remove)
         else:
-            note(folder, ids[0], str(content["note"]))
-        return JSONResponse({**self.points.marked(), "writable": True})
+            note(folder, ids[0], words["note"])
+        return {**self.points.marked(), "writable": True}
 
     def _selection(self, request: Request) -> Selection:
         return Selection.from_json(request.query_params.get("selection", ""), self.points.heading)
@@ -315,6 +285,21 @@ async def _while_connected(request: Request, work: Callable[[Callable[[], bool]]
         if not gone.is_set() and await request.is_disconnected():
             gone.set()
     return task.result()
+
+
+def _asked_mark(body: bytes) -> tuple[list[int], dict[str, str], bool]:
+    """Return the points, the tag or note, and whether a tag is to be removed; raise ValueError for anything else."""
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"this is no JSON: {error}.") from None
+    fields = content if isinstance(content, dict) else {}
+    ids, words = fields.get("points"), {name: fields[name] for name in ("tag", "note") if name in fields}
+    numbers = ids if isinstance(ids, list) else []
+    whole = bool(numbers) and all(type(i) in (int, float) and i == int(i) for i in numbers)
+    if not whole or len(words) != 1 or not all(isinstance(word, str) for word in words.values()):
+        raise ValueError('send {"points": [numbers], "tag": text} (with "remove": true to take it away), or "note".')
+    return [int(i) for i in numbers], words, bool(fields.get("remove"))
 
 
 def _aligned(request: Request) -> bool:
@@ -341,18 +326,3 @@ def _npy(array: np.ndarray, name: str) -> Response:
 
 def _attached(name: str) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{name}"'}
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen()  # so that who follows the printed address at once is kept waiting, not refused
-    except OSError as error:
-        listener.close()
-        raise OSError(
-            f"cannot listen on {host}:{port} ({error}). Give another --port, or 0 for any free one."
-        ) from None
-    return listener

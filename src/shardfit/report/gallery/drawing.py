@@ -1,7 +1,8 @@
 """Figures of single points, such as data against model and residuals, drawn when someone looks at the point.
 
-The survey's science draws them, in a process of its own that is started for the first point, kept for the next ones,
-ended when it takes too long, and when the gallery ends.
+The survey's science draws them, in a process of its own that is started for the first point, kept warm for the next
+ones, and ended when a point takes too long or the gallery ends. Points wait in a queue, from which those that nobody
+waits for any more are dropped; one that was begun is drawn to its end, for loading the science again would take longer.
 """
 
 import contextlib
@@ -11,9 +12,9 @@ import queue
 import subprocess
 import sys
 import threading
-import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,8 @@ from shardfit.report.made import made_in
 from shardfit.sciences import get_science
 
 MOST_SECONDS = 120.0  # for the figures of a point; the first one has to load the science
-GRACE = 10.0  # seconds that figures nobody waits for are worth: the next visit finds them ready
 KEPT = 24  # points whose figures are kept
-LOOK = 0.1  # seconds between two looks at whether anyone still waits
+ENDS = "the server ends."
 WORKER = "shardfit.report.gallery.draw_worker"
 
 
@@ -46,76 +46,75 @@ class Drawer:
         self.science, self.settings, self.why = _science_of(folder)
         made = made_in(folder)
         self.place = made if made is not None and made.is_dir() else None  # names of data are relative to it
-        self.turn = threading.Lock()
+        self.queue = ThreadPoolExecutor(1, "drawing")
+        self.starting = threading.Lock()  # nothing is started once this is closed
+        self.closed = False
         self.process: subprocess.Popen | None = None
         self.answers: queue.Queue[str] = queue.Queue()
         self.kept: dict[Any, list[dict[str, str]]] = {}
 
-    def draw(
-        self, key: Any, point: Mapping[str, Any], params: Mapping[str, Any], gone: Callable[[], bool]
-    ) -> list[dict[str, str]]:
-        """Return name, caption and PNG (base64) of a point's figures; raise CannotDraw, or Gone if gone() says so.
+    def ask(self, key: Any, point: Mapping[str, Any], params: Mapping[str, Any]) -> Future[list[dict[str, str]]]:
+        """Return what will be name, caption and PNG (base64) of a point's figures, or CannotDraw.
 
-        key: what the figures are kept by; point, params: its values of the axes, and what was found.
+        Cancelled before its turn it is not drawn. key: what the figures are kept by; point, params: its values of the
+        axes, and what was found.
         """
+        known: Future[list[dict[str, str]]] = Future()
         if self.why:
-            raise CannotDraw(self.why)
-        while not self.turn.acquire(timeout=LOOK):
-            if gone():
-                raise Gone
-        try:
-            if key not in self.kept:
-                asked = {"science": self.science, "settings": self.settings, "point": dict(point)}
-                asked["params"] = {name: packed(array) for name, array in params.items()}
-                found = self._asked(json.dumps(asked), gone)
-                self.kept = {**dict(list(self.kept.items())[1 - KEPT :]), key: found}
-            return self.kept[key]
-        finally:
-            self.turn.release()
+            known.set_exception(CannotDraw(self.why))
+        elif key in self.kept:
+            known.set_result(self.kept[key])
+        else:
+            with self.starting:
+                if not self.closed:
+                    return self.queue.submit(self._draw, key, point, params)
+            known.set_exception(CannotDraw(ENDS))
+        return known
 
-    def _asked(self, line: str, gone: Callable[[], bool]) -> list[dict[str, str]]:
-        process, began = self._started(), time.monotonic()
+    def _draw(self, key: Any, point: Mapping[str, Any], params: Mapping[str, Any]) -> list[dict[str, str]]:
+        if key not in self.kept:
+            asked = {"science": self.science, "settings": self.settings, "point": dict(point)}
+            asked["params"] = {name: packed(array) for name, array in params.items()}
+            found = self._asked(json.dumps(asked))
+            self.kept = {**dict(list(self.kept.items())[1 - KEPT :]), key: found}
+        return self.kept[key]
+
+    def _asked(self, line: str) -> list[dict[str, str]]:
+        process = self._started()
         try:
             assert process.stdin is not None
             process.stdin.write(line + "\n")
             process.stdin.flush()
-            answer = self._answer(began, gone)
-        except OSError:
+            answer = self.answers.get(timeout=self.seconds)
+        except queue.Empty:
+            self._end()
+            raise CannotDraw(f"drawing took more than {self.seconds:g} s and was stopped.") from None
+        except (OSError, ValueError):  # its pipe is broken, or was closed at the end
             answer = ""
-        except BaseException:
-            self.close()
-            raise
         if not answer:
-            self.close()
-            raise CannotDraw("the drawing process has ended, perhaps because memory ran out.")
+            self._end()
+            raise CannotDraw(ENDS if self.closed else "the drawing process has ended, perhaps because memory ran out.")
         found = json.loads(answer)
         if "error" in found:
             raise CannotDraw(found["error"])
         return found["figures"]
 
-    def _answer(self, began: float, gone: Callable[[], bool]) -> str:
-        """Wait for a line, '' if the process ends without one."""
-        while True:
-            try:
-                return self.answers.get(timeout=LOOK)
-            except queue.Empty:
-                seconds = time.monotonic() - began
-            if seconds > self.seconds:
-                raise CannotDraw(f"drawing took more than {self.seconds:g} s and was stopped.")
-            if seconds > GRACE and gone():
-                raise Gone
-
     def _started(self) -> subprocess.Popen:
-        if self.process is None or self.process.poll() is not None:
-            self.close()
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
-            env = {**os.environ, "JAX_PLATFORMS": "cpu"}  # the survey may have all of a GPU's memory
-            self.process = subprocess.Popen(self.command, stderr=subprocess.DEVNULL, env=env, cwd=self.place, **pipes)
-            self.answers = queue.Queue()
-            threading.Thread(target=_read, args=(self.process.stdout, self.answers), daemon=True).start()
-        return self.process
+        with self.starting:
+            if self.closed:
+                raise CannotDraw(ENDS)
+            if self.process is None or self.process.poll() is not None:
+                self._end()
+                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
+                env = {**os.environ, "JAX_PLATFORMS": "cpu"}  # the survey may have all of a GPU's memory
+                quiet = {"stderr": subprocess.DEVNULL, "env": env, "cwd": self.place}
+                # not the terminal's: Ctrl-C there is for the server, which ends this
+                self.process = subprocess.Popen(self.command, start_new_session=True, **quiet, **pipes)
+                self.answers = queue.Queue()
+                threading.Thread(target=_read, args=(self.process.stdout, self.answers), daemon=True).start()
+            return self.process
 
-    def close(self) -> None:
+    def _end(self) -> None:
         """End the process that draws."""
         process, self.process = self.process, None
         if process is not None:
@@ -124,6 +123,13 @@ class Drawer:
             for pipe in (process.stdin, process.stdout):
                 with contextlib.suppress(OSError, ValueError):  # what was written last has nobody to read it
                     pipe.close()  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        """Drop the queue and end the process that draws."""
+        with self.starting:
+            self.closed = True
+            self.queue.shutdown(wait=False, cancel_futures=True)
+            self._end()
 
 
 def _read(lines: Any, answers: queue.Queue) -> None:

@@ -12,7 +12,8 @@ from shardfit.surveys.heading import Heading, axis_column
 from shardfit.surveys.reading import Survey
 
 SAVED = "survey.toml"  # the configuration that `shardfit survey run` keeps
-MOST_CONFIG = 1 << 20  # bytes
+MOST_CONFIG = 16 << 20  # bytes: a table of 200,000 points
+AT_ONCE = 500  # points in one query
 BLOCK = 2880  # bytes of a FITS record
 DEGREES = {"µas": 1e-6 / 3600, "mas": 1e-3 / 3600, "arcsec": 1 / 3600}
 
@@ -23,33 +24,35 @@ def has_config(folder: Path) -> bool:
     return path.is_file() and not path.is_symlink() and path.stat().st_size < MOST_CONFIG
 
 
-def configuration(survey: Survey, points: Sequence[int]) -> str:
-    """Return the survey's configuration with these points as its design; empty where it has none that can be read."""
+def configuration(survey: Survey, points: Sequence[int]) -> Iterator[str]:
+    """Yield the survey's configuration with these points as its design; nothing where it has none that can be read."""
     if not has_config(survey.run_dir):
-        return ""
+        return
     text = (survey.run_dir / SAVED).read_text(encoding="utf-8", errors="replace")
     try:
         tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return ""
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return
     kept, inside = [], False
     for line in text.splitlines():
         if line.startswith("["):
             inside = line.partition("#")[0].strip("[] ").partition(".")[0] in ("design", "halving")
         if not inside:
             kept.append(line)
-    return "\n".join([*kept, "", *_design(survey, points)]) + "\n"
+    yield "\n".join([*kept, "", "[design]", 'kind = "table"', "table = [", ""])
+    for first in range(0, len(points), AT_ONCE):
+        yield "".join(_rows(survey, points[first : first + AT_ONCE]))
+    yield "]\n"
 
 
-def _design(survey: Survey, points: Sequence[int]) -> Iterator[str]:
-    yield "[design]"
-    yield 'kind = "table"'
-    yield "table = ["
+def _rows(survey: Survey, points: Sequence[int]) -> Iterator[str]:
+    """Yield a line for each of some points."""
+    marks = ", ".join("?" * len(points))
+    found = {row["id"]: row for row in survey.ledger.rows(f"WHERE id IN ({marks})", points)}
     for number in points:
-        (row,) = survey.ledger.rows("WHERE id = ?", (number,))
+        row = found[number]
         values = ", ".join(f"{json.dumps(n)} = {json.dumps(row[axis_column(n)])}" for n in survey.heading.axes)
-        yield f"    {{ {values} }},  # point {number}"
-    yield "]"
+        yield f"    {{ {values} }},  # point {number}\n"
 
 
 def fits_cube(survey: Survey, points: Sequence[int]) -> Iterator[bytes]:

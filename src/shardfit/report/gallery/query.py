@@ -4,9 +4,11 @@ The ledger is opened read-only and may come from a stranger.
 """
 
 import shlex
+import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from shardfit.surveys.reading import Survey
 
 MOST_POINTS = 25_000  # points sent at once
 RECENT = 400  # points that tell the throughput
-MOST_STACKED = 5_000  # pictures in a mean: about half a second
+MOST_STACKED = 5_000  # pictures in a mean that is shown: about half a second
 QUIET_SECONDS = 60.0  # without a new point before a survey counts as paused
 TOGETHER_SECONDS = 0.05
 KEPT_STACKS = 4
@@ -55,15 +57,22 @@ class Points:
         self.survey, self.ledger, self.heading = survey, survey.ledger, survey.heading
         self.stacks: dict[Any, Stack] = {}
         self.drawer = Drawer(survey.run_dir)
+        self.leaving = threading.Event()
 
     @classmethod
     def open(cls, folder: str | Path) -> "Points":
         """Open the survey of a run directory."""
         return cls(Survey(folder))
 
+    def give_up(self) -> None:
+        """End what threads do for this survey at the moment: queries, means, figures."""
+        self.leaving.set()
+        self.drawer.close()
+        self.ledger.connection.interrupt()
+
     def close(self) -> None:
         """Let go of the ledger, and of the process that draws."""
-        self.drawer.close()
+        self.give_up()
         self.survey.close()
 
     def facts(self) -> dict[str, Any]:
@@ -111,19 +120,19 @@ class Points:
         return {
             "axes": {name: rows[0][axis_column(name)] for name in self.heading.axes},
             "command": f"shardfit survey point {shlex.quote(str(folder))} {number}" if has_config(folder) else "",
-            "configuration": configuration(self.survey, [number]),
+            "configuration": "".join(configuration(self.survey, [number])),
             "tags": list(tags),
             "note": note,
             "why": self.drawer.why,
         }
 
-    def figures(self, number: int, gone: Callable[[], bool]) -> list[dict[str, str]]:
-        """Return the figures of a point: name, caption, PNG in base64; see `Drawer`."""
+    def figures(self, number: int) -> Future[list[dict[str, str]]]:
+        """Return what will be the figures of a point: name, caption, PNG in base64; see `Drawer`."""
         rows = self.ledger.rows("WHERE id = ?", (number,))
         if not rows:
             raise KeyError(f"point {number} is not finished.")
         point = {name: rows[0][axis_column(name)] for name in self.heading.axes}
-        return self.drawer.draw((number, rows[0]["finished"]), point, self.ledger.params(number), gone)
+        return self.drawer.ask((number, rows[0]["finished"]), point, self.ledger.params(number))
 
     def progress(self) -> dict[str, Any]:
         """Return how many points are done, how fast they come, and whether they still come."""
@@ -203,15 +212,23 @@ class Points:
             raise KeyError("this survey keeps no pictures.")
         return self.survey.picture(point)
 
-    def stack(self, selection: Selection, *, align: bool = False, gone: Callable[[], bool] = lambda: False) -> Stack:
-        """Return mean and standard deviation of the selected pictures, of the first MOST_STACKED in their order.
+    def stack(
+        self,
+        selection: Selection,
+        *,
+        align: bool = False,
+        most: int | None = None,
+        gone: Callable[[], bool] = lambda: False,
+    ) -> Stack:
+        """Return mean and standard deviation of the selected pictures, of the first `most` in their order.
 
         align: shift them to the first. The last few stacks are kept. Raises Gone as soon as gone() says so.
         """
-        ids = tuple(self.select(selection)[:MOST_STACKED])
+        ids = tuple(self.select(selection)[:most])
         key = (ids, align, self.ledger.told("last run"))
         if key not in self.stacks:
-            made = Stack(len(ids), *self.survey.mean_and_sd(_until(gone, ids), align=align))
+            ended = lambda: gone() or self.leaving.is_set()  # noqa: E731
+            made = Stack(len(ids), *self.survey.mean_and_sd(_until(ended, ids), align=align))
             self.stacks = {**dict(list(self.stacks.items())[1 - KEPT_STACKS :]), key: made}
         return self.stacks[key]
 

@@ -3,10 +3,12 @@
 Only folders below the one that was named are shown, links are not followed, and nothing is written.
 """
 
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
@@ -30,22 +32,25 @@ class Runs:
         self.root, self.write = root.resolve(), write
         self.single = state_of(self.root).begun
         self.galleries: dict[Path, tuple[Points, Any]] = {}
+        self.opening = threading.Lock()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             return
         path = scope["path"]
-        survey = self._survey(path)
-        if survey is not None and path.startswith(prefix := survey[0]):
-            inner = {**scope, "root_path": scope.get("root_path", "") + prefix.rstrip("/")}
-            await survey[1](inner, receive, send)
-            return
-        try:
-            response = self.answer(Request(scope))
+        survey = response = None
+        try:  # aside: folders may be many, and on a network
+            survey = await run_in_threadpool(self._survey, path)
+            if survey is None or not path.startswith(survey[0]):
+                response = await run_in_threadpool(self.answer, Request(scope))
         except (OSError, ValueError, RuntimeError) as error:
             response = PlainTextResponse(f"this cannot be read now: {error}\n", 503)
-        await response(scope, receive, send)
+        if response is not None:
+            await response(scope, receive, send)
+        elif survey is not None:
+            inner = {**scope, "root_path": scope.get("root_path", "") + survey[0].rstrip("/")}
+            await survey[1](inner, receive, send)
 
     def answer(self, request: Request) -> Response:
         """Return the answer to an address that is no survey's."""
@@ -71,6 +76,11 @@ class Runs:
             return Response(page[1], media_type="text/html")
         title, main = page
         return Response(document(title, HEAD, main), media_type="text/html")
+
+    def give_up(self) -> None:
+        """End what threads do at the moment."""
+        for points, _ in list(self.galleries.values()):
+            points.give_up()
 
     def close(self) -> None:
         """Let go of all ledgers."""
@@ -114,13 +124,14 @@ class Runs:
         return None
 
     def _gallery(self, folder: Path) -> Any:
-        if folder not in self.galleries:
-            while len(self.galleries) >= MOST_GALLERIES:
-                points, _ = self.galleries.pop(next(iter(self.galleries)))
-                points.close()
-            points = Points.open(folder)
-            self.galleries[folder] = points, gallery(points, write=self.write)
-        return self.galleries[folder][1]
+        with self.opening:
+            if folder not in self.galleries:
+                while len(self.galleries) >= MOST_GALLERIES:
+                    points, _ = self.galleries.pop(next(iter(self.galleries)))
+                    points.close()
+                points = Points.open(folder)
+                self.galleries[folder] = points, gallery(points, write=self.write)
+            return self.galleries[folder][1]
 
 
 def _is_survey(state: State) -> bool:
