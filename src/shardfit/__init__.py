@@ -75,12 +75,14 @@ if TYPE_CHECKING:
     from shardfit.stats.linear import linear_term
     from shardfit.surveys import (
         Axis,
+        Fits,
         Halving,
         Picture,
         Span,
         Survey,
         SurveyControl,
         below,
+        fit_many,
         grid,
         latin,
         marginals,
@@ -112,6 +114,7 @@ __all__ = [
     "Evidence",
     "Exponential",
     "Finish",
+    "Fits",
     "Flat",
     "Gamma",
     "Gram",
@@ -168,6 +171,7 @@ __all__ = [
     "error_bars",
     "evidence",
     "fit",
+    "fit_many",
     "from_numpyro",
     "grid",
     "information_criteria",
@@ -265,7 +269,7 @@ __getattr__, __dir__ = lazy_names(
         "version": "__version__",
         "stats.eliminated": "Coefficients coefficients marginalised recover",
         "stats.linear": "linear_term",
-        "surveys": "Axis Halving Picture Span Survey SurveyControl below grid latin marginals pareto seed_axis sobol "
-        "start_axis survey survey_parts weight_axis",
+        "surveys": "Axis Fits Halving Picture Span Survey SurveyControl below fit_many grid latin marginals pareto "
+        "seed_axis sobol start_axis survey survey_parts weight_axis",
     },
 )

@@ -123,7 +123,7 @@ def standard_errors(
     unknown = uncounted(problem.objective)
     if scale and unknown:
         return ErrorBars({"dof": None}, _how_to_count(unknown[0]))
-    here = jax.device_get(_at(curvature, space, placed, known, z, bound if bound.any() else None, scale))
+    here = jax.device_get(errors_at(curvature, space, placed, known, z, bound if bound.any() else None, scale))
     errors, n_free, dof = here.errors, int(np.sum(~bound)), None if unknown else int(here.dof)
     if scale and (dof is None or dof <= 0):
         return ErrorBars({"dof": dof}, f"No standard errors: {(dof or 0) + n_free} residuals for {n_free} parameters.")
@@ -196,7 +196,7 @@ def in_parameters(
 
 
 @partial(once_jit, static_argnums=0)
-def _at(curvature, space, objective, known, z, bound, scale) -> _Here:
+def errors_at(curvature, space, objective, known, z, bound, scale) -> _Here:
     """Return the covariance of all parameters at coordinates z; bound: which of these are at a bound, None for none.
 
     One program does all of it.

@@ -3,7 +3,9 @@
 from shardfit.surveys.axes import Axis, Span, Start, seed_axis, start_axis, weight_axis
 from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.designs import Design, grid, latin, lines, sobol, table
+from shardfit.surveys.fits import Fits
 from shardfit.surveys.halving import Halving
+from shardfit.surveys.many import fit_many
 from shardfit.surveys.parts import survey_parts
 from shardfit.surveys.picture import Picture
 from shardfit.surveys.ranking import below, marginals, pareto
@@ -13,6 +15,7 @@ from shardfit.surveys.run import survey
 __all__ = [
     "Axis",
     "Design",
+    "Fits",
     "Halving",
     "Picture",
     "Span",
@@ -20,6 +23,7 @@ __all__ = [
     "Survey",
     "SurveyControl",
     "below",
+    "fit_many",
     "grid",
     "latin",
     "lines",
