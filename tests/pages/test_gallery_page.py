@@ -1,6 +1,7 @@
 """The gallery as a person meets it, in a real browser; what it shows is compared with the ledger read by itself."""
 
 import json
+import threading
 from dataclasses import replace
 from urllib.parse import quote, unquote
 
@@ -319,3 +320,22 @@ def test_report_is_the_same_gallery_without_a_server(page, folder, table, tmp_pa
     lines = page.saved(tmp_path, "#downloads button").read_text().splitlines()
     assert len(lines) == 1 + drawn(page)[1]
     assert lines[0].startswith('"id","status"')
+
+
+def test_what_is_not_loaded_yet_is_not_passed_over(page, tmp_path, monkeypatch):
+    """Two thousand points come first; a number of selected ones is not one of the survey until all are here."""
+    from shardfit.report.gallery.query import Points
+
+    rest, all_pages = threading.Event(), Points.page
+    monkeypatch.setattr(Points, "page", lambda self, after, *n: _waited(after, rest) and all_pages(self, after, *n))
+    count = "document.querySelector('#selected-of').innerText"
+    with serving(write_survey(tmp_path, 2100, side=4)) as address, page.visit(address):
+        assert page.run(count) == "selected points so far: 2,000 of 2,100 points are loaded"
+        rest.set()
+        page.wait("document.body.dataset.drawn.startsWith('2100 ')")
+        page.frame()
+        assert page.run(count) == "selected points"
+
+
+def _waited(after, rest):
+    return after[0] < 0 or rest.wait(20)

@@ -53,3 +53,14 @@ def test_empty_history_is_explained(result):
     bare = type(result)(**{**vars(result), "history": {}})
     with pytest.raises(ValueError, match="no result has a history"):
         figures.convergence(bare)
+
+
+def test_searches_are_drawn_against_evaluations_without_an_empty_panel(result):
+    """A generation is many evaluations; what differs by rounding from the lowest is the lowest."""
+    values = np.array([3.0, 2.0, 1.0 + 2e-16, 1.0])
+    history = {"value": values, "gradient": np.full(4, np.nan), "evaluation": 100 * np.arange(1, 5)}
+    figure = figures.convergence(type(result)(**{**vars(result), "value": 1.0, "history": history}))
+    (axes,) = figure.axes
+    (line,) = axes.lines
+    np.testing.assert_array_equal(line.get_xdata(), [100, 200])
+    assert axes.get_xlabel() == "evaluations"

@@ -10,6 +10,7 @@ from scipy.stats import qmc
 import shardfit as sf
 from shardfit.solve import swarm_start
 from shardfit.solve.draws import threefry, uniform_pairs
+from shardfit.solve.monitor import Snapshot, Trace
 from shardfit.solve.points import values_at
 from shardfit.solve.swarm import move
 from shardfit.stats.latin import latin_hypercube
@@ -457,3 +458,35 @@ def test_plan_of_a_swarm():
 def test_bad_options_are_refused(options, message):
     with pytest.raises((TypeError, ValueError), match=message):
         swarm(ackley_problem(), **options)
+
+
+@pytest.mark.parametrize(("name", "options"), [("swarm", {"particles": 10}), ("cmaes", {"population": 10})])
+def test_histories_and_live_pages_count_evaluations(name, options, tmp_path):
+    """Not generations: eight of them stood beside the evaluations that they took."""
+    from shardfit.io.live import read_live
+    from shardfit.io.progress import FitLive
+
+    result = sf.fit(ackley_problem(), name, maxiter=4, progress=False, **options)
+    counts = result.history["evaluation"]
+    assert counts[-1] == result.evaluations == 10 * len(counts)
+    trace = Trace()
+    trace.restore(result.history)
+    live = FitLive(tmp_path, "a search", 4)
+    live.update(Snapshot(4, result.evaluations, result.value, np.nan, 1.0, None, None), trace)
+    at, _, across = read_live(tmp_path)["curves"]["lowest value"]
+    assert across == "evaluations" and at[-1] == result.evaluations
+
+
+def test_a_polish_counts_on():
+    result = swarm(ackley_problem(), maxiter=3, particles=10, polish="lbfgsb")
+    counts = result.history["evaluation"]
+    assert len(counts) == len(result.history["value"])
+    assert counts[-1] == result.evaluations and np.all(np.diff(counts) > 0)
+
+
+def test_a_search_without_a_finite_value_returns_none():
+    """And does not say that it did."""
+    here = sf.penalty(lambda x: jnp.where(jnp.all(x == 3.0), 0.0, jnp.nan))
+    lost = sf.Problem(sf.Objective({"here": here}), np.full(2, 3.0), bounds=(-5, 5))
+    result = sf.fit(lost, "swarm", particles=5, maxiter=2, progress=False, certify=False)
+    assert not result.success and "non-finite" in result.message and "best finite" not in result.message

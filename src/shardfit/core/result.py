@@ -72,6 +72,8 @@ class Result:
         verdict = self.verdict()
         reasons = verdict.reasons if self.status.converged or self.status is Status.COMPLETED else verdict.reasons[1:]
         told = [note for note in verdict.notes if note.removesuffix(".") not in self.note]
+        if self.status is Status.NONFINITE and self.steps and np.isfinite(self.value):
+            told.insert(0, "The best finite point is returned.")
         told += [self.note, *(f"Doubtful: {reason}" for reason in reasons), self.status.remedy]
         return " ".join(filter(None, (f"{self.status.message}.", *told)))
 

@@ -17,7 +17,7 @@ class Status(Enum):
     )
     NONFINITE = (
         5,
-        "non-finite: the value or gradient became NaN or infinite; the best finite point is returned",
+        "non-finite: the value or gradient became NaN or infinite",
         "Bound or transform the parameters so that the model stays defined, or take smaller steps.",
     )
     MAX_STEPS = (6, "step limit reached before any tolerance was met", "Raise maxiter, or loosen the tolerances.")

@@ -135,7 +135,7 @@ class FitLive:
         if done > 0 and spent > 0:
             numbers["steps per second"] = done / spent
         history = trace.arrays()
-        at = np.arange(1, len(history["value"]) + 1)
+        at = trace.evaluations()
         best = np.fmin.accumulate(history["value"]) if len(at) else history["value"]
         curves: dict[str, tuple] = {"lowest value": (at, best, "evaluations")}
         if np.isfinite(history["gradient"]).any():

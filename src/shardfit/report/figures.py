@@ -8,32 +8,39 @@ import numpy as np
 from shardfit.core.result import Result
 from shardfit.report import style
 from shardfit.report.values import coordinates, pair, solver_name
+from shardfit.solve.monitor import counted
 
 
 def convergence(results: Result | Mapping[str, Result]) -> Any:
-    """Draw the value above its lowest and the gradient against evaluations, for one result or several by name."""
+    """Draw the value above its lowest and the gradient against evaluations, for one result or several by name.
+
+    Searches without a gradient have no panel of it.
+    """
     runs = {solver_name(results): results} if isinstance(results, Result) else dict(results)
     values = [np.asarray(r.history["value"], float) for r in runs.values() if "value" in r.history]
     finite = np.concatenate([v[np.isfinite(v)] for v in values]) if values else np.array([])
     if not finite.size:
         raise ValueError("convergence: no result has a history of finite values. Fit with a solver that records it.")
     lowest = min(finite.min(), *(r.value for r in runs.values()))
+    slopes = any(_above_zero(r.history.get("gradient", ())).any() for r in runs.values())
     figure = style.new_figure(8.4, 3.5)
-    left, right = figure.subplots(1, 2)
+    left, right = figure.subplots(1, 2) if slopes else (figure.subplots(), None)
+    rounding = np.finfo(float).eps * np.abs(finite).max()  # what is closer to the lowest is the lowest
     for i, (name, result) in enumerate(runs.items()):
         look = _look(i, len(result.history.get("value", ())))
         history = result.history
         value = np.asarray(history.get("value", []), float)
-        count = _evaluations(history, len(value))
+        count = counted(history)
         above = value - lowest
         # the lowest point itself has no place on a logarithmic axis
-        shown = np.isfinite(above) & (above > 0)
+        shown = np.isfinite(above) & (above > rounding)
         left.plot(count[shown], above[shown], label=name, **look)
-        if "gradient" in history:
+        if right is not None and "gradient" in history:
             gradient = np.asarray(history["gradient"], float)
-            shown = np.isfinite(gradient) & (gradient > 0)
+            shown = _above_zero(gradient)
             right.plot(count[shown], gradient[shown], label=name, **look)
-    for axes, label in ((left, "value − lowest value"), (right, "largest |gradient|")):
+    labels = {"value − lowest value": left} | ({} if right is None else {"largest |gradient|": right})
+    for label, axes in labels.items():
         axes.set_yscale("log")
         axes.xaxis.get_major_locator().set_params(integer=True)
         style.finish(axes, "evaluations", label)
@@ -176,8 +183,9 @@ def _look(i, points):
     return {"color": colour, "linestyle": line, "linewidth": 1.7, "marker": marker, "markersize": 3.5}
 
 
-def _evaluations(history, n):
-    return np.asarray(history.get("evaluation", np.arange(1, n + 1)), float)
+def _above_zero(gradient):
+    gradient = np.asarray(gradient, float)
+    return np.isfinite(gradient) & (gradient > 0)
 
 
 def _normal_cdf(x):

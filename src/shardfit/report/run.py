@@ -84,8 +84,9 @@ def standard_figures(result: Result) -> dict[str, tuple[str, Any]]:
     """Return name → (caption, Figure) of what any result can show."""
     drawn = {}
     if len(result.history.get("value", ())) > 1:
-        caption = "Convergence: the value above its lowest, and the largest entry of the gradient."
-        drawn["convergence"] = (caption, figures.convergence(result))
+        figure = figures.convergence(result)
+        slopes = ", and the largest entry of the gradient" if len(figure.axes) > 1 else ""
+        drawn["convergence"] = (f"Convergence: the value above its lowest{slopes}.", figure)
     if result.stderr is not None:
         try:
             figure = figures.parameters(result)

@@ -237,7 +237,10 @@ def _run(solver: "StepSolver", task: Task, rows_of: Callable[[int], Objective]) 
             done = int(run.ticks) - before
             if record is not None:
                 record = jax.tree.map(lambda column, done=done: np.asarray(column)[:done], record)
-                monitor.trace.extend(record.value, record.gradient, record.step, _thinned(record, solver))
+                more = _thinned(record, solver)
+                if solver.points > 1:
+                    more["evaluation"] = solver.points * np.arange(before + 1, before + done + 1)
+                monitor.trace.extend(record.value, record.gradient, record.step, more)
             seconds = time.perf_counter() - began
             monitor.check_start(run.state)
             ticks = int(np.clip(SEGMENT_SECONDS * max(1, done) / seconds, 1, segment(solver)))

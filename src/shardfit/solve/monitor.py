@@ -1,7 +1,7 @@
 """What the host does between segments: history, callback, progress, checkpoints; and what it shows of a run."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,10 @@ class Trace:
         return self.earlier + time.perf_counter() - self.began
 
     def extend(self, value: Any, gradient: Any, step: Any, more: dict[str, np.ndarray] | None = None) -> None:
-        """Add entries; their times are spread evenly over the time since the last ones. more: columns of their own."""
+        """Add entries; their times are spread evenly over the time since the last ones. more: columns of their own.
+
+        A column of theirs that an earlier part of the run did not have is left out.
+        """
         value = np.atleast_1d(value)
         if not len(value):
             return
@@ -57,8 +60,13 @@ class Trace:
         for name, column in (("value", value), ("gradient", gradient), ("step", step), ("seconds", seconds)):
             self.columns[name].append(np.atleast_1d(np.asarray(column)))
         for name, column in (more or {}).items():
-            self.columns.setdefault(name, []).append(column)
+            if not self.length or name in self.columns:
+                self.columns.setdefault(name, []).append(column)
         self.length += len(value)
+
+    def evaluations(self) -> np.ndarray:
+        """Return how many evaluations were made up to each entry: one each, unless a column says otherwise."""
+        return counted(self.arrays())
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the history as one array per column."""
@@ -70,6 +78,13 @@ class Trace:
         self.length = len(arrays["value"])
         self.earlier = float(arrays["seconds"][-1]) if self.length else 0.0
         self.began = time.perf_counter()
+
+
+def counted(history: Mapping[str, Any]) -> np.ndarray:
+    """Return how many evaluations were made up to each entry of a history; searches make many for one entry."""
+    length = len(history.get("value", ()))
+    told = np.asarray(history.get("evaluation", ()))
+    return told if len(told) == length else np.arange(1, length + 1)
 
 
 class Monitor:

@@ -52,7 +52,8 @@ def polish(solver: Solver, count: int, task: Task, finish: Finish) -> Finish:
         own = Monitor()
         descents.append(_descend(solver, replace(task, z0=start, monitor=own)))
         history = own.trace.arrays()
-        trace.extend(history["value"], history["gradient"], history["step"] + finish.steps)
+        more = {"evaluation": own.trace.evaluations() + (trace.evaluations()[-1] if len(trace) else 0)}
+        trace.extend(history["value"], history["gradient"], history["step"] + finish.steps, more)
     key = jax.random.key(0) if task.objective.stochastic else None
     values = [float(task.objective.value(task.space.host_params(f.z), key)) for f in (finish, *descents)]
     return _both(solver.name, finish, descents, values)

@@ -221,12 +221,20 @@ class _Work:
             steps=int(ended.steps),
             evaluations=int(ended.evaluations),
             seconds=seconds / self.slots,
-            reason=f"{status.message}. {status.remedy}" if status is Status.NONFINITE else "",
+            reason=_why_nonfinite(int(ended.steps)) if status is Status.NONFINITE else "",
             params=flat.astype(PRECISIONS[self.variants.precision]).tobytes(),
             picture=None if draw is None else np.asarray(for_caller(draw)(params), np.float32),
             z=np.asarray(ended.z),
             payload=payload,
         )
+
+
+def _why_nonfinite(steps: int) -> str:
+    """Return what became NaN or infinite, and what to do about it."""
+    status = Status.NONFINITE
+    if steps:
+        return f"{status.message}. {status.remedy}"
+    return f"{status.message} at the start. Start where the model is defined, or bound or transform the parameters."
 
 
 def _next_ticks(ticks: int, seconds: float) -> int:

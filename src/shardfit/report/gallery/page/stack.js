@@ -9,11 +9,14 @@ export class Stack {
     this.fetchSoon = settled(180, () => this.fetch());
   }
 
-  show({ points, selection, state, facts }) {
+  show({ points, selection, state, facts, progress }) {
     const { rows, total } = selection;
     byId("selected").textContent = whole(rows.length);
     const plain = rows.length === 1 ? "selected point" : "selected points";
-    byId("selected-of").textContent = rows.length < total ? `best of ${whole(total)} selected points` : plain;
+    const known = rows.length < total ? `best of ${whole(total)} selected points` : plain;
+    const partly = this.app.source.live && points.count < progress.done; // the rest is on its way
+    const soFar = `so far: ${whole(points.count)} of ${whole(progress.done)} points are loaded`;
+    byId("selected-of").textContent = partly ? `${known} ${soFar}` : known;
     const asked = points.asked(state);
     const key = JSON.stringify([asked, state.align, selection.rows.length, selection.rows[0]]);
     if (key === this.key) return;
