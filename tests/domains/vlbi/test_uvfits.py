@@ -226,10 +226,12 @@ def test_channels_are_averaged_or_kept_apart(small, tmp_path):
         data[0, ..., 2] = -1  # a row flagged
 
     path = with_channels(small, tmp_path / "a.uvfits", flag)
-    average = read_uvfits(path)
+    average = read_uvfits(path, channels="average")
     assert len(average) == 5
     np.testing.assert_allclose(average.vis["I"], np.mean([1, 3, 4, 5, 6]))
-    assert average.freq_hz == 230e9
+    assert average.freq_hz == pytest.approx(230.6e9)  # the mean of the channels, not that of the header
+    light_s = small.u[1:] / 230e9  # u and v are those of the channels that are there
+    np.testing.assert_allclose(average.u, light_s * np.mean([230, 230.2, 231, 231.1, 231.2]) * 1e9, rtol=1e-6)
     assert average.bandwidth_hz == pytest.approx(6e8)
     # weight 4 per hand and channel: σ of I is 1/2/√5/√2, of the row with one hand 1/2/√5
     assert np.sort(average.sigma["I"]) == pytest.approx(np.array([1 / np.sqrt(40)] * 4 + [1 / np.sqrt(20)]))

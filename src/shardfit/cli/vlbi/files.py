@@ -4,14 +4,14 @@ from typing import Any
 
 
 def read_observation(file: str) -> Any:
-    """Read a uvfits file, all channels averaged, or a text file of eht-imaging (.txt)."""
+    """Read a uvfits file, channels averaged where that smears nothing, or a text file of eht-imaging (.txt)."""
     if str(file).endswith(".txt"):
         from shardfit.domains.vlbi.ehtim_text import read_ehtim_text
 
         return read_ehtim_text(file)
     from shardfit.domains.vlbi.uvfits import read_uvfits
 
-    return read_uvfits(file, channels="average")
+    return read_uvfits(file)
 
 
 def read_pair(file: str, image: str, any_frequency: bool) -> tuple[Any, Any]:

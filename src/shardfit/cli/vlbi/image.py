@@ -54,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         help="with --pol: IP Stokes I and linear polarisation together, IPV circular too, P with Stokes I kept (IP)",
     )
     parser.add_argument(
-        "--spectral-index", action="store_true", help="fit one image and its spectral index to all files"
+        "--spectral-index",
+        action="store_true",
+        help="fit one image and its spectral index to all files, or to the IFs of one",
     )
     parser.add_argument(
         "--fluxes", metavar="JY,JY", help="compact flux of each file, with --spectral-index (estimated)"
@@ -131,7 +133,8 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path 
     mode = polarised_mode(args.pol_mode or "IP")
     obs = [read_observation(file) for file in args.file]
     for file, one in zip(args.file, obs, strict=True):
-        print(f"{Path(file).name}: {one.source or 'unnamed source'}, {len(one):,} visibilities", flush=True)
+        several = f", {one.band}: each row at its own" if len(one.frequencies) > 1 else ""
+        print(f"{Path(file).name}: {one.source or 'unnamed source'}, {len(one):,} visibilities{several}", flush=True)
         if args.pol:
             require_stokes(one, mode)
     name = ", ".join(Path(file).name for file in args.file)

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         "source": obs.source or "–",
         "position": f"{obs.ra_hours:.6f} h, {obs.dec_deg:+.6f}°",
         "date": f"MJD {obs.mjd}, {obs.time.min():.3f} to {obs.time.max():.3f} h UTC",
-        "frequency": f"{obs.freq_hz / 1e9:.3f} GHz, bandwidth {obs.bandwidth_hz / 1e9:.3f} GHz",
+        "frequency": f"{_band(obs)}, bandwidth {obs.bandwidth_hz / 1e9:.3f} GHz",
         "stations": ", ".join(used),
         "polarisation": ", ".join(obs.vis),
         "visibilities": f"{len(obs):,}, {len(averaged):,} scan averages",
@@ -56,6 +56,13 @@ def run(args: argparse.Namespace) -> int:
     for name, text in lines.items():
         print(f"{name:<13} {text}")
     return 0
+
+
+def _band(obs: Any) -> str:
+    """Return the frequencies in words."""
+    if len(obs.frequencies) == 1:
+        return f"{obs.freq_hz / 1e9:.3f} GHz"
+    return f"{obs.band} (channels averaged where that smears less than the noise)"
 
 
 def _noise(obs: Any) -> Any:
@@ -93,6 +100,7 @@ def _numbers(obs: Any, averaged: Any, zero: Any) -> dict[str, Any]:
         "mjd": obs.mjd,
         "hours_utc": [obs.time.min(), obs.time.max()],
         "freq_hz": obs.freq_hz,
+        "frequencies_hz": obs.frequencies,
         "bandwidth_hz": obs.bandwidth_hz,
         "polarisation": list(obs.vis),
         "visibilities": len(obs),

@@ -17,7 +17,7 @@ def fit_spectrum(files: Sequence[str], fluxes: str | None, how: Any, options: Ma
     channels = [read_observation(file) for file in files]
     for file, one in zip(files, channels, strict=True):
         name = one.source or "unnamed source"
-        print(f"{Path(file).name}: {name}, {one.freq_hz / 1e9:.6g} GHz, {len(one):,} visibilities", flush=True)
+        print(f"{Path(file).name}: {name}, {one.band}, {len(one):,} visibilities", flush=True)
     return spectral_image(channels, fluxes=_numbers(fluxes), run=how, **options)
 
 
@@ -60,14 +60,15 @@ def write_spectrum(out: Path, spectrum: Any, files: Sequence[str]) -> Path:
         {"title": "Image", "blocks": pictures},
         {"title": "Files", "blocks": [_channels(spectrum, files)]},
     ]
-    title = f"{spectrum.image.source or 'Image'} at {len(files)} frequencies"
+    title = f"{spectrum.image.source or 'Image'} at {len(spectrum.data)} frequencies"
     save_extra(out, title, SUBTITLE, sections)
     return report_run(out)
 
 
 def _channels(spectrum: Any, files: Sequence[str]) -> dict[str, Any]:
     rows = []
-    for k, (file, one) in enumerate(zip(files, spectrum.data, strict=True)):
+    names = files if len(files) == len(spectrum.data) else [", ".join(files)] * len(spectrum.data)
+    for k, (file, one) in enumerate(zip(names, spectrum.data, strict=True)):
         values = [f"{value[k]:.3f}" for value in spectrum.chi2.values()]
         rows.append((Path(file).name, f"{one.freq_hz / 1e9:.6g}", f"{spectrum.fluxes[k]:.4f}", *values))
     header = ["file", "GHz", "compact flux (Jy)", *(f"χ² {name}" for name in spectrum.chi2)]

@@ -116,7 +116,7 @@ def days_of(files: Sequence[str]) -> list[Day]:
         path = str(Path(file).resolve())
         if not Path(path).is_file():
             raise no_file(file)
-        obs: Any = read_uvfits(path, channels="average")
+        obs: Any = read_uvfits(path)
         day = seen.setdefault(obs.mjd, [])
         if path in (known for known, _ in day):
             raise ValueError(f"{file} is named twice.")

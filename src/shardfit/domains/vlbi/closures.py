@@ -1,7 +1,7 @@
 """Closure phases of triangles and closure amplitudes of quadrangles, with their covariance.
 
 Tables point at rows of the observation, so that a forward model computes every visibility once. Samples are combined
-where their times are exactly equal.
+where their times and frequencies are exactly equal.
 """
 
 from dataclasses import dataclass
@@ -177,11 +177,11 @@ def closure_covariance(obs: Observation, table: Triangles | Quadrangles) -> list
 
 
 class _Lookup:
-    """Row of every time and ordered pair of stations, -1 where there is none."""
+    """Row of every time, frequency and ordered pair of stations, -1 where there is none."""
 
     def __init__(self, obs: Observation, use: np.ndarray):
         self.obs = obs
-        self.times, self.at = np.unique(obs.time, return_inverse=True)
+        self.times, self.at = obs.stamps
         k = len(obs.stations)
         self.row = np.full((len(self.times), k, k), -1)
         rows = np.flatnonzero(use)

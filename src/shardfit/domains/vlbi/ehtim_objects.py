@@ -69,6 +69,7 @@ def to_obsdata(obs: Observation, kind: Any) -> Any:
 
     Example: `to_obsdata(obs, ehtim.obsdata.Obsdata).plotall("uvdist", "amp")`.
     """
+    obs.require_one_frequency("to_obsdata")
     table = np.zeros(len(obs), COLUMNS)
     for name in ("time", "tint", "u", "v"):
         table[name] = getattr(obs, name)

@@ -14,9 +14,9 @@ ONE_PLACE = 1e-3  # degrees: pointings further apart are of different sources
 def join(observations: Sequence[Observation]) -> Observation:
     """Return several observations of one source and band as one: days, or the sidebands of a receiver.
 
-    Every row keeps its u, v, data and error; the frequency is the mean. Times count from the first day. Rows of
-    different observations never form a closure or share a gain: each later one that overlaps in time is set later by
-    some milliseconds. Stations are those of all, by name. Scans are left to gaps.
+    Every row keeps its u, v, frequency, data and error; the reference frequency is the mean. Times count from the first
+    day. Rows of different observations never form a closure or share a gain: each later one that overlaps in time is
+    set later by some milliseconds. Stations are those of all, by name. Scans are left to gaps.
     """
     if len(observations) == 1:
         return observations[0]
@@ -27,7 +27,7 @@ def join(observations: Sequence[Observation]) -> Observation:
     xyz = [s.xyz[s.index(name)] for name, s in zip(names, owners, strict=True)]
     sefd = [s.sefd[s.index(name)] for name, s in zip(names, owners, strict=True)]
     common = set.intersection(*(set(one.vis) for one in observations))
-    rows: dict[str, list] = {name: [] for name in ("time", "tint", "ant1", "ant2", "u", "v")}
+    rows: dict[str, list] = {name: [] for name in ("time", "tint", "ant1", "ant2", "u", "v", "hz")}
     for k, one in enumerate(observations):
         place = np.array([names.index(name) for name in one.stations.names])
         changed = {"time": one.time + 24.0 * (one.mjd - first) + k * APART_H}

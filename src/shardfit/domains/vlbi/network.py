@@ -61,7 +61,8 @@ def solve_network(
     asked = wanted[group, obs.ant1] | wanted[group, obs.ant2]
     use = np.flatnonzero(asked)
     within = (one == other)[use]
-    pairs, unknown = np.unique(np.stack([one, other], 1)[use], axis=0, return_inverse=True)
+    # a baseline between two sites sees another visibility at another frequency
+    pairs, unknown = np.unique(np.stack([one, other, obs.hz], 1)[use], axis=0, return_inverse=True)
     unknown = np.where(within, -1, unknown.ravel())
     model = np.where(within, known(obs.time[use]), _likeliest(obs, use, group[use] * len(pairs) + unknown))
     made = batch(obs, use, model, wanted, when, method=method, tolerance=tolerance, unknown=unknown)

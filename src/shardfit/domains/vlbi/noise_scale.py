@@ -53,11 +53,12 @@ def noise_scale(obs: Observation, *, longest_s: float = LONGEST_S, snr: float = 
 
 
 def _successive(obs: Observation, table: Triangles, longest_s: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return indices of three samples one after another: the same triangle, the same scan."""
+    """Return indices of three samples one after another: the same triangle, frequency and scan."""
     scan = _scans(obs, table.time)
-    order = np.lexsort((table.time, *table.stations.T))
+    hz = obs.hz[table.row[:, 0]]
+    order = np.lexsort((table.time, hz, *table.stations.T))
     a, b = order[:-1], order[1:]
-    follows = (table.stations[a] == table.stations[b]).all(1) & (scan[a] == scan[b])
+    follows = (table.stations[a] == table.stations[b]).all(1) & (scan[a] == scan[b]) & (hz[a] == hz[b])
     follows &= 3600 * (table.time[b] - table.time[a]) <= longest_s
     middle = 1 + np.flatnonzero(follows[:-1] & follows[1:])
     return order[middle - 1], order[middle], order[middle + 1]

@@ -12,7 +12,7 @@ from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi.constants import STOKES
 from shardfit.domains.vlbi.stokes import present
 
-_ROWS = {"time": float, "tint": float, "ant1": np.intp, "ant2": np.intp, "u": float, "v": float}
+_ROWS = {"time": float, "tint": float, "ant1": np.intp, "ant2": np.intp, "u": float, "v": float, "hz": float}
 
 
 def frozen(values: Any, dtype: Any, shape: tuple[int | None, ...], what: str) -> np.ndarray:
@@ -65,7 +65,8 @@ class Observation:
     time: (n,) h UTC since 0h of mjd; tint: (n,) s; ant1 < ant2: (n,) indices into stations; u, v: (n,) wavelengths,
     (r1 - r2)/λ; vis, sigma: (n,) Jy by Stokes parameter, "I" always, "Q", "U", "V" where measured (0 ± inf in a row
     without them); scans: (m, 2) h, first and last time, or None; polrep: "stokes" or "circ", what the receivers
-    measured. Rows are sorted by time, name of the first station, tint, name of the second.
+    measured; hz: (n,) frequency of each row, freq_hz unless given, which is then the reference; bandwidth_hz: of all
+    frequencies together. Rows are sorted by time, frequency, name of the first station, tint, name of the second.
     """
 
     time: np.ndarray
@@ -85,9 +86,12 @@ class Observation:
     dec_deg: float = 0.0
     scans: np.ndarray | None = None
     polrep: str = "circ"
+    hz: Any = None
 
     def __post_init__(self):
         n = len(np.asarray(self.time))
+        if self.hz is None:
+            object.__setattr__(self, "hz", np.full(n, float(self.freq_hz)))
         if n == 0:
             raise ValueError("an observation needs at least one row; none is left. Relax the selection.")
         for name, dtype in _ROWS.items():
@@ -107,10 +111,13 @@ class Observation:
         stokes = "".join(self.vis)
         return (
             f"Observation of {self.source or 'an unnamed source'}: {len(self.time):,} visibilities, Stokes {stokes}, "
-            f"{self.freq_hz / 1e9:.4g} GHz, MJD {self.mjd}, stations {', '.join(self.stations.names)}"
+            f"{self.band}, MJD {self.mjd}, stations {', '.join(self.stations.names)}"
         )
 
     def _check(self) -> None:
+        for name in ("freq_hz", "bandwidth_hz"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ValueError(f"{name}={getattr(self, name)} must be positive, in Hz.")
         if self.polrep not in ("stokes", "circ"):
             raise ValueError(f'polrep={self.polrep!r} must be "stokes" or "circ".')
         if "I" not in self.vis or self.vis.keys() != self.sigma.keys():
@@ -123,12 +130,12 @@ class Observation:
         _refuse(~np.isfinite(self.sigma["I"]), "sigma['I'] is not finite", "Remove these rows.")
         ordered = (self.ant1 >= 0) & (self.ant1 < self.ant2) & (self.ant2 < len(self.stations))
         _refuse(~ordered, f"not 0 <= ant1 < ant2 < {len(self.stations)}", "Use make_observation.")
+        _refuse(~(np.isfinite(self.hz) & (self.hz > 0)), "hz is not positive", "Give every row its frequency in Hz.")
         _refuse(np.diff(self.time, prepend=-np.inf) < 0, "time decreases", "Use make_observation.")
+        back = (np.diff(self.time, prepend=-np.inf) == 0) & (np.diff(self.hz, prepend=0.0) < 0)
+        _refuse(back, "frequency decreases within a time", "Use make_observation.")
         if self.scans is not None and not ((np.diff(self.scans) >= 0).all() and (np.diff(self.scans[:, 0]) > 0).all()):
             raise ValueError("scans must be (start, stop) with start <= stop, in order of start. Sort the table.")
-        for name in ("freq_hz", "bandwidth_hz"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ValueError(f"{name}={getattr(self, name)} must be positive, in Hz.")
 
     def __len__(self) -> int:
         return len(self.time)
@@ -149,6 +156,24 @@ class Observation:
         return np.abs(self.vis["I"]) / self.sigma["I"]
 
     @property
+    def frequencies(self) -> np.ndarray:
+        """Frequencies of the rows, (k,) Hz, each once, in increasing order."""
+        return np.unique(self.hz)
+
+    @property
+    def band(self) -> str:
+        """The frequencies in words."""
+        ends = self.frequencies[[0, -1]] / 1e9
+        k = len(self.frequencies)
+        return f"{self.freq_hz / 1e9:.4g} GHz" if k == 1 else f"{k} frequencies, {ends[0]:.4g} to {ends[1]:.4g} GHz"
+
+    @property
+    def stamps(self) -> tuple[np.ndarray, np.ndarray]:
+        """Time of every instant and frequency, (t,) h, and which of them each row is of, (n,)."""
+        new = (np.diff(self.time, prepend=-np.inf) > 0) | (np.diff(self.hz, prepend=0.0) != 0)
+        return self.time[new], np.cumsum(new) - 1
+
+    @property
     def baseline_names(self) -> tuple[str, ...]:
         """Names such as "AA-LM", one per row."""
         names = self.stations.names
@@ -156,7 +181,23 @@ class Observation:
 
     def replace(self, **changes: Any) -> "Observation":
         """Return a copy with other fields; the rows must stay in canonical order."""
+        if "freq_hz" in changes and "hz" not in changes:
+            single = len(self.frequencies) == 1
+            changes["hz"] = None if single else self.hz * (changes["freq_hz"] / self.freq_hz)
         return dataclasses.replace(self, **changes)
+
+    def by_frequency(self) -> "list[Observation]":
+        """Return one observation per frequency, in increasing order; the bandwidth is divided equally."""
+        if len(self.frequencies) == 1:
+            return [self]
+        width = self.bandwidth_hz / len(self.frequencies)
+        parts = [(hz, self.select(self.hz == hz)) for hz in self.frequencies]
+        return [one.replace(freq_hz=float(hz), hz=None, bandwidth_hz=width) for hz, one in parts]
+
+    def require_one_frequency(self, what: str) -> None:
+        """Raise if the rows are of several frequencies, for what knows only one."""
+        if len(self.frequencies) > 1:
+            raise ValueError(f"{what}: the rows are of {self.band}. Take each of obs.by_frequency().")
 
     def select(self, mask: Any) -> "Observation":
         """Return the rows where mask (n,) is true; a product left without samples disappears."""
@@ -196,9 +237,11 @@ def make_observation(*, vis: Mapping, sigma: Mapping, stations: Stations, **fiel
     """Return an Observation from rows in any order and orientation; the fields are those of Observation.
 
     A baseline given backwards is conjugated. The two rows of a conjugate pair become one; any other repetition of a
-    time and baseline is an error, since dropping one of the rows would lose data.
+    time, frequency and baseline is an error, since dropping one of the rows would lose data.
     """
     n = len(np.asarray(fields["time"]))
+    if fields.get("hz") is None:
+        fields["hz"] = np.full(n, float(fields["freq_hz"]))
     rows = {name: np.array(frozen(fields.pop(name), dtype, (n,), name)) for name, dtype in _ROWS.items()}
     vis, sigma = present(vis, sigma)
     for name, values in rows.items():
@@ -214,7 +257,7 @@ def make_observation(*, vis: Mapping, sigma: Mapping, stations: Stations, **fiel
     vis = {name: np.where(back, x.conj(), x) for name, x in vis.items()}
 
     rank = np.argsort(np.argsort(stations.names))
-    keep = np.lexsort((rank[rows["ant2"]], rows["tint"], rank[rows["ant1"]], rows["time"]))
+    keep = np.lexsort((rank[rows["ant2"]], rows["tint"], rank[rows["ant1"]], rows["hz"], rows["time"]))
     keep = keep[~_repeated(rows, vis, sigma, back, stations)[keep]]
     vis, sigma = ({k: x[keep] for k, x in d.items()} for d in (vis, sigma))
     return Observation(**{k: x[keep] for k, x in rows.items()}, vis=vis, sigma=sigma, stations=stations, **fields)
@@ -222,8 +265,8 @@ def make_observation(*, vis: Mapping, sigma: Mapping, stations: Stations, **fiel
 
 def _repeated(rows: dict, vis: dict, sigma: dict, back: np.ndarray, stations: Stations) -> np.ndarray:
     """Mark the backward row of each conjugate pair; raise for other repetitions."""
-    order = np.lexsort((back, rows["ant2"], rows["ant1"], rows["time"]))
-    same = np.all([np.diff(rows[k][order]) == 0 for k in ("time", "ant1", "ant2")], axis=0)
+    order = np.lexsort((back, rows["ant2"], rows["ant1"], rows["hz"], rows["time"]))
+    same = np.all([np.diff(rows[k][order]) == 0 for k in ("time", "hz", "ant1", "ant2")], axis=0)
     first, second = order[:-1][same], order[1:][same]
     close = [np.isclose(rows[k][first], rows[k][second], rtol=1e-6, atol=1e-6) for k in ("u", "v")]
     close += [np.isclose(d[k][first], d[k][second], rtol=1e-6, atol=0) for d in (vis, sigma) for k in d]

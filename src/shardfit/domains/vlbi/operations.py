@@ -54,11 +54,12 @@ def average_time(obs: Observation, seconds: float, *, weights: str = "inverse") 
 
 
 def _average(obs: Observation, group: np.ndarray, times: np.ndarray | None, weights: str) -> Observation:
-    """Average rows that share baseline and group; times: (groups,) h, or None for each baseline's first."""
+    """Average rows that share baseline, frequency and group; times: (groups,) h, or None for each baseline's first."""
     if weights not in ("inverse", "legacy"):
         raise ValueError(f'weights={weights!r} must be "inverse" or "legacy".')
-    k = len(obs.stations)
-    key, first, cell = np.unique((group * k + obs.ant1) * k + obs.ant2, return_index=True, return_inverse=True)
+    k, at = len(obs.stations), np.searchsorted(obs.frequencies, obs.hz)
+    group_hz = group * len(obs.frequencies) + at
+    key, first, cell = np.unique((group_hz * k + obs.ant1) * k + obs.ant2, return_index=True, return_inverse=True)
     count = np.bincount(cell)
 
     def total(values):
@@ -84,6 +85,7 @@ def _average(obs: Observation, group: np.ndarray, times: np.ndarray | None, weig
         ant2=obs.ant2[first],
         u=total(obs.u) / count,
         v=total(obs.v) / count,
+        hz=obs.hz[first],
         vis=vis,
         sigma=sigma,
         **{name: getattr(obs, name) for name in _ABOUT},

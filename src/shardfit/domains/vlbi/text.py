@@ -76,6 +76,7 @@ def read_text(
 
 def write_text(obs: Observation, path: Any) -> None:
     """Write Stokes I as a .csv table of the EHT releases: 4 decimals of a degree, 8 of a Jy and of an hour."""
+    obs.require_one_frequency("write_text")
     lines = [
         f"#SRC:{obs.source or 'unknown'},DATE(MJD):{obs.mjd},FREQ:{obs.freq_hz / 1e9:.4f}GHz",
         "#" + ",".join(_COLUMNS),

@@ -3,7 +3,6 @@
 import logging
 import math
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 
 from shardfit.domains.vlbi.constants import HANDS, MJD_ZERO, STOKES
 from shardfit.domains.vlbi.fits_units import read_units
-from shardfit.domains.vlbi.observation import Observation, make_observation
-from shardfit.domains.vlbi.stokes import from_circular, present
-from shardfit.domains.vlbi.uvfits_tables import an_table, antennas, covers, if_offsets, number, scan_table
+from shardfit.domains.vlbi.observation import Observation
+from shardfit.domains.vlbi.uvfits_channels import Setup, joined
+from shardfit.domains.vlbi.uvfits_tables import an_table, antennas, if_axes, number, scan_table
 from shardfit.domains.vlbi.uvfits_write import write_uvfits
 
 __all__ = ["read_uvfits", "write_uvfits"]
@@ -27,33 +26,58 @@ _CODES = {**{i + 1: name for i, name in enumerate(STOKES)}, **{-i - 1: name for 
 
 
 def read_uvfits(
-    path: Any, *, channels: str = "average", station_order: str = "sefd", dtype: Any = np.float64
+    path: Any, *, channels: str = "auto", station_order: str = "sefd", dtype: Any = np.float64
 ) -> Observation | list[Observation]:
     """Read a uvfits file.
 
-    channels: "average" combines all IFs and channels by inverse variance at the file's reference frequency; "separate"
-    returns a list with one Observation per IF and channel, each at its own frequency, without channels that have no
-    data. station_order: "sefd" sorts stations by increasing SEFD if the file has any, as closures of published
-    pipelines assume; "file" keeps the order of the antenna table. dtype: precision of the average over channels;
-    float32 gives the rounded values, 1e-7 off, that published reductions of 32-bit files rest on.
+    channels: "auto" averages neighbouring IFs and channels by inverse variance where that smears a usual field by less
+    than the noise, and otherwise keeps rows of several frequencies, each with its own u and v (`by_frequency` tells
+    them apart); "average" combines all at their mean frequency; "separate" returns a list with one Observation per IF
+    and channel, each at its own frequency, without channels that have no data. station_order: "sefd" sorts stations by
+    increasing SEFD if the file has any, as closures of published pipelines assume; "file" keeps the order of the
+    antenna table. dtype: precision of the average over channels; float32 gives the rounded values, 1e-7 off, that
+    published reductions of 32-bit files rest on.
     Raises ValueError, naming the file, for anything that is not a sound uvfits file of circular feeds or Stokes
     parameters.
     """
     for name, value, known in (
-        ("channels", channels, ("average", "separate")),
+        ("channels", channels, ("auto", "average", "separate")),
         ("station_order", station_order, ("sefd", "file")),
     ):
         if value not in known:
             raise ValueError(f"read_uvfits: {name}={value!r} must be one of {known}.")
     with _naming(path):
-        contents = _load(Path(path), station_order, np.dtype(dtype))
+        setups, about = _load(Path(path), station_order, np.dtype(dtype))
         if channels == "average":
-            return contents.observation(contents.freq_hz, contents.bandwidth_hz, range(contents.cube.shape[1]))
-        found = [contents.channel(k) for k in range(contents.cube.shape[1])]
-        kept = [obs for obs in found if obs is not None]
-        if not kept:
-            raise ValueError("no valid data: every visibility is flagged.")
-        return kept
+            return joined(setups, [[range(len(one.frequencies))] for one in setups], about)
+        if channels == "separate":
+            return _separate(setups, about)
+        groups = [one.groups() for one in setups]
+        obs = joined(setups, groups, about)
+    total, n = sum(len(one.frequencies) for one in setups), len(obs.frequencies)
+    if total > 1:
+        log.info(
+            "%s: %d channels averaged to %d frequencies, by which half a usual field is smeared less than the noise; "
+            "channels='separate' keeps all",
+            path,
+            total,
+            n,
+        )
+    return obs
+
+
+def _separate(setups: list[Setup], about: dict[str, Any]) -> list[Observation]:
+    """Return every channel that has data as an observation of its own."""
+    found = []
+    for i, one in enumerate(setups):
+        for k in range(len(one.frequencies)):
+            if one.average([k]) is None:
+                log.info("channel %d has no valid data and is left out", k)
+                continue
+            found.append(joined(setups, [[[k]] if j == i else [] for j in range(len(setups))], about))
+    if not found:
+        raise ValueError("no valid data: every visibility is flagged.")
+    return found
 
 
 @contextmanager
@@ -73,59 +97,8 @@ def _naming(path: Any):
         ) from error
 
 
-@dataclass(frozen=True)
-class _Contents:
-    """What a file holds: rows (by name) and cube (n, channels, products, 3) of real part, imaginary part, weight."""
-
-    cube: np.ndarray
-    names: tuple[str, ...]
-    rows: dict[str, np.ndarray]  # u, v in light-seconds
-    frequencies: np.ndarray
-    freq_hz: float
-    bandwidth_hz: float
-    width_hz: float
-    about: dict[str, Any]
-    dtype: np.dtype
-
-    def channel(self, k: int) -> Observation | None:
-        """Return one channel, None if all its samples are flagged."""
-        vis, sigma = self._products([k])
-        if not vis.keys() & {"I", "RR", "LL"}:
-            log.info("channel %d has no valid data and is left out", k)
-            return None
-        return self.observation(float(self.frequencies[k]), self.width_hz, [k])
-
-    def observation(self, freq_hz: float, bandwidth_hz: float, channels: Any) -> Observation:
-        """Return the average over channels as an Observation."""
-        vis, sigma = self._products(channels)
-        if vis.keys() & set(HANDS):
-            vis, sigma = from_circular(vis, sigma)
-        if "I" not in vis:
-            raise ValueError("no valid data: every visibility is flagged.")
-        good = np.isfinite(sigma["I"])
-        rows = {name: values[good] for name, values in self.rows.items()}
-        rows["u"], rows["v"] = rows["u"] * freq_hz, rows["v"] * freq_hz
-        vis, sigma = ({k: x[good] for k, x in d.items()} for d in (vis, sigma))
-        obs = make_observation(**rows, **self.about, vis=vis, sigma=sigma, freq_hz=freq_hz, bandwidth_hz=bandwidth_hz)
-        if obs.scans is not None and not covers(obs.scans, obs.time):
-            log.info("the scan table does not cover all rows; it is ignored")
-            return obs.replace(scans=None)
-        return obs
-
-    def _products(self, channels: Any) -> tuple[dict, dict]:
-        """Average channels by inverse variance; weights that are not positive and finite mean a flagged sample."""
-        weight = np.zeros((len(self.cube), len(self.names)), self.dtype)
-        total = weight.astype(np.result_type(self.dtype, np.complex64))
-        for k in channels:
-            real, imag, w = np.moveaxis(self.cube[:, k].astype(self.dtype), -1, 0)
-            good = np.isfinite(real) & np.isfinite(imag) & np.isfinite(w) & (w > 0)
-            total[good] += w[good] * (real[good] + 1j * imag[good])
-            weight[good] += w[good]
-        vis, sigma = total / weight, 1 / np.sqrt(weight)
-        return present(*({name: x[:, i] for i, name in enumerate(self.names)} for x in (vis, sigma)))
-
-
-def _load(path: Path, station_order: str, dtype: np.dtype) -> _Contents:
+def _load(path: Path, station_order: str, dtype: np.dtype) -> tuple[list[Setup], dict[str, Any]]:
+    """Return the rows of every frequency setup, and what an Observation says of the whole."""
     units, size = read_units(path), path.stat().st_size
     header = units[0].header
     if header.get("GROUPS") is not True or header.get("NAXIS1") != 0:
@@ -133,15 +106,12 @@ def _load(path: Path, station_order: str, dtype: np.dtype) -> _Contents:
     params, data = _groups(path, header, units[0].offset, size)
     cube, names = _cube(header, data)
     an = an_table(units, size)
-    freq_hz = number(an.header, "FREQ", number(header, "CRVAL4", None), positive=True)
+    freq_hz = number(header, "CRVAL4", number(an.header, "FREQ", None), positive=True)
     rows = _rows(header, params)
-    offsets = if_offsets(units, size, cube.shape[1], rows.pop("freqsel", None))
     scans = scan_table(units, size)
     stations, ant1, ant2 = antennas(an, rows.pop("baseline"), station_order)
 
-    width, n_chan = number(header, "CDELT4"), cube.shape[2]
-    step = (np.arange(1, n_chan + 1) - number(header, "CRPIX4", 1.0)) * width
-    frequencies = (number(header, "CRVAL4", freq_hz) + offsets[:, None] + step).ravel()
+    place = np.arange(1, cube.shape[2] + 1) - number(header, "CRPIX4", 1.0)
     jd = rows.pop("jd")
     mjd = int(np.floor(jd.min() - MJD_ZERO))
     rows |= {"time": (jd - MJD_ZERO - mjd) * 24, "ant1": ant1, "ant2": ant2}
@@ -158,9 +128,18 @@ def _load(path: Path, station_order: str, dtype: np.dtype) -> _Contents:
         "scans": None if scans is None else scans - 24 * mjd,
         "polrep": "circ" if names[0] in HANDS else "stokes",
     }
+    setups = []
+    setup, width, n_if = rows.pop("freqsel", np.ones(len(cube))), number(header, "CDELT4"), cube.shape[1]
     cube = cube.reshape(len(cube), -1, len(names), 3)
-    bandwidth = abs(width) * cube.shape[1]
-    return _Contents(cube, names, rows, frequencies, freq_hz, bandwidth, abs(width), about, dtype)
+    for code in np.unique(setup):
+        offsets, steps = if_axes(units, size, n_if, int(code), width)
+        frequencies = (freq_hz + offsets[:, None] + steps[:, None] * place).ravel()
+        if not (frequencies > 0).all():
+            raise ValueError(f"channels at {frequencies.min():.4g} Hz: no frequencies of receivers.")
+        at = setup == code
+        mine = {name: x[at] for name, x in rows.items()}
+        setups.append(Setup(cube[at], names, mine, frequencies, np.repeat(np.abs(steps), len(place)), dtype))
+    return setups, about
 
 
 def _groups(path: Path, header: Any, offset: int, size: int) -> tuple[np.ndarray, np.ndarray]:

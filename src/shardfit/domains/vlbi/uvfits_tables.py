@@ -88,23 +88,44 @@ def _names(written: np.ndarray, numbers: np.ndarray) -> tuple[str, ...]:
     return names
 
 
-def if_offsets(units: Sequence[Unit], size: int, n_if: int, setup: np.ndarray | None) -> np.ndarray:
-    """Return the frequency of each IF relative to the reference, (n_if,) Hz."""
+def if_axes(units: Sequence[Unit], size: int, n_if: int, setup: int, step: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return each IF's frequency relative to the reference and the step of its channels, (n_if,) Hz.
+
+    setup: number of the frequency setup; step: of the header, Hz. An IF of the lower sideband counts downwards.
+    """
     table = _table(units, "AIPS FQ", size)
     if table is None:
         if n_if > 1:
             raise ValueError(f"{n_if} IFs, but no frequency table (AIPS FQ).")
-        return np.zeros(1)
-    offsets = _column(table, "IF FREQ", float).reshape(len(table.rows), -1)
-    row = 0
-    if setup is not None:
-        if np.ptp(setup) > 0:
-            raise ValueError("several frequency setups in one file. Split it by FREQSEL first.")
-        found = np.flatnonzero(_column(table, "FRQSEL", int) == setup[0])
-        row = int(found[0]) if found.size else 0
-    if len(offsets) == 0 or offsets.shape[1] != n_if or not np.isfinite(offsets[row]).all():
+        return np.zeros(1), np.full(1, step)
+    n = len(table.rows)
+    offsets = _column(table, "IF FREQ", float).reshape(n, -1)
+    numbers = _column(table, "FRQSEL", int).ravel() if "FRQSEL" in table.columns else np.arange(1, n + 1)
+    found = np.flatnonzero(numbers == setup)
+    if not found.size and n > 1:
+        raise ValueError(f"frequency table: no row has FRQSEL {setup}, which rows of the data refer to.")
+    row = int(found[0]) if found.size else 0  # writers of one setup number it as they like
+    if n == 0 or offsets.shape[1] != n_if or not np.isfinite(offsets[row]).all():
         raise ValueError(f"frequency table: IF FREQ does not give {n_if} numbers.")
-    return offsets[row]
+    return offsets[row], _steps(table, row, n_if, step)
+
+
+def _steps(table: Unit, row: int, n_if: int, step: float) -> np.ndarray:
+    """Return the signed width of a channel of every IF, (n_if,) Hz, the header's where the table gives none."""
+    steps = np.full(n_if, step)
+    width, side = (_per_if(table, name, row, n_if) for name in ("CH WIDTH", "SIDEBAND"))
+    if width is not None:  # the table has 32 bits of what the header has in full
+        other = np.isfinite(width) & (width != 0) & ~np.isclose(np.abs(width), abs(step), rtol=1e-6)
+        steps = np.where(other, width, steps)
+    return steps if side is None else np.where(np.abs(side) == 1, side * np.abs(steps), steps)
+
+
+def _per_if(table: Unit, name: str, row: int, n_if: int) -> np.ndarray | None:
+    """Return a row of a column with a number for every IF, None where there is no such column."""
+    if name not in table.columns:
+        return None
+    values = _column(table, name, float).reshape(len(table.rows), -1)
+    return values[row] if values.shape[1] == n_if else None
 
 
 def scan_table(units: Sequence[Unit], size: int) -> np.ndarray | None:

@@ -11,13 +11,15 @@ from shardfit.domains.vlbi.geometry import sidereal_time
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.stokes import to_circular
 
+SAME_PLACE = 1e-6  # of the longest baseline: rows of several frequencies closer than this were measured together
+
 
 def write_uvfits(obs: Observation, path: Any, *, polrep: str | None = None, overwrite: bool = False) -> None:
     """Write an observation as uvfits.
 
     polrep: "circ" writes RR, LL, RL, LR; "stokes" writes I, Q, U, V; None takes "circ" wherever reading it back gives
     the same products and errors, which is the case for measured data, and "stokes" otherwise. Missing samples get
-    weight zero. u, v, visibilities keep 7 digits, times 3 ms.
+    weight zero. u, v, visibilities keep 7 digits, times 3 ms. Every frequency becomes an IF.
     """
     with needed_for("write_uvfits", "vlbi"):
         from astropy.io import fits
@@ -47,19 +49,23 @@ def _circular_is_exact(obs: Observation) -> bool:
 
 def _visibilities(fits: Any, obs: Observation, circular: bool) -> Any:
     vis, sigma = to_circular(obs.vis, obs.sigma) if circular else (obs.vis, obs.sigma)
-    data = np.zeros((len(obs), 1, 1, 1, 1, 4, 3), np.float32)
+    first, group = _groups(obs)
+    at = np.searchsorted(obs.frequencies, obs.hz)
+    data = np.zeros((len(first), 1, 1, len(obs.frequencies), 1, 4, 3), np.float32)
     for k, name in enumerate(HANDS if circular else STOKES):
         if name in vis:
-            data[:, 0, 0, 0, 0, k] = np.stack([np.real(vis[name]), np.imag(vis[name]), 1 / sigma[name] ** 2], axis=-1)
-    day = np.full(len(obs), obs.mjd + MJD_ZERO, np.float32)
+            sample = np.stack([np.real(vis[name]), np.imag(vis[name]), 1 / sigma[name] ** 2], axis=-1)
+            data[group, 0, 0, at, 0, k] = sample
+    day = np.full(len(first), obs.mjd + MJD_ZERO, np.float32)
+    to_reference = obs.frequencies[0] / obs.hz[first]
     params = {
-        "UU---SIN": obs.u,
-        "VV---SIN": obs.v,
-        "WW---SIN": np.zeros(len(obs)),
-        "BASELINE": 256 * (obs.ant1 + 1) + obs.ant2 + 1,
+        "UU---SIN": obs.u[first] * to_reference,
+        "VV---SIN": obs.v[first] * to_reference,
+        "WW---SIN": np.zeros(len(first)),
+        "BASELINE": (256 * (obs.ant1 + 1) + obs.ant2 + 1)[first],
         "DATE": day,
-        "_DATE": obs.time / 24,
-        "INTTIM": obs.tint,
+        "_DATE": obs.time[first] / 24,
+        "INTTIM": obs.tint[first],
     }
     names = [name.strip("_") for name in params]
     groups = fits.GroupData(
@@ -76,7 +82,7 @@ def _visibilities(fits: Any, obs: Observation, circular: bool) -> Any:
     axes = {
         2: ("COMPLEX", 1.0, 1.0),
         3: ("STOKES", -1.0, -1.0) if circular else ("STOKES", 1.0, 1.0),
-        4: ("FREQ", obs.freq_hz, obs.bandwidth_hz),
+        4: ("FREQ", obs.frequencies[0], obs.bandwidth_hz / len(obs.frequencies)),
         5: ("IF", 1.0, 1.0),
         6: ("RA", obs.ra_hours * 15, 1.0),
         7: ("DEC", obs.dec_deg, 1.0),
@@ -85,10 +91,25 @@ def _visibilities(fits: Any, obs: Observation, circular: bool) -> Any:
         header[f"CTYPE{i}"], header[f"CRVAL{i}"], header[f"CDELT{i}"], header[f"CRPIX{i}"] = kind, value, step, 1.0
     for i, name in enumerate(names, start=1):
         # u and v are kept in wavelengths, so that reading gives the same 32 bits again; the scale makes them seconds
-        scale = 1 / obs.freq_hz if name.endswith("SIN") else 1.0
+        scale = 1 / obs.frequencies[0] if name.endswith("SIN") else 1.0
         header[f"PTYPE{i}"], header[f"PSCAL{i}"], header[f"PZERO{i}"] = name, scale, 0.0
     header.add_history("AIPS SORT ORDER='TB'")
     return hdu
+
+
+def _groups(obs: Observation) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first row of every group of the file, and the group of every row, (n,).
+
+    A group holds all frequencies of a time and baseline, unless averages or flags left them different u and v.
+    """
+    if len(obs.frequencies) == 1:
+        return np.arange(len(obs)), np.arange(len(obs))
+    seconds = np.stack([obs.u, obs.v]) / obs.hz
+    same_place = np.round(seconds / (SAME_PLACE * np.abs(seconds).max()))
+    keys = np.stack([obs.time, obs.tint, obs.ant1, obs.ant2, *same_place])
+    _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")  # in order of time
+    return first[order], np.argsort(order)[group.ravel()]
 
 
 def _antennas(fits: Any, obs: Observation) -> Any:
@@ -115,7 +136,7 @@ def _antennas(fits: Any, obs: Observation) -> Any:
         "ARRAYZ": 0.0,
         "GSTIA0": float(np.rad2deg(sidereal_time(obs.mjd, 0.0))),
         "DEGPDY": 360.9856,
-        "FREQ": obs.freq_hz,
+        "FREQ": float(obs.frequencies[0]),
         "RDATE": _date(obs.mjd),
         "TIMESYS": "UTC",
         "UT1UTC": 0.0,
@@ -125,7 +146,7 @@ def _antennas(fits: Any, obs: Observation) -> Any:
         "ARRNAM": "VLBI",
         "XYZHAND": "RIGHT",
         "NUMORB": 0,
-        "NO_IF": 1,
+        "NO_IF": len(obs.frequencies),
         "NOPCAL": 0,
         "FREQID": 1,
     }
@@ -134,15 +155,17 @@ def _antennas(fits: Any, obs: Observation) -> Any:
 
 
 def _frequencies(fits: Any, obs: Observation) -> Any:
+    n = len(obs.frequencies)
+    width = np.full((1, n), obs.bandwidth_hz / n)
     columns = [
         fits.Column("FRQSEL", "1J", array=[1]),
-        fits.Column("IF FREQ", "1D", unit="HZ", array=[0.0]),
-        fits.Column("CH WIDTH", "1E", unit="HZ", array=[obs.bandwidth_hz]),
-        fits.Column("TOTAL BANDWIDTH", "1E", unit="HZ", array=[obs.bandwidth_hz]),
-        fits.Column("SIDEBAND", "1J", array=[1]),
+        fits.Column("IF FREQ", f"{n}D", unit="HZ", array=(obs.frequencies - obs.frequencies[0])[None]),
+        fits.Column("CH WIDTH", f"{n}E", unit="HZ", array=width),
+        fits.Column("TOTAL BANDWIDTH", f"{n}E", unit="HZ", array=width),
+        fits.Column("SIDEBAND", f"{n}J", array=np.ones((1, n), int)),
     ]
     table = fits.BinTableHDU.from_columns(columns, name="AIPS FQ")
-    table.header["NO_IF"] = 1
+    table.header["NO_IF"] = n
     return table
 
 

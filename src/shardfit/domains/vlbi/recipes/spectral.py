@@ -12,13 +12,13 @@ import numpy as np
 
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
-from shardfit.domains.vlbi.images import Image
+from shardfit.domains.vlbi.images import Image, visibilities
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import channel_chi2, image_maps, imaging_problem
 from shardfit.domains.vlbi.recipes.fitting import fit_again, fit_settings
-from shardfit.domains.vlbi.recipes.imaging import PRESETS, prior_image
+from shardfit.domains.vlbi.recipes.imaging import PRESETS, image, prior_image
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
-from shardfit.domains.vlbi.recipes.preparation import compact_flux, prepare
+from shardfit.domains.vlbi.recipes.preparation import compact_flux, parts_of, prepare
 from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, step_doubts, with_doubts
 from shardfit.domains.vlbi.tables import DataSet, data_set
 from shardfit.run_options import RunOptions
@@ -27,6 +27,8 @@ MAPS = ("alpha", "beta")
 CLOSE = 0.2  # ln of a ratio of frequencies below which estimated fluxes, 5 % off or more, say little about α
 REACH = 2.5  # synchrotron sources lie between -2 and 2.5; how far a pixel may be from the index of the whole
 FAINT = 0.05  # of the peak: fainter pixels say nothing about their index
+LEAST_SNR = 3.0  # of amplitudes that tell an index
+MODEL_ERROR = 0.05  # relative, of an image without a spectrum: brighter data count no more
 POSITION = 1e-3  # degrees: pointings further apart are of different sources
 # those of `image`, its flux term replaced; data and spectral maps: chosen on simulated sources, see docs/vlbi.md
 DATA = {"amp": 2.0, "cphase": 10.0, "logcamp": 10.0}
@@ -76,7 +78,7 @@ class SpectralResult:
 
 
 def spectral_image(
-    observations: Sequence[Observation],
+    observations: Observation | Sequence[Observation],
     *,
     order: int = 1,
     preset: str = "default",
@@ -88,30 +90,37 @@ def spectral_image(
 ) -> SpectralResult:
     """Make one image of observations at several frequencies, with maps of the spectral index.
 
-    order: 1 fits α, 2 also β, which needs three frequencies. preset: 'default' or 'eht'. ref_hz: frequency of the
-    image, None for the geometric mean. fluxes: Jy of the compact source in every observation, None to estimate each
-    (`compact_flux`), which is refused for frequencies close together. The spectrum of the fluxes is start and prior of
-    the maps; reach: how far α and β of a pixel may be from it. options: fields of `ImagingOptions` but flux, taper_uas,
-    precal and rounds; the others as for `image`.
+    observations: one per band, whose rows may be of several frequencies in turn, or one of several frequencies alone.
+    Stations keep their gains over the band of one receiver: then the flux is given for the reference frequency, and
+    how amplitudes change over the band tells the index. order: 1 fits α, 2 also β, which needs three frequencies.
+    preset: 'default' or 'eht'. ref_hz: frequency of the image, None for the geometric mean. fluxes: Jy of the compact
+    source in every observation, None to estimate each (`compact_flux`), which is refused for observations close in
+    frequency. The spectrum of the fluxes is start and prior of the maps; reach: how far α and β of a pixel may be from
+    it. options: fields of `ImagingOptions` but flux, taper_uas, precal and rounds; the others as for `image`.
 
     Example: `spectral_image([obs_230, obs_345], fluxes=(0.6, 0.5)).mean_alpha`.
     """
-    channels = list(observations)
-    _check(channels, order, fluxes, options)
+    given = parts_of(observations)
+    channels = [part for one in given for part in one.by_frequency()]
+    alone = len(given) == 1
+    _check(given, channels, order, fluxes, options)
     if preset == "m87":
         raise ValueError("spectral_image: preset 'm87' has rounds of self-calibration. Use 'eht' on calibrated data.")
     spectral = MAPS[:order]
     smooth = {f"{kind}_{name}": weight for name in spectral for kind, weight in SMOOTHING.items()}
-    defaults = {"data": DATA, "regularisers": REGULARISATION | smooth, "maxiter": MAXITER}
+    penalties = {("flux" if alone and name == "flux_mf" else name): w for name, w in REGULARISATION.items()}
+    defaults = {"data": DATA, "regularisers": penalties | smooth, "maxiter": MAXITER}
     finest = min(channels, key=lambda one: one.nominal_resolution)
     chosen = options_from(preset, PRESETS, defaults | options).sized(finest)
     settings = fit_settings(run or RunOptions(), chosen, "fits/")
-    known = tuple(compact_flux(one) for one in channels) if fluxes is None else tuple(map(float, fluxes))
+    known = _fluxes(given, channels, fluxes)
     reference = float(np.exp(np.mean([np.log(one.freq_hz) for one in channels]))) if ref_hz is None else float(ref_hz)
     ready = _prepared(channels, known, chosen)
     about = {"count": chosen.count, "cp_uv_min": chosen.cp_uv_min, "systematic": chosen.tolerance}
     measured = [data_set(one, chosen.data, ref_hz=reference, **about) for one in ready]
     spectrum = np.polyfit([one.log_ratio for one in measured], np.log(known), order)[::-1]
+    if alone:
+        spectrum[1] = _slope(given[0], known[0], chosen)
     first = prior_image(ready[0], float(np.exp(spectrum[0])), chosen).replace(freq_hz=reference)
     flat = {name: np.full(first.shape, slope) for name, slope in zip(spectral, spectrum[1:], strict=True)}
     prior = {"I": first.values["I"], **flat}
@@ -142,7 +151,10 @@ def spectral_image(
     maps = image_maps(problem, result.params)
     chi2 = channel_chi2(problem, result.params)
     found = first.replace(values={"I": maps["I"]})
+    if alone:  # only that of the reference frequency was fitted to
+        known = tuple(_flux_at(found, maps, one) for one in measured)
     doubts = _doubts(chi2, measured, found, maps, known, chosen.tolerance) + step_doubts(result)
+    doubts += flux_doubts(found.flux, first.flux) if alone else []
     more = (known, with_doubts(result, doubts), tuple(ready), chosen, problem, tuple(doubts))
     return SpectralResult(found, maps["alpha"], maps.get("beta"), chi2, *more)
 
@@ -155,16 +167,62 @@ def _doubts(
     for k, one in enumerate(measured):
         here = {name: float(v[k]) for name, v in chi2.items()}
         found += chi2_doubts(here, one, f" of channel {k + 1}", tolerance=tolerance)
-        growth = sum(maps[name] * one.log_ratio ** (i + 1) for i, name in enumerate(MAPS) if name in maps)
-        found += flux_doubts(float((image.values["I"] * np.exp(growth)).sum()), fluxes[k])
+        found += flux_doubts(_flux_at(image, maps, one), fluxes[k])
     return found
+
+
+def _flux_at(image: Image, maps: Mapping, data: DataSet) -> float:
+    """Return the flux of the image at the frequency of some data, Jy."""
+    growth = sum(maps[name] * data.log_ratio ** (i + 1) for i, name in enumerate(MAPS) if name in maps)
+    return float((image.values["I"] * np.exp(growth)).sum())
+
+
+def _slope(obs: Observation, flux: float, options: ImagingOptions) -> float:
+    """Return the mean spectral index within an observation, from amplitudes of one baseline and time over the band.
+
+    What the longer baselines of higher frequencies resolve is taken from an image without a spectrum.
+    """
+    names = ("npix", "fov_uas", "prior_fwhm_uas", "data", "maxiter", "stop", *options.preparation)
+    plain = image(obs, flux=flux, restarts=0, **{name: getattr(options, name) for name in names})
+    seen = plain.data
+    model = np.abs(visibilities(plain.image, seen.u, seen.v)["I"])
+    good = (seen.snr > LEAST_SNR) & (model > FAINT * flux)
+    keys = np.stack([seen.time, seen.ant1, seen.ant2])[:, good]
+    _, group = np.unique(keys, axis=1, return_inverse=True)
+    weight = 1 / (seen.snr[good] ** -2 + MODEL_ERROR**2)
+    rise, growth = np.log(seen.hz[good]), np.log(np.abs(seen.vis["I"][good]) / model[good])
+    for values in (rise, growth):  # gains of stations, the same over the band, drop out
+        values -= (np.bincount(group.ravel(), weight * values) / np.bincount(group.ravel(), weight))[group.ravel()]
+    if not (weight * rise**2).sum() > 0:
+        raise ValueError("spectral_image: no baseline has data at two frequencies. Give one observation per frequency.")
+    return float((weight * rise * growth).sum() / (weight * rise**2).sum())
+
+
+def _fluxes(
+    given: Sequence[Observation], channels: Sequence[Observation], fluxes: Sequence[float] | None
+) -> tuple[float, ...]:
+    """Return the flux of every channel, Jy: one for all of a single observation, else along a power law."""
+    if len(given) == len(channels):
+        return tuple(compact_flux(one) for one in channels) if fluxes is None else tuple(map(float, fluxes))
+    if len(given) == 1:
+        flux = np.median([compact_flux(one) for one in channels]) if fluxes is None else fluxes[0]
+        return (float(flux),) * len(channels)
+    whole = [np.median([compact_flux(part) for part in one.by_frequency()]) for one in given]
+    law = np.polyfit(np.log([one.freq_hz for one in given]), np.log(whole if fluxes is None else fluxes), 1)
+    return tuple(float(np.exp(np.polyval(law, np.log(one.freq_hz)))) for one in channels)
 
 
 def _prepared(channels: Sequence[Observation], fluxes: Sequence[float], options: ImagingOptions) -> list[Observation]:
     return [prepare(one, flux, **options.preparation) for one, flux in zip(channels, fluxes, strict=True)]
 
 
-def _check(channels: Sequence[Observation], order: int, fluxes: Any, options: Mapping[str, Any]) -> None:
+def _check(
+    given: Sequence[Observation],
+    channels: Sequence[Observation],
+    order: int,
+    fluxes: Any,
+    options: Mapping[str, Any],
+) -> None:
     for name, instead in ELSEWHERE.items():
         if name in options:
             raise TypeError(f"spectral_image has no option {name!r}. Give {instead} instead.")
@@ -180,12 +238,12 @@ def _check(channels: Sequence[Observation], order: int, fluxes: Any, options: Ma
     places = np.array([(15 * one.ra_hours, one.dec_deg) for one in channels])
     if np.ptp(places, axis=0).max() > POSITION:
         raise ValueError("spectral_image: the observations point at different positions. Give those of one source.")
-    if fluxes is None and np.log(frequencies[-1] / frequencies[0]) < CLOSE:
+    if fluxes is None and len(given) > 1 and np.log(frequencies[-1] / frequencies[0]) < CLOSE:
         raise ValueError(
             f"spectral_image: {frequencies[0] / 1e9:.6g} and {frequencies[-1] / 1e9:.6g} GHz are too close for "
             "estimated fluxes to tell a spectral index. Give fluxes=, the flux of each observation in Jy."
         )
-    if fluxes is not None and len(fluxes) != len(channels):
-        raise ValueError(f"spectral_image: {len(fluxes)} fluxes for {len(channels)} observations. Give one for each.")
+    if fluxes is not None and len(fluxes) != len(given):
+        raise ValueError(f"spectral_image: {len(fluxes)} fluxes for {len(given)} observations. Give one for each.")
     if fluxes is not None and not (np.isfinite(fluxes).all() and min(fluxes) > 0):
         raise ValueError(f"spectral_image: fluxes={tuple(fluxes)} must be positive, in Jy.")

@@ -150,4 +150,4 @@ def _observation(data: str, seed: int) -> Observation:
 
     if not Path(data).is_file():  # nor is a pipe or a device
         raise FileNotFoundError(f"[vlbi] data: there is no file {data!r} in {Path.cwd()}.")
-    return read_uvfits(data, channels="average")  # pyright: ignore[reportReturnType] (one, when averaged)
+    return read_uvfits(data)  # pyright: ignore[reportReturnType] (one, unless separate)
