@@ -85,7 +85,9 @@ def follow(recipe: Recipe, folder: Path) -> bytes:
 
 def _run(words: list[str], folder: Path) -> None:
     path = os.pathsep.join(filter(None, (str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", ""))))
-    subprocess.run(words, cwd=folder, check=True, env={**os.environ, "PYTHONPATH": path})
+    done = subprocess.run(words, cwd=folder, env={**os.environ, "PYTHONPATH": path})
+    if done.returncode > 1:  # 1: an answer that is doubtful, such as that of a short fit
+        raise RuntimeError(f"{shlex.join(words)} ended with exit code {done.returncode}.")
 
 
 def main() -> None:

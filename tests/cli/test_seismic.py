@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from shardfit.cli import main
-from shardfit.cli.seismic.report import _stopped, _summary
+from shardfit.cli.seismic.report import _stopped, summary
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.io.results import load_result
@@ -347,9 +347,26 @@ def test_fewer_devices_than_processes(monkeypatch):
 def test_the_certificate_of_the_first_band_stands_for_all():
     kept = {"params": {}, "value": 1.0, "parts": {}, "status": Status.MAX_STEPS, "solver": "adam", "steps": 2}
     first = Result(**kept, evaluations=3, history={}, timings={}, layout={}, certificate={"summary": "checked"})
-    inversion = SimpleNamespace(results=[first, replace(first, certificate=None)], metrics={"loss": np.ones(3)})
-    told = _summary(inversion, SimpleNamespace(truth=None))
-    assert told.certificate == first.certificate and told.steps == 4
+    metrics = {"loss": np.array([3.0, 2.0, 1.0]), "band": np.zeros(3, int)}
+    options = SimpleNamespace(bounds=None)
+    inversion = SimpleNamespace(results=[first, replace(first, certificate=None)], metrics=metrics, options=options)
+    told = summary(inversion, SimpleNamespace(truth=None))
+    assert told.certificate == first.certificate and told.steps == 4 and told.success
+
+
+def test_an_inversion_whose_loss_did_not_fall_or_that_a_bound_stopped_is_doubtful():
+    kept = {"value": 1.0, "parts": {}, "status": Status.MAX_STEPS, "solver": "adam", "steps": 2, "evaluations": 3}
+    last = Result({"velocity": np.ones(50)}, **kept, history={}, timings={}, layout={}, at_bound=("velocity[3]",))
+    setup, metrics = SimpleNamespace(truth=None), {"loss": np.array([1.0, 2.0, 1.0]), "band": np.array([0, 1, 1])}
+
+    def told(last=last, bounds=None, **changed):
+        given = {"results": [last], "metrics": metrics | changed, "options": SimpleNamespace(bounds=bounds)}
+        return summary(SimpleNamespace(**given), setup).verdict()
+
+    assert not told() and "2% of the cells" in told().reasons[0]
+    assert told(bounds=(1.0, 2.0)).word == "completed at a bound" and told(replace(last, at_bound=())).success
+    assert "did not fall" in told(bounds=(1.0, 2.0), loss=np.array([3.0, 1.0, 1.0])).reasons[0]
+    assert not told(bounds=(1.0, 2.0), loss=np.array([3.0, 1.0, np.nan]))
 
 
 def test_room_above_the_fastest_start_as_far_as_dt_allows(config):

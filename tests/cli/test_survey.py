@@ -183,7 +183,7 @@ def test_points_that_met_no_tolerance_can_be_continued(config, capsys, tmp_path)
     path.write_text(config.read_text().replace("maxiter = 50", "maxiter = 1"))
     out = tmp_path / "short"
     code, text, _ = run(capsys, "survey", "run", path, "--out", out)
-    assert not code and "0.0% converged" in text and f"shardfit survey continue {out}" in text
+    assert code == 1 and "0.0% converged" in text and f"shardfit survey continue {out}" in text
     code, text, _ = run(capsys, "survey", "continue", out, "--steps", "50")
     assert not code and "8 of 8 points, 100.0% converged" in text and "continue" not in text
 

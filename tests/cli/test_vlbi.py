@@ -18,7 +18,7 @@ def folder(tmp_path_factory):
     files = [str(folder / name) for name in ("ring.uvfits", "truth.fits", "out")]
     assert main(["vlbi", "simulate", "--out", files[0], "--truth", files[1], "--seed", "3"]) == 0
     short = ["--preset", "eht", "--npix", "32", "--maxiter", "60", "--restarts", "1", "--flux", "0.6"]
-    assert main(["vlbi", "image", files[0], "--out", files[2], *short]) == 0
+    assert main(["vlbi", "image", files[0], "--out", files[2], *short]) == 1  # so few steps leave doubts
     return folder
 
 
@@ -64,7 +64,7 @@ def test_second_call_takes_the_stored_fits(capsys, folder):
     fits = [folder / "out" / "fits" / name / "result.json" for name in ("01", "02")]
     made = [path.stat().st_mtime_ns for path in fits]
     code, out, _ = run(capsys, "vlbi", "image", folder / "ring.uvfits", "--out", folder / "out", *short)
-    assert code == 0
+    assert code == 1
     assert [path.stat().st_mtime_ns for path in fits] == made
     assert " 1/2 round 1, first fit" in out
     assert " 2/2 round 1, restart 1" in out

@@ -1,6 +1,7 @@
 """Result: what every way of getting an answer returns."""
 
 import html
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.lazy import lent
-from shardfit.core.params import label_of
+from shardfit.core.params import element_label, label_of
 from shardfit.core.status import Status
 from shardfit.core.success import Verdict, decide
 from shardfit.core.text import html_table, pair, short
@@ -56,8 +57,8 @@ class Result:
         """Return whether the answer may be trusted, and why not; what success, badges and exit codes say."""
         missing = [] if np.isfinite(self.value) else ["the value"]
         missing += _leaves_with(np.isnan, self.params)
-        if not self.at_bound:  # the data push what is at a bound outside: it has no standard error, which is told
-            missing += [f"the standard error of {name}" for name in _leaves_with(np.isnan, self.stderr)]
+        # what is at a bound lies on one side only and has no standard error, which is told
+        missing += [f"the standard error of {name}" for name in _leaves_with(np.isnan, self.stderr, self.at_bound)]
         lost = _leaves_with(np.isinf, self.stderr)
         return decide(self.status, self.doubts, not_numbers=missing, undetermined=lost, at_bound=self.at_bound)
 
@@ -129,13 +130,16 @@ class Result:
         ) + html_table(("parameter", "value", "1σ", "unit"), self.table())
 
 
-def _leaves_with(trait: Any, tree: Any) -> list[str]:
-    """Return the names of a tree's leaves that have a number with a trait."""
+def _leaves_with(trait: Any, tree: Any, excused: Collection[str] = ()) -> list[str]:
+    """Return the names of a tree's leaves that have a number with a trait; excused: names of numbers that may."""
     found = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        array = np.asarray(leaf)
-        if jnp.issubdtype(array.dtype, np.inexact) and bool(np.any(trait(array))):
-            found.append(label_of(path) or "x")
+        array, name = np.asarray(leaf), label_of(path) or "x"
+        if not jnp.issubdtype(array.dtype, np.inexact):
+            continue
+        odd = trait(array)
+        if odd.any() and not (excused and {element_label(name, at) for at in np.argwhere(odd)} <= {*excused}):
+            found.append(name)
     return found
 
 

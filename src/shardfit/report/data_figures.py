@@ -6,10 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardfit.core.objective import Objective
+from shardfit.core.objective import Objective, normalised
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
-from shardfit.core.terms import ResidualTerm
+from shardfit.core.success import chi2_doubt
+from shardfit.core.terms import ResidualTerm, RowTerm
 from shardfit.report import style
 from shardfit.report.chain_figures import representative
 from shardfit.sampling.posterior import Posterior
@@ -35,6 +36,16 @@ def residuals_at_draws(problem: Problem, posterior: Posterior, draws: int = DRAW
                 points = jax.tree.map(lambda a, at=at: np.reshape(a, (-1, *a.shape[2:]))[at], posterior.draws)
                 found[name] = np.asarray(_at_points(objective.only(name), points))
     return found
+
+
+def data_doubts(problem: Problem, residuals: Mapping[str, np.ndarray]) -> list[str]:
+    """Return a doubt if χ² of residuals (draws, n) by term, in units of known errors, is far from what noise gives."""
+    terms = [term for term in problem.objective.terms if isinstance(term, RowTerm)]
+    if not residuals or len(residuals) < len(terms) or not normalised(problem.objective):
+        return []
+    chi2 = sum(np.median(np.sum(each**2, axis=1)) for each in residuals.values())
+    n = sum(each.shape[1] for each in residuals.values())  # draws scatter as the parameters that were fitted took away
+    return list(filter(None, [chi2_doubt(float(chi2), n, " of the draws")]))
 
 
 def _residuals(objective: Objective, params: Any) -> jax.Array:

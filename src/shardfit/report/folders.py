@@ -18,10 +18,11 @@ MOST_NUMBERS = 8  # of an array that an outcome spells out
 
 
 class Kind(NamedTuple):
-    """A kind of run: its name, the file by which it is known, what it came to, and the numbers it found by name."""
+    """A kind of run: its name, the file by which it is known, its verdict, what it came to, and its numbers by name."""
 
     name: str
     file: str
+    verdict: Callable[[Path], Verdict]
     outcome: Callable[[Path], dict[str, Any]]
     numbers: Callable[[Path], dict[str, np.ndarray]]
 
@@ -53,10 +54,21 @@ def _why_none(folder: Path) -> str:
     return f"there is neither {RESULT}, {POSTERIOR} nor {LEDGER}."
 
 
+def verdict_in(folder: str | Path) -> Verdict:
+    """Return the verdict on what a folder holds: what its badge, `success` and the exit code of its command say."""
+    return require_kind(folder).verdict(Path(folder))
+
+
 def outcome_of(folder: str | Path) -> dict[str, Any]:
     """Return what a run came to, in numbers and texts that JSON can hold."""
     kind = kind_of(folder)
     return {} if kind is None else {"kind": kind.name, **kind.outcome(Path(folder))}
+
+
+def _fit_verdict(folder: Path) -> Verdict:
+    from shardfit.io.results import load_result
+
+    return load_result(folder).verdict()
 
 
 def _fit_outcome(folder: Path) -> dict[str, Any]:
@@ -110,6 +122,12 @@ def _fit_numbers(folder: Path) -> dict[str, np.ndarray]:
     return numbers | {name or "x": leaf for name, leaf in _leaves(result.params)}
 
 
+def _posterior_verdict(folder: Path) -> Verdict:
+    from shardfit.sampling.store import load_posterior
+
+    return load_posterior(folder).verdict()
+
+
 def _posterior_outcome(folder: Path) -> dict[str, Any]:
     from shardfit.sampling.store import load_posterior
 
@@ -120,7 +138,7 @@ def _posterior_outcome(folder: Path) -> dict[str, Any]:
     parameters = {
         name: {key: finite(table[column][i]) for key, column in columns.items()} for i, name in enumerate(table.names)
     }
-    found = {"method": posterior.method, "success": bool(verdict), "message": str(verdict), "draws": posterior.size}
+    found = {"method": posterior.method, **verdict_of(verdict), "message": str(verdict), "draws": posterior.size}
     return found | {"parameters": parameters, "units": dict(zip(table.names, table.units, strict=True))}
 
 
@@ -130,6 +148,13 @@ def _posterior_numbers(folder: Path) -> dict[str, np.ndarray]:
     return {f"draws of {name or 'x'}": leaf for name, leaf in _leaves(load_posterior(folder).draws)}
 
 
+def _survey_verdict(folder: Path) -> Verdict:
+    from shardfit.surveys.reading import Survey
+
+    with Survey(folder) as survey:
+        return survey.verdict()
+
+
 def _survey_outcome(folder: Path) -> dict[str, Any]:
     from shardfit.surveys.reading import Survey
 
@@ -137,7 +162,7 @@ def _survey_outcome(folder: Path) -> dict[str, Any]:
         failed = len(survey.ledger.ids(failed=True))
         best = survey.best(1) if len(survey) > failed else []
         found: dict[str, Any] = {"points": len(survey), "total": survey.heading.total, "failed": failed}
-        found |= {"success": survey.complete and not failed, "converged": finite(survey.converged)}
+        found |= {**verdict_of(survey.verdict()), "converged": finite(survey.converged)}
         found |= {"status": survey.status()}
         if best:
             found["best"] = {name: value for name, value in best[0].items() if isinstance(value, str | int | float)}
@@ -155,9 +180,9 @@ def _survey_numbers(folder: Path) -> dict[str, np.ndarray]:
 
 # the first that is found counts: a posterior's folder also has the fit that it started from
 KINDS = (
-    Kind("survey", LEDGER, _survey_outcome, _survey_numbers),
-    Kind("posterior", POSTERIOR, _posterior_outcome, _posterior_numbers),
-    Kind("fit", RESULT, _fit_outcome, _fit_numbers),
+    Kind("survey", LEDGER, _survey_verdict, _survey_outcome, _survey_numbers),
+    Kind("posterior", POSTERIOR, _posterior_verdict, _posterior_outcome, _posterior_numbers),
+    Kind("fit", RESULT, _fit_verdict, _fit_outcome, _fit_numbers),
 )
 
 

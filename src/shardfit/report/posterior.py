@@ -14,7 +14,7 @@ from shardfit.report.sections import about, compile_hint, timings
 from shardfit.report.values import number, seconds
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.quality.diagnostics import FEWEST_DRAWS, bfmi, ess_weights
-from shardfit.sampling.quality.judgement import CONVERGED, DIVERGENCES, Verdict
+from shardfit.sampling.quality.judgement import Verdict
 from shardfit.sampling.store import load_posterior
 from shardfit.sampling.summary import Summary, digits
 
@@ -28,7 +28,6 @@ NAMES = {  # of what methods leave in `extra`
     "lost": "refits without an answer",
     "again": "refits tried again",
 }
-TONES = {CONVERGED: "good", DIVERGENCES: "warn"}
 
 
 def report_posterior(run_dir: str | Path) -> Path:
@@ -43,12 +42,7 @@ def report_posterior(run_dir: str | Path) -> Path:
     ]
     page = sections_of(posterior, verdict, pictures, added, read_environment(folder))
     told = {"title": f"Posterior of {posterior.problem}", "subtitle": _drawn(posterior), **extra}
-    return write_page(folder, told, posterior.problem, page, badge_of(verdict))
-
-
-def badge_of(verdict: Verdict) -> Badge:
-    """Return the verdict in a word and its tone."""
-    return Badge(verdict.status.replace("_", " "), TONES.get(verdict.status, "bad"))
+    return write_page(folder, told, posterior.problem, page, Badge(verdict.word, verdict.tone))
 
 
 def sections_of(

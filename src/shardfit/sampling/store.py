@@ -1,5 +1,6 @@
 """Posteriors on disk: `posterior.json` for people and programs, `draws.npz` for numbers; nothing is pickled."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,16 @@ def save_posterior(posterior: Posterior, folder: str | Path, run: str = "") -> P
     write_arrays(folder / DRAWS, arrays)
     write_json(folder / POSTERIOR, {**content, "run": run, "draws_sha256": file_digest(folder / DRAWS)})
     return folder
+
+
+def doubted(posterior: Posterior, doubts: Sequence[str], folder: str | Path | None = None) -> Posterior:
+    """Return a posterior with what speaks against it, and keep it so in the folder that holds it."""
+    changed = replace(posterior, extra={**posterior.extra, "doubts": list(doubts)})
+    if list(doubts) == list(posterior.extra.get("doubts", ())):
+        return posterior
+    if folder is not None:
+        save_posterior(changed, folder, read_posterior(folder)[1])
+    return changed
 
 
 def load_posterior(folder: str | Path, like: Any = None) -> Posterior:

@@ -13,6 +13,7 @@ import numpy as np
 from shardfit.core.errors import suggestion
 from shardfit.core.extras import needed_for
 from shardfit.core.lazy import lent
+from shardfit.core.success import DOUBTFUL, Verdict
 from shardfit.core.text import html_table, number
 from shardfit.io.files import write_atomic
 from shardfit.surveys.heading import axis_column, part_column, summed
@@ -92,6 +93,19 @@ class Survey:
     def converged(self) -> float:
         """Share of the points that met a tolerance; NaN if there are none."""
         return self.ledger.converged() / len(self) if len(self) else float("nan")
+
+    def verdict(self) -> Verdict:
+        """Return whether every point has an answer that met its tolerance, and why not."""
+        ended, failed, open_ = len(self), len(self.ledger.ids(failed=True)), len(self.ledger.unconverged())
+        reasons = []
+        if not self.complete:
+            reasons.append(f"{ended:,} of {self.heading.total:,} points have ended.")
+        if failed:
+            reasons.append(f"{failed:,} points failed.")
+        if open_:
+            reasons.append(f"{open_:,} points met no tolerance: `shardfit survey continue {self.run_dir}`.")
+        word = ("complete" if not reasons else DOUBTFUL) if self.complete else "incomplete"
+        return Verdict(word, "warn" if reasons else "good", tuple(reasons))
 
     def status(self) -> dict[str, int]:
         """Return how many points ended in which way."""

@@ -56,11 +56,12 @@ def run_study(args: argparse.Namespace, solver_of: Callable[[Config, Any], Mappi
     how = {"mesh": split, "run_dir": out, "resume": args.resume, "seed": config.seed}
     result = fit(problem, solver.pop("name", None), **how, **solver)
     print(result)
+    code = result.verdict().exit
     if not writes_files():
-        return 0
+        return code
     report = _report(out, config.problem, problem, result, settings)
     print(f"report: {report}  ({seconds(time.perf_counter() - began)} in all)")
-    return 0
+    return code
 
 
 def _settings(config: Config, study: Any) -> dict[str, Any]:

@@ -107,14 +107,17 @@ def common_options(config: Config, args: argparse.Namespace, method: str) -> dic
 
 def close(posterior: Any, problem: Any, folder: Path) -> int:
     """Print a posterior and write its report; return 0 if it can be trusted."""
-    from shardfit.report.data_figures import DATA_CAPTION, data_check, residuals_at_draws
+    from shardfit.report.data_figures import DATA_CAPTION, data_check, data_doubts, residuals_at_draws
     from shardfit.report.posterior import report_posterior
     from shardfit.report.run import save_extra, save_figure
+    from shardfit.sampling.store import doubted
 
+    residuals = residuals_at_draws(problem, posterior)
+    posterior = doubted(posterior, data_doubts(problem, residuals), folder)
     print(posterior)
-    if residuals := residuals_at_draws(problem, posterior):
+    if residuals:
         save_figure(data_check(residuals), folder, "data")
         picture = {"picture": "data", "caption": DATA_CAPTION}
         save_extra(folder, posterior.problem, "", [{"title": "Data at the draws", "blocks": [picture]}])
     print(f"report: {report_posterior(folder)}")
-    return 0 if posterior.verdict() else 1
+    return posterior.verdict().exit

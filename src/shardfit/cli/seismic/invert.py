@@ -36,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Invert; return 0, or 130 if it was interrupted."""
+    """Invert; 0 if the model can be trusted, 1 if not, 130 if it was interrupted."""
     began = time.perf_counter()
     devices = request_devices(args.devices)
 
     from shardfit import RunOptions
-    from shardfit.cli.seismic.report import write_run
+    from shardfit.cli.seismic.report import summary, write_run
     from shardfit.domains.seismic import Recording
     from shardfit.domains.seismic.recipes import Display, invert
     from shardfit.report.values import seconds
@@ -68,13 +68,14 @@ def run(args: argparse.Namespace) -> int:
     if found.interrupted:
         print("interrupted; run the same command again to continue")
         return STOPPED
+    code = summary(found, setup).verdict().exit
     if not writes_files():
-        return 0
+        return code
     report, table = write_run(out, found, setup, config)
     for name, value in table:
         print(f"  {name:<30} {value}")
     print(f"model: {out / 'model.npy'}\nreport: {report}  ({seconds(time.perf_counter() - began)} in all)")
-    return 0
+    return code
 
 
 def inversion_options(config: Config) -> Any:

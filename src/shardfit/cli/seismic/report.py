@@ -1,7 +1,7 @@
 """Run folder of an inversion: model, metrics, result, pictures, report."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from shardfit.cli.seismic.setup import Setup
 from shardfit.cli.seismic.velocities import speed
 
 SUBTITLE = "Velocity model whose simulated shots match the recorded ones: {} waveform inversion in {} dimensions."
+STOPPED = 0.01  # share of cells at a bound that nobody has set which is odd
 Rows = list[tuple[str, str]]
 
 
@@ -32,7 +33,7 @@ def write_run(out: Path, inversion: Any, setup: Setup, config: Config) -> tuple[
         write_atomic(out / file, lambda file, buffer=buffer: file.write(buffer.getvalue()))
     write_atomic(out / "metrics.csv", lambda file: file.write(metrics_csv(inversion.metrics).encode()))
     table = reached(inversion, setup)
-    save_result(_summary(inversion, setup), out)
+    save_result(summary(inversion, setup), out)
     write_environment(out)
     save_survey(out, setup, setup.observed)
     pictures = _figures(out, inversion, setup)
@@ -114,8 +115,8 @@ def _compared(inversion: Any, setup: Setup) -> list[tuple[str, str, Any, Any, An
     return [(f" of {n}", kinds[n].unit, *(model[n] for model in models)) for n in inversion.options.fitted]
 
 
-def _summary(inversion: Any, setup: Setup) -> Any:
-    """Return one result for all bands, with the numbers that were reached."""
+def summary(inversion: Any, setup: Setup) -> Any:
+    """Return one result for all bands, with the numbers that were reached and what speaks against them."""
     from shardfit import Status
     from shardfit.domains.seismic.metrics import model_error, structural_similarity
 
@@ -133,7 +134,20 @@ def _summary(inversion: Any, setup: Setup) -> Any:
     changes = {"status": status, "steps": steps, "evaluations": evaluations, "timings": timings, "derived": derived}
     # later bands differ in their data only: the first is checked for all of them
     changes["certificate"] = next((result.certificate for result in inversion.results if result.certificate), None)
+    changes["doubts"] = (*last.doubts, *_doubts(inversion))
     return replace(last, history={"value": inversion.metrics["loss"]}, **changes)
+
+
+def _doubts(inversion: Any) -> Iterator[str]:
+    """Yield what speaks against an inversion: a loss that did not fall, cells at a bound that nobody has set."""
+    metrics = inversion.metrics
+    losses = metrics["loss"][metrics["band"] == metrics["band"][-1]]
+    if len(losses) > 1 and not losses[-1] < losses[0]:
+        yield f"the loss did not fall: {losses[0]:.4g} at the first epoch, {losses[-1]:.4g} at the last."
+    last = inversion.results[-1]
+    share = len(last.at_bound) / max(1, sum(np.size(cells) for cells in last.params.values()))
+    if inversion.options.bounds is None and share > STOPPED:
+        yield f"{share:.0%} of the cells are at a bound that nobody has set: set bounds, or v_max."
 
 
 def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, dict[str, str]]:

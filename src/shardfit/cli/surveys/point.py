@@ -56,7 +56,7 @@ def _fit(args: argparse.Namespace, folder: Path, out: Path) -> int:
     print(f"value {result.value:.8g}, in the survey {rows[0]['value']:.8g}; {result.message}")
     print(f"report: {_report(out, config, point, rows[0], result)}")
     answered(args, point=args.point, axes=point, survey_value=rows[0]["value"])
-    return 0
+    return result.verdict().exit
 
 
 def _alone(prepared: Any, ledger: Any, entry: Any) -> tuple[Any, str]:

@@ -108,7 +108,7 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, *
         done = survey(problem, axes, run_dir=out, mesh=mesh, **chosen)
     save(out, text)
     print(summary(done, time.perf_counter() - began))
-    return 0 if done.complete and not done.ledger.ids(failed=True) else 1
+    return done.verdict().exit
 
 
 def save(out: Path, text: str) -> None:

@@ -51,8 +51,9 @@ def run(args: argparse.Namespace) -> int:
     _write(out, found)
     kind = "spread and errors under the regularisers" if found.under else "spread alone, which is far too small"
     print(f"{len(images)} points; standard deviations are {kind}\nimages: {out / 'mean.fits'}, sd.fits, errors.png")
-    answered(args, points=[row["id"] for row in rows], with_errors_under_regularisers=found.under)
-    return 0
+    whole = bool(found.under)
+    answered(args, success=whole, points=[row["id"] for row in rows], with_errors_under_regularisers=found.under)
+    return int(not whole)
 
 
 def _far_from_one(survey: Any, row: dict[str, Any]) -> float:

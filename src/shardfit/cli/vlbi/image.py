@@ -14,6 +14,7 @@ from shardfit.cli.current import Current
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.vlbi import preparation
 from shardfit.cli.vlbi.files import read_observation
+from shardfit.core.success import Verdict
 
 EXAMPLES = (
     "shardfit data get m87 .",
@@ -67,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the image; return 0, or 130 if it was interrupted."""
+    """Make the image; 0 if it can be trusted, 1 if it is doubtful, 130 if it was interrupted."""
     began = time.perf_counter()
     _require_files(args)
     out = shared.directory(args.out)
@@ -79,11 +80,12 @@ def run(args: argparse.Namespace) -> int:
     options = preparation.given(args, FIELDS)
     split = mesh(rows=devices) if devices > 1 else None
     how = RunOptions(args.solver, split, args.seed, out, args.resume)
-    report = (_spectral if args.spectral_index else _total)(args, how, options)
-    if report is None:
+    made = (_spectral if args.spectral_index else _total)(args, how, options)
+    if made is None:
         return STOPPED
+    report, verdict = made
     print(f"image: {out / 'image.fits'}\nreport: {report}  ({seconds(time.perf_counter() - began)} in all)")
-    return 0
+    return verdict.exit
 
 
 def _require_files(args: argparse.Namespace) -> None:
@@ -102,8 +104,8 @@ def _require_files(args: argparse.Namespace) -> None:
             raise ValueError(f"{name} does not go with --spectral-index.{more}")
 
 
-def _spectral(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path | None:
-    """Fit several frequencies; return the report's path, None if interrupted."""
+def _spectral(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> tuple[Path, Verdict] | None:
+    """Fit several frequencies; return the report's path and the verdict, None if interrupted."""
     out = Path(args.out)
     from shardfit import Status
     from shardfit.cli.vlbi.spectral import fit_spectrum, write_spectrum
@@ -118,14 +120,15 @@ def _spectral(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Pa
         )
     print(f"  spectral index {spectrum.mean_alpha:.3f} of the source as a whole")
     _tell(spectrum.doubts)
-    return write_spectrum(out, spectrum, args.file) if writes_files() else out
+    report = write_spectrum(out, spectrum, args.file) if writes_files() else out
+    return report, spectrum.result.verdict()
 
 
-def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path | None:
-    """Make a Stokes I image, and what is asked for beside it; return the report's path, None if interrupted."""
+def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> tuple[Path, Verdict] | None:
+    """Make a Stokes I image, and what is asked for beside it; return what `_spectral` does."""
     out = Path(args.out)
     from shardfit import Status
-    from shardfit.cli.vlbi.image_report import write_run
+    from shardfit.cli.vlbi.image_report import answer_of, write_run
     from shardfit.cli.vlbi.polarised import fit_polarisation
     from shardfit.domains.vlbi.recipes import image
     from shardfit.domains.vlbi.recipes.polarised import polarised_mode, require_stokes
@@ -155,14 +158,15 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> Path 
         polarised = fit_polarisation(imaging, how, {"mode": mode, **short})
         if polarised.result.status is Status.INTERRUPTED:
             return _interrupted("the fit of polarisation")
-    if not writes_files():
-        return out
     imaging = replace(imaging, doubts=imaging.doubts + refused)
+    verdict = answer_of(imaging, polarised).verdict()
+    if not writes_files():
+        return out, verdict
     report, table = write_run(out, imaging, name, estimated, errors, polarised)
     for product, (count, *values) in table.items():
         print(f"  χ² {product:<8} {count:>5} measurements  " + "  ".join(f"{kind} {v}" for kind, v in values))
     _tell(imaging.doubts + (() if polarised is None else polarised.doubts))
-    return report
+    return report, verdict
 
 
 def _tell(doubts: Sequence[str]) -> None:

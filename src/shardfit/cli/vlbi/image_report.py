@@ -30,7 +30,6 @@ def write_run(
     """
     from shardfit.cli.vlbi.polarised import write_polarisation
     from shardfit.domains.vlbi.fits_image import write_image
-    from shardfit.domains.vlbi.recipes.quality import with_doubts
     from shardfit.domains.vlbi.uvfits import write_uvfits
     from shardfit.io.results import save_result
     from shardfit.io.run_dir import write_environment
@@ -43,11 +42,7 @@ def write_run(
     if imaging.calibrated is not None:
         write_uvfits(imaging.calibrated, out / "calibrated.uvfits", overwrite=True)
     table = chi2_table(imaging)
-    derived = {f"χ² of {name}": value for name, value in imaging.chi2.items()}
-    derived |= {"flux of the image (Jy)": imaging.image.flux, "compact flux of the data (Jy)": imaging.flux}
-    doubts = (*imaging.doubts, *(() if polarised is None else polarised.doubts))
-    result = with_doubts(replace(whole_run(imaging), derived=derived), doubts)
-    save_result(result, out)
+    save_result(answer_of(imaging, polarised), out)
     write_environment(out)
     pictures = _figures(out, imaging)
     blocks = [
@@ -61,6 +56,16 @@ def write_run(
     ]
     save_extra(out, f"{imaging.data.source or 'Image'} from {file}", SUBTITLE, blocks)
     return report_run(out), table
+
+
+def answer_of(imaging: Any, polarised: Any = None) -> Any:
+    """Return the result that the run directory holds: of all fits, with all doubts."""
+    from shardfit.domains.vlbi.recipes.quality import with_doubts
+
+    derived = {f"χ² of {name}": value for name, value in imaging.chi2.items()}
+    derived |= {"flux of the image (Jy)": imaging.image.flux, "compact flux of the data (Jy)": imaging.flux}
+    doubts = (*imaging.doubts, *(() if polarised is None else polarised.doubts))
+    return with_doubts(replace(whole_run(imaging), derived=derived), doubts)
 
 
 def beam_of(data: Any) -> Any:

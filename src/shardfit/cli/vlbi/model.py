@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print parameters with errors, χ², and doubts."""
+    """Print parameters with errors, χ², and doubts; 0 if there are none, else 1."""
     from shardfit.domains.vlbi.recipes import PRESETS, compact_flux, prepare
     from shardfit.domains.vlbi.recipes.geometric import fit_shape
     from shardfit.domains.vlbi.recipes.options import options_from
@@ -40,11 +40,12 @@ def run(args: argparse.Namespace) -> int:
     about = {"count": options.count, "cp_uv_min": options.cp_uv_min, "systematic": options.tolerance}
     found = fit_shape(ready, args.shape, products=tuple(args.products.split(",")), modes=args.modes, **about)
     content = {"values": found.values, "errors": found.errors, "chi2": found.chi2, "doubts": found.doubts}
-    if answered(args, shape=found.shape, **content):
-        return 0
+    verdict = found.result.verdict()
+    if answered(args, shape=found.shape, success=verdict.success, **content):
+        return verdict.exit
     for name, value in found.values.items():
         print(f"{name:<10} {value:.5g} ± {found.errors[name]:.2g} {UNITS.get(name, '')}".rstrip())
     print("χ²         " + ", ".join(f"{name} {value:.3f}" for name, value in found.chi2.items()))
     for doubt in found.doubts:
         print(f"doubtful: {doubt}")
-    return 0
+    return verdict.exit

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the movie; return 0, or 130 if it was interrupted."""
+    """Make the movie; 0 if it can be trusted, 1 if it is doubtful, 130 if it was interrupted."""
     out = shared.directory(args.out)
     devices = request_devices(args.devices)
 
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"  doubtful: {doubt}")
     if writes_files():
         print(f"movie: {out / 'movie.fits'}, movie.gif\nreport: {write_movie_run(out, found, args.file)}")
-    return 0
+    return found.result.verdict().exit
 
 
 def _products(name: str) -> dict[str, Any]:

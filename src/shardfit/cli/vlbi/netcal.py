@@ -39,5 +39,4 @@ def run(args: argparse.Namespace) -> int:
         names = sorted(name for name, at in zip(obs.stations.names, site, strict=True) if at == number)
         if len(names) > 1:
             print(f"one site: {', '.join(names)}")
-    tell_gains(args, gains, obs)
-    return 0
+    return tell_gains(args, gains, obs)

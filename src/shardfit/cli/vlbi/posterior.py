@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draw the images; write them and their report."""
+    """Draw the images; write them and their report; 0 if they can be trusted, 1 if not."""
     out = shared.directory(args.out)
 
     from shardfit.domains.vlbi.fits_image import read_image
@@ -95,11 +95,12 @@ def run(args: argparse.Namespace) -> int:
     print(f"  flux {numbers.flat('flux').mean():.4f} ± {numbers.flat('flux').std(ddof=1):.4f} Jy")
     if args.ring:
         print(f"  {_rings(found)}")
-    if numbers.note:
-        print(f"  {numbers.note}")
+    verdict = numbers.verdict()
+    for text in (*verdict.reasons, *filter(None, [numbers.note])):
+        print(f"  doubtful: {text}")
     report = write_draws(out, found, obs, args)
     print(f"images: {out / 'images.npz'}, mean.fits, sd.fits\nreport: {report}")
-    return 0
+    return verdict.exit
 
 
 def _rings(found: Any) -> str:

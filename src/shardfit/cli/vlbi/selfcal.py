@@ -31,24 +31,27 @@ def run(args: argparse.Namespace) -> int:
     compared = add_fractional_noise(flag(obs, uv_below=co_located(obs)), args.systematic)
     gains = solve_gains(compared, image, **solution(args))
     write_uvfits(apply_gains(obs, gains), args.out, overwrite=True)
-    tell_gains(args, gains, obs)
-    return 0
+    return tell_gains(args, gains, obs)
 
 
-def tell_gains(args: argparse.Namespace, gains: Any, obs: Any) -> None:
-    """Print how a calibration ended, and the gains' size by station; write them if asked."""
+def tell_gains(args: argparse.Namespace, gains: Any, obs: Any) -> int:
+    """Print how a calibration ended, and the gains' size by station; write them if asked.
+
+    Return 0, or 1 if a solution did not converge or is not a number.
+    """
     import numpy as np
 
     from shardfit.domains.vlbi.gain_files import write_gains
 
     before, after = gains.cost_before.sum(), gains.cost_after.sum()
-    wrong = int((~gains.converged).sum())
+    wrong = int((~gains.converged | ~np.isfinite(gains.gain).all(axis=1)).sum())
     sizes = {name: np.abs(gains.gain[gains.solved[:, k], k]) for k, name in enumerate(gains.stations)}
     medians = {name: np.median(size) for name, size in sizes.items() if len(size)}
     found = {"solutions": len(gains), "not_converged": wrong, "cost_before": before, "cost_after": after}
     files = [args.out, *map(str, write_gains(gains, args.gain_table, obs) if args.gain_table else ())]
-    if answered(args, files=files, **found, median_gains=medians):
-        return
+    code = int(wrong > 0)
+    if answered(args, success=not wrong, files=files, **found, median_gains=medians):
+        return code
     print(f"{args.out}: {len(gains)} solutions, {wrong} of them not converged")
     print(f"cost {before:.6g} before, {after:.6g} after")
     for name, size in sizes.items():
@@ -56,6 +59,7 @@ def tell_gains(args: argparse.Namespace, gains: Any, obs: Any) -> None:
             print(f"  {name:<4} |g| {medians[name]:.3f} (median), {size.min():.3f} to {size.max():.3f}")
     if args.gain_table:
         print(f"gains: {len(files) - 1} files in {args.gain_table}")
+    return code
 
 
 def add_solution(parser: argparse.ArgumentParser, method: str) -> None:

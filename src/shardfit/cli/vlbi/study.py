@@ -82,8 +82,9 @@ def run(args: argparse.Namespace) -> int:
     report = write_study(out, found, record.options_of(args))
     print("\n".join(found.lines()))
     print(f"report: {report}")
-    answered(args, **numbers(found))
-    return 0 if all(seen.images for seen in found.days.values()) else 1
+    whole = all(seen.images for seen in found.days.values())
+    answered(args, success=whole, **numbers(found))
+    return int(not whole)
 
 
 def plan(out: Path, days: Sequence[Any], args: argparse.Namespace) -> list[Any]:

@@ -4,6 +4,7 @@ import argparse
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     devices = request_devices(args.devices)
 
     from shardfit import RunOptions, Status, SurveyControl, mesh
-    from shardfit.cli.vlbi.image_report import write_run
+    from shardfit.cli.vlbi.image_report import answer_of, write_run
     from shardfit.domains.vlbi.recipes.weights import AXES, cross_validate
 
     obs = read_observation(args.file)
@@ -83,11 +84,12 @@ def run(args: argparse.Namespace) -> int:
         what = "chosen" if k == found.chosen else "lowest score"
         weights = " ".join(f"{axis}={value:g}" for axis, value in found.choices[k].items())
         print(f"  {what}: {weights}  χ² held out {found.mean[k]:.3f}, fitted {found.training[k]:.3f}")
-    report, _ = write_run(out, found.image, name, args.flux is None, sections=[_section(out, found)])
-    for doubt in (*found.doubts, *found.image.doubts):
+    final = replace(found.image, doubts=(*found.image.doubts, *found.doubts))
+    report, _ = write_run(out, final, name, args.flux is None, sections=[_section(out, found)])
+    for doubt in final.doubts:
         print(f"  doubtful: {doubt}")
     print(f"image: {out / 'image.fits'}\nscores: {out / 'scores.csv'}\nreport: {report}")
-    return 0
+    return answer_of(final).verdict().exit
 
 
 def _section(out: Path, found: Any) -> dict[str, Any]:

@@ -44,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from shardfit import RunOptions, mesh
     from shardfit.cli.xpcs.posterior_files import judged, write_posterior
     from shardfit.domains.xpcs import curved, fit_correlation, sample_correlation
+    from shardfit.sampling.store import doubted
 
     data, out = config.load(file), options.directory(args.out)
     record.begin(args, out, config.seed)
@@ -57,13 +58,14 @@ def run(args: argparse.Namespace) -> int:
     how = RunOptions(mesh=split, seed=config.seed, run_dir=out, resume=args.resume)
     shards = _shards(args, fit)
     posterior = sample_correlation(fit, args.draws, priors, how, shards, chains=args.chains, warmup=args.warmup)
+    posterior = doubted(posterior, [fit.misfit] if fit.misfit else [], out if writes_files() else None)
     report = judged(fit, posterior, priors)
     print(posterior)
     for warning in report["warnings"]:
         print(f"  note: {warning}")
     if writes_files():
         print(f"draws: {write_posterior(out, fit, posterior, report, config.mode)}")
-    return 0 if report["status"] == "converged" else 1
+    return posterior.verdict().exit
 
 
 def _priors(args: argparse.Namespace) -> Any:

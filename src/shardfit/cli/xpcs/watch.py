@@ -15,7 +15,7 @@ from typing import Any
 from shardfit.cli import options, record
 from shardfit.cli.outcome import answered
 from shardfit.cli.processes import request_devices
-from shardfit.cli.xpcs.batch import guarded, write_summary
+from shardfit.cli.xpcs.batch import converged, guarded, write_summary
 from shardfit.cli.xpcs.config import Config
 from shardfit.cli.xpcs.fit import STOPPED, add_fit_arguments, configured, fit_file
 from shardfit.core.errors import CheckpointError, no_folder
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             return STOPPED
         finally:
             answered(args, files=ledger.rows())
-        return 0 if all("reduced_chi2" in row for row in ledger.rows()) else 1
+        return 0 if all(map(converged, ledger.rows())) else 1
 
 
 def _watch(args: argparse.Namespace, folder: Path, ledger: "Ledger", split: Any) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.core import success
+from shardfit.core.success import DOUBTFUL, listed
 from shardfit.sampling.quality import diagnostics
 from shardfit.sampling.quality.psis import LARGEST_K
 from shardfit.sampling.shards.shard_table import ShardTable
@@ -17,7 +19,7 @@ SMALLEST_BFMI = 0.3
 STAYED = 0.99  # share of a chain's draws in one mode, of a chain that does not leave it
 LEAST_MISSED, RARELY = 0.01, 0.05  # Laplace's weight of a mode that counts, and the share of it that must be visited
 CONVERGED, DIVERGENCES, NOT_CONVERGED = "converged", "divergences", "not_converged"
-STATUSES = (CONVERGED, DIVERGENCES, NOT_CONVERGED)  # the last that applies is given
+STATUSES = (CONVERGED, DOUBTFUL, DIVERGENCES, NOT_CONVERGED)  # the last that applies is given
 ADVICE = {
     "rhat": "Draw more, or warm up longer; chains that stay apart mean several modes or a start far away.",
     "ess": "Draw more; if that would take too long, find coordinates in which the parameters are less correlated.",
@@ -32,20 +34,30 @@ ADVICE = {
 }
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """status: 'converged', 'divergences' or 'not_converged'; reasons why not, cautions that do not decide, advice."""
+Finding = tuple[str | None, str, str]  # status it calls for, None for a caution; what was found; kind of advice
 
-    status: str
-    reasons: tuple[str, ...] = ()
-    cautions: tuple[str, ...] = ()
+
+@dataclass(frozen=True)
+class Verdict(success.Verdict):
+    """Whether draws can be trusted: the verdict of any answer, and advice.
+
+    Its word is 'converged', 'doubtful' (what chains cannot know speaks against them), 'divergences' or 'not converged'.
+    """
+
     advice: tuple[str, ...] = ()
 
-    def __bool__(self):
-        return self.status == CONVERGED
+    @property
+    def status(self) -> str:
+        """The word, as a name."""
+        return self.word.replace(" ", "_")
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What does not decide."""
+        return self.notes
 
     def __str__(self):
-        said = [self.status.replace("_", " "), *self.reasons, *self.cautions]
+        said = [self.word, *self.reasons, *self.notes]
         return " ".join(["; ".join(said) + ".", *self.advice])
 
 
@@ -57,25 +69,31 @@ def judge(
     labels: Sequence[str] = (),
 ) -> Verdict:
     """Judge draws z (chains, draws, n) with their statistics; extra may bring pareto_k, max_depth, `shards` (columns
-    of a ShardTable), and `independent`: draws that no chain made, of which R-hat would say nothing.
+    of a ShardTable), `independent`: draws that no chain made, of which R-hat would say nothing, and `doubts`: texts of
+    who knows the data.
 
     Converged: every R-hat at most 1.01, at least 400 effective draws in bulk and tails, no divergence. Coordinates are
     judged, not parameters: all of them are free, so one that never moved counts against the chains.
     """
     extra = extra or {}
     names = tuple(labels) or tuple(f"z[{i}]" for i in range(z.shape[2]))
-    found = [*_mixing(z, weights, names, bool(extra.get("independent")))]
+    found = [*_numbers(z, names), *_mixing(z, weights, names, bool(extra.get("independent")))]
+    found += [(DOUBTFUL, text.removesuffix("."), "doubts") for text in extra.get("doubts", ())]
     found = [*_modes(extra), *found, *_importance(extra), *_transitions(stats, extra), *_shards(extra)]
     status = max((s for s, _, _ in found if s is not None), key=STATUSES.index, default=CONVERGED)
     return Verdict(
-        status,
+        status.replace("_", " "),
+        {CONVERGED: "good", NOT_CONVERGED: "bad"}.get(status, "warn"),
         tuple(text for s, text, _ in found if s is not None),
         tuple(text for s, text, _ in found if s is None),
-        tuple(dict.fromkeys(ADVICE[kind] for _, _, kind in found)),
+        advice=tuple(dict.fromkeys(ADVICE[kind] for _, _, kind in found if kind in ADVICE)),
     )
 
 
-Finding = tuple[str | None, str, str]  # status it calls for, None for a caution; what was found; kind of advice
+def _numbers(z: np.ndarray, names: tuple[str, ...]) -> list[Finding]:
+    odd = np.ravel(~np.isfinite(z).all(axis=(0, 1)))
+    told = listed([name for name, here in zip(names, odd, strict=True) if here])
+    return [(NOT_CONVERGED, f"not a number: {told}", "numbers")] if odd.any() else []
 
 
 def _mixing(z: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...], independent: bool) -> list[Finding]:

@@ -13,6 +13,7 @@ from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
+from shardfit.core.success import listed
 from shardfit.core.term_makers import residual_term
 from shardfit.core.transforms import Log
 from shardfit.domains.vlbi.constants import UAS
@@ -21,7 +22,7 @@ from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.packing import HALF, pack
 from shardfit.domains.vlbi.products import RESIDUALS, polar
 from shardfit.domains.vlbi.recipes.preparation import compact_flux
-from shardfit.domains.vlbi.recipes.quality import chi2_doubts
+from shardfit.domains.vlbi.recipes.quality import chi2_doubts, with_doubts
 from shardfit.domains.vlbi.shapes import SHAPES, UNITS, parameters
 from shardfit.domains.vlbi.tables import data_set
 from shardfit.fitting import fit
@@ -129,7 +130,10 @@ def fit_shape(
     values = {name: float(np.asarray(result.params[name])) for name in names}
     spread = result.stderr or {}
     errors = {name: float(np.asarray(spread[name])) if name in spread else float("nan") for name in names}
-    return ShapeFit(shape, values, errors, chi2, result, problem, tuple(doubts))
+    unknown = [name for name, error in errors.items() if np.isnan(error)]
+    if unknown:
+        doubts.append(f"there are no standard errors of {listed(unknown)}: the fit is at no minimum.")
+    return ShapeFit(shape, values, errors, chi2, with_doubts(result, doubts), problem, tuple(doubts))
 
 
 def _guesses(obs: Observation, names: Sequence[str], given: Mapping[str, float], single: bool) -> list[dict]:

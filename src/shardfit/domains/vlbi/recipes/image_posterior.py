@@ -300,27 +300,35 @@ def _numbers(scene: Scene, points: HyperPoints, h: np.ndarray, flux: np.ndarray,
         problem="image",
         labels=("ln flux", *HYPER),
         units={"flux": "Jy", "length": "µas", "width": "µas"},
-        note=_in_words(points, float(chi2.mean()), h.mean(0)),
-        extra={"independent": True, "hyper_effective": points.effective, "hyper_points": len(points.h)},
+        note=_few(points),
+        extra={
+            "independent": True,
+            "hyper_effective": points.effective,
+            "hyper_points": len(points.h),
+            "doubts": _doubts(float(chi2.mean()), h.mean(0)),
+        },
     )
 
 
-def _in_words(points: HyperPoints, chi2: float, h: np.ndarray) -> str:
+def _doubts(chi2: float, h: np.ndarray) -> list[str]:
+    """Return what speaks against the draws."""
     told = []
     if not FITS[0] <= chi2 <= FITS[1]:
-        size = "small" if chi2 > 1 else "large"
+        size = "large" if chi2 < 1 else "small"
         told.append(
             f"χ² of the draws is {chi2:.2f} per measurement, not about 1: errors are too {size}, or the data are not "
             f"calibrated as assumed, and the spread of the images is too {size} as well."
         )
-    odd = [name for name, one in zip(HYPER, h, strict=True) if abs(one) > ODD]
+    odd = [name for name, one in zip(HYPER, h, strict=True) if not abs(one) <= ODD]
     if odd:
         told.append(
             f"Hyper-parameters ({', '.join(odd)}) are far from what compact sources have: errors of the data or gains "
             "that are too small are the usual reason, or a search that began in the wrong place (start)."
         )
-    if points.effective < FEW:
-        told.append(
-            f"Only {points.effective:.1f} effective hyper-parameters: the spread hardly contains their uncertainty."
-        )
-    return " ".join(told)
+    return told
+
+
+def _few(points: HyperPoints) -> str:
+    if points.effective >= FEW:
+        return ""
+    return f"Only {points.effective:.1f} effective hyper-parameters: the spread hardly contains their uncertainty."

@@ -132,6 +132,12 @@ class CorrelationFit:
         )
 
     @property
+    def misfit(self) -> str:
+        """What is odd about χ² by noise that is known; '' if nothing is, or a robust loss allows for outliers."""
+        known = self.setup.data.sigma is not None and self.setup.options.loss == "linear"
+        return chi2_doubt(self.chi2, self.dof) if known else ""
+
+    @property
     def meaning(self) -> str:
         """What standard errors assume."""
         return "points are taken as independent" if self.pieces is None else "from the scatter of frames"
@@ -171,10 +177,8 @@ class CorrelationFit:
 
 def _doubts(fit: CorrelationFit, stopped: list[str]) -> Iterator[str]:
     """Yield what speaks against a fit: χ² far from 1 by noise that is known, and ends of a range that nobody chose."""
-    setup = fit.setup
-    if setup.data.sigma is not None and setup.options.loss == "linear":  # a robust loss is for data with outliers
-        yield from filter(None, [chi2_doubt(fit.chi2, fit.dof)])
-    yield from (_stopped(fit, name) for name in stopped if name not in setup.options.bounds)
+    yield from filter(None, [fit.misfit])
+    yield from (_stopped(fit, name) for name in stopped if name not in fit.setup.options.bounds)
 
 
 def _stopped(fit: CorrelationFit, name: str) -> str:
