@@ -67,7 +67,7 @@ def _band(obs: Any) -> str:
 
 def _noise(obs: Any) -> Any:
     """Return how the scatter of closure phases compares with the errors of the data; None where too few tell."""
-    from shardfit.domains.vlbi.noise_scale import noise_scale
+    from shardfit.domains.vlbi.error_sizes import noise_scale
 
     try:
         return noise_scale(obs)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.constants import UAS
     from shardfit.domains.vlbi.ehtim_objects import from_ehtim_image, from_obsdata, to_ehtim_image, to_obsdata
     from shardfit.domains.vlbi.ehtim_text import read_ehtim_text
+    from shardfit.domains.vlbi.error_sizes import NoiseScale, noise_scale
     from shardfit.domains.vlbi.fits_image import read_image, write_image
     from shardfit.domains.vlbi.gain_files import read_gains, write_gains
     from shardfit.domains.vlbi.grid import Grid
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from shardfit.domains.vlbi.models import model_image
     from shardfit.domains.vlbi.movies import Movie, read_movie, write_movie
     from shardfit.domains.vlbi.network import network_calibrate
-    from shardfit.domains.vlbi.noise_scale import NoiseScale, noise_scale
     from shardfit.domains.vlbi.nufft import Nufft
     from shardfit.domains.vlbi.observation import Observation, Stations, make_observation
     from shardfit.domains.vlbi.operations import add_fractional_noise, average_scans, average_time, elevations, flag
@@ -179,7 +179,7 @@ __getattr__, __dir__ = lazy_names(
         "models": "model_image",
         "movies": "Movie read_movie write_movie",
         "network": "network_calibrate",
-        "noise_scale": "NoiseScale noise_scale",
+        "error_sizes": "NoiseScale noise_scale",
         "nufft": "Nufft",
         "observation": "Observation Stations make_observation",
         "operations": "add_fractional_noise average_scans average_time elevations flag",
