@@ -232,7 +232,7 @@ def test_what_cannot_be_identified_is_said():
         value_and_grad(x0 + rng.normal(size=x0.shape))
 
     (text,) = identity(problem_of(), as_solver(run), 0).unidentified
-    assert text == "the solver uses a numpy.random._generator.Generator, whose content cannot be read"
+    assert text == "the solver uses rng, a numpy.random._generator.Generator, whose content cannot be read"
 
 
 def test_a_model_without_derivatives_has_an_identity():

@@ -90,9 +90,11 @@ def test_what_cannot_be_identified_runs_but_does_not_resume(tmp_path):
 
     for resume in ("auto", "never"):
         result = sf.fit(problem_of(), noisy, run_dir=tmp_path, resume=resume, **QUIET)
-        assert "cannot be resumed: the solver uses a numpy.random._generator.Generator" in result.note
+        assert "cannot be resumed: the solver uses rng, a numpy.random._generator.Generator" in result.note
     assert read_json(tmp_path / "config.json")["unidentified"]
-    with pytest.raises(sf.CheckpointError, match=r"cannot be resumed: the solver uses a numpy.*Use resume='never'"):
+    with pytest.raises(
+        sf.CheckpointError, match=r"cannot be resumed: the solver uses rng, a numpy.*Use resume='never'"
+    ):
         sf.fit(problem_of(), noisy, run_dir=tmp_path, **QUIET)
 
 

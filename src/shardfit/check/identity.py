@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardfit.check.content import Reader
-from shardfit.check.digests import digest, row_digest
+from shardfit.core.content import Reader
+from shardfit.core.digests import digest, row_digest
 from shardfit.core.objective import Objective
 from shardfit.core.params import Identity as Untransformed
 from shardfit.core.params import make_space

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
@@ -23,6 +23,7 @@ FUNCTIONS = ("fn", "loss", "slopes")  # fields of terms that hold a user's funct
 
 
 _known = Recent()
+FROZEN: WeakSet = WeakSet()  # functions that stand for others, whose closures cannot change
 
 
 class _Frozen(NamedTuple):
@@ -154,6 +155,7 @@ def _function(fn: types.FunctionType, above: tuple[int, ...]) -> _Frozen:
     copy.__qualname__, copy.__module__, copy.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
     copy.__annotations__ = fn.__annotations__
     copy.__dict__.update({name: one.value for name, one in fields.items()})
+    FROZEN.add(copy)
     return _Frozen(key, copy)
 
 

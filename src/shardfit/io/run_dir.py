@@ -31,8 +31,11 @@ from shardfit.io.journal import Journal
 from shardfit.io.lock import only_writer
 from shardfit.io.results import read_result, require_storable, save_result
 
-FORMAT = 2
+FORMAT = 3
 RESUME = ("auto", "must", "never")
+INSTEAD = (
+    "Numbers, arrays and objects of Python code in its place can be compared, or what is made inside the function."
+)
 ANEW = "Use resume='never' to start over."
 PACKAGES = ("shardfit", "jax", "jaxlib", "numpy", "scipy", "optax", "optimistix", "equinox")
 STATE = ("result.json", "arrays.npz", "ckpt/state.npz", "ckpt/journal.bin")
@@ -68,7 +71,7 @@ class RunDir:
         if resume != "never":
             self._require_same_run(identity, known)
         if identity.unidentified:
-            self.notes.append(f"This run cannot be resumed: {'; '.join(identity.unidentified)}.")
+            self.notes.append(f"This run cannot be resumed: {'; '.join(identity.unidentified)}. {INSTEAD}")
         if self.shared:  # also: nothing is written before all have read
             self._require_seen({"what is there": known})
         if self.writes:
@@ -121,7 +124,8 @@ class RunDir:
                 "or resume='never' to start this one over."
             )
         if unidentified:
-            raise CheckpointError(f"{self.path} cannot be resumed: {'; '.join(map(str, unidentified))}. {ANEW}")
+            reasons = "; ".join(map(str, unidentified))
+            raise CheckpointError(f"{self.path} cannot be resumed: {reasons}. {INSTEAD} {ANEW}")
         if changed:
             self.notes.append(f"Started with other versions: {changed}.")
             self.event("versions changed", versions=changed)

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardfit.check.digests import digest
 from shardfit.check.identity import identity, of_value
+from shardfit.core.digests import digest
 from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.mesh import spans_processes
 from shardfit.core.params import label_of

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import block_diag
 
-from shardfit.check.digests import digest
 from shardfit.check.identity import Identity
+from shardfit.core.digests import digest
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import arithmetic
 from shardfit.domains.vlbi.constants import UAS
