@@ -269,29 +269,3 @@ def label_of(path: tuple) -> str:
         name = getattr(key, "key", getattr(key, "name", None))
         parts.append(f".{name}" if name is not None else f"[{getattr(key, 'idx', key)}]")
     return "".join(parts).lstrip(".")
-
-
-def check_params(params: Any) -> Any:
-    """Return params with floating NumPy leaves, or raise naming the one that cannot be fitted."""
-    paths, treedef = jax.tree_util.tree_flatten_with_path(params)
-    if not paths:
-        raise ValueError("x0 has no parameters. Pass a number, an array, or a dict of them.")
-    return jax.tree.unflatten(treedef, [_check_leaf(label_of(path) or "x0", leaf) for path, leaf in paths])
-
-
-def _check_leaf(label: str, leaf: Any) -> np.ndarray:
-    if callable(leaf):
-        raise TypeError(
-            f"parameter {label} of x0 is a function, not a number. Keep what is not fitted out of x0; for an equinox "
-            "module: params, rest = eqx.partition(model, eqx.is_inexact_array), fit params, and let the model call "
-            "eqx.combine(params, rest)."
-        )
-    array = np.asarray(leaf)
-    if np.issubdtype(array.dtype, np.complexfloating):
-        raise TypeError(f"parameter {label} is complex. Use two real parameters and combine them in the model.")
-    # jnp's question, not NumPy's: bfloat16 and the like are floating to it
-    if not jnp.issubdtype(array.dtype, np.number):
-        raise TypeError(f"parameter {label} is {array.dtype}, not a number. Keep what is not fitted out of x0.")
-    if not np.isfinite(array.astype(float)).all():
-        raise ValueError(f"parameter {label} of x0 is not finite. Start from finite numbers.")
-    return array if np.issubdtype(array.dtype, np.floating) else array.astype(float)

@@ -16,7 +16,8 @@ from shardfit.core.errors import suggestion
 from shardfit.core.fixed import hold
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
-from shardfit.core.params import Space, check_params, leaf_labels, make_space, spread
+from shardfit.core.param_checks import check_params
+from shardfit.core.params import Space, leaf_labels, make_space, spread
 from shardfit.core.precision import PRECISIONS, arithmetic, cast, in_its_precision, tracing
 from shardfit.core.priors import check_prior, prior_term, transform_of
 from shardfit.core.term_checks import check_terms
