@@ -1,11 +1,14 @@
 """Axes: every kind changes the answer, and what cannot be an axis is refused before any work."""
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from shardfit import Above, Objective, Problem, mesh, penalty
+from shardfit import Above, Objective, Problem, SurveyControl, mesh, penalty
+from shardfit.core.digests import digest
+from shardfit.core.errors import CheckpointError
 from shardfit.surveys.axes import Axis, Span, apply, seed_axis, start_axis, weight_axis
 from shardfit.surveys.designs import table
 from shardfit.surveys.run import survey
@@ -264,3 +267,99 @@ def test_starts_leave_held_parameters_where_they_are():
     assert found.leaves_of({"start": 1})[1] == [4.0]
     with pytest.raises(ValueError, match="an axis starts b elsewhere, but the problem holds it"):
         variants(held, {"start": start_axis([{"a": 3.0, "b": 2.5}])})
+
+
+# ---- values that cannot be made ---------------------------------------------------------------------------------
+
+
+def data_axis(values, there, made=None):
+    """An axis of files, of which some are not there; made: what was read is noted there."""
+
+    def change(start, value):
+        if made is not None:
+            made.append(value)
+        if value not in there:
+            raise OSError(f"no file {value}")
+        return with_rows(start, y=Y + (np.nan if there[value] is None else there[value]))
+
+    return Axis(values, change)
+
+
+def fitted(run_dir, axes, **options):
+    control = SurveyControl(4, retry=options.pop("retry", False))
+    chosen = {"maxiter": 100, "control": control} | options
+    return survey(problem(), axes, run_dir=run_dir, **chosen)
+
+
+def test_a_value_that_cannot_be_read_fails_alone_and_is_tried_again(tmp_path):
+    there = {i: 0.01 * i for i in range(5)} | {3: None}  # NaN
+    axes = {"soft": AXES["soft"], "file": data_axis(range(6), there)}
+    with fitted(tmp_path, axes) as found:
+        assert found.complete and found.status()["FAILED"] == 6
+        reasons = {row["axis.file"]: row["reason"] for row in found.failures()}
+        assert reasons == {
+            3: "survey: {'soft': 3, 'file': 3} puts NaN or infinity into the objective.",
+            5: "axis 'file' = 5 cannot be made: OSError: no file 5",
+        }
+        assert found.params(found.failures()[0]["id"])["m"].shape == (P,)
+        good = {row["id"]: row["value"] for row in found.best()}
+    there |= {3: 0.5, 5: 0.6}  # the files are there now
+    with fitted(tmp_path, axes) as found:
+        assert found.status()["FAILED"] == 6  # not without being asked
+    with fitted(tmp_path, axes, retry=True) as found:
+        assert "FAILED" not in found.status() and len(found.best()) == 18
+        assert good.items() <= {row["id"]: row["value"] for row in found.best()}.items()
+    there[1] = 0.7  # other data under an old name
+    with pytest.raises(CheckpointError, match="axis 'file' differ"):
+        fitted(tmp_path, axes)
+    there[1], there[2] = 0.01, None
+    with pytest.raises(CheckpointError, match="values of axis 'file' that could not be made differ"):
+        fitted(tmp_path, axes)
+
+
+def test_points_that_cannot_be_made_wait_for_nobody(tmp_path):
+    """Nor does anybody wait for them: not the next of a sweep, not a survey of which they are the first ones."""
+    axes = {"soft": AXES["soft"], "file": data_axis(range(6), {5: 0.1})}
+    with fitted(tmp_path / "sweep", axes, sweep="soft") as found:
+        assert found.complete and found.status()["FAILED"] == 15
+    with fitted(tmp_path / "measured", axes, control=SurveyControl(slots="measure")) as found:
+        assert found.complete and len(found.best()) == 3
+
+
+def test_an_axis_of_which_nothing_can_be_made_is_refused(tmp_path):
+    with pytest.raises(OSError, match="no file 0"):
+        fitted(tmp_path / "run", {"file": data_axis(range(3), {})})
+    assert not (tmp_path / "run").exists()
+
+
+def test_data_are_made_one_at_a_time_and_once(tmp_path):
+    """To tell a survey from another all of them are made, but none is kept until a slot needs it."""
+    made, alive, most = [], [], [0]
+
+    class Data(np.ndarray):
+        pass
+
+    def change(start, i):
+        made.append(i)
+        y = (Y + 0.01 * i).view(Data)
+        alive.append(weakref.ref(y))
+        most[0] = max(most[0], sum(one() is not None for one in alive))
+        return with_rows(start, y=y)
+
+    axes = {"boot": Axis(range(40), change)}
+    fitted(tmp_path, axes, design=table(axes, [{"boot": 7}])).close()
+    assert len(made) <= 40 + 2 + 2  # the first two tell what differs, and a slot needs one
+    assert most[0] <= 5
+
+
+def test_what_only_late_values_change_is_part_of_the_identity(tmp_path):
+    def change(scale):
+        def changed(start, i):
+            return with_rows(start, y=Y + 0.1 * i, sigma=np.full(N, scale if i == 5 else 1.0))
+
+        return {"boot": Axis(range(6), changed)}
+
+    one, same, other = (variants(problem(), change(scale), left_out={}) for scale in (2.0, 2.0, 3.0))
+    assert len(one.varied) == 2 and one.digests == same.digests != other.digests
+    each = [one.leaves_of({"boot": i}) for i in range(6)]
+    assert one.digests == {"boot": digest(each)}  # as of a list of them, which ledgers of earlier versions hold

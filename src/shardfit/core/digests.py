@@ -1,7 +1,7 @@
 """Digests of arrays and rows: they tell data apart, whatever devices and processes hold them."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -13,8 +13,13 @@ from shardfit.core.rows import CHECK_BLOCK, leading
 
 def digest(tree: Any) -> str:
     """Return the SHA-256 of all arrays of a tree, read block by block."""
+    return digest_each([tree])
+
+
+def digest_each(trees: Iterable[Any]) -> str:
+    """Return the digest of a list of trees, of which only one needs to exist at a time."""
     total = hashlib.sha256()
-    for leaf in jax.tree.leaves(tree):
+    for leaf in (leaf for tree in trees for leaf in jax.tree.leaves(tree)):
         if isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         shape, dtype = np.shape(leaf), str(getattr(leaf, "dtype", np.asarray(leaf).dtype))

@@ -121,13 +121,22 @@ def check_axes(problem: Problem, axes: Mapping[str, Axis]) -> None:
             )
 
 
+class CannotMake(ValueError):
+    """The data or the start of one point cannot be made, or are no finite numbers: this point fails, others do not."""
+
+
 def apply(start: Start, axes: Mapping[str, Axis], point: Mapping[str, Any]) -> Start:
-    """Return the start of one point, the axes applied in their order."""
+    """Return the start of one point, the axes applied in their order; raise CannotMake if one of them raises."""
     for name in point:
         if name not in axes:
             raise ValueError(f"survey: no axis {name!r}.{suggestion(name, axes)}")
     start = start._replace(point=point)
     for name, axis in axes.items():
         if name in point:
-            start = axis.change(start, point[name])
+            try:
+                start = axis.change(start, point[name])
+            except Exception as error:  # whatever an axis meets, such as a file that is gone
+                told = " ".join(str(error).split())
+                why = f"{type(error).__name__}: {told}" if told else type(error).__name__
+                raise CannotMake(f"axis {name!r} = {point[name]!r} cannot be made: {why}") from error
     return start

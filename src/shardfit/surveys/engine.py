@@ -6,8 +6,8 @@ While the device works on the next ticks the host writes what the last ones gave
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice, zip_longest
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from shardfit.core.mesh import replicate
 from shardfit.core.precision import PRECISIONS, arithmetic, for_caller
 from shardfit.core.status import Status
 from shardfit.solve.step import StepSolver
+from shardfit.surveys.axes import CannotMake
 from shardfit.surveys.picture import Picture
 from shardfit.surveys.point import SurveyPoint
 from shardfit.surveys.slots import EMPTY, Kind, Shared, Slots, advance, empty_slots, load, take
@@ -89,14 +90,15 @@ class Engine:
         began = time.perf_counter()
         work = _Work(self)
         slots = work.fill(queue)
-        if not work.busy:
+        finished = work.refused()
+        if not work.busy and not finished:
             return
         slots, _ = jax.block_until_ready(work.advance(slots, 0))  # no ticks: this call only compiles
         started = time.perf_counter()
         self.tally.slots, self.tally.compile_seconds = self.slots, self.tally.compile_seconds + started - began
         earlier = self.tally.seconds
         work.loaded_at[:] = started
-        ticks, finished = 1, []
+        ticks = 1
         while work.busy or finished:
             launched, count = time.perf_counter(), 0
             if work.busy:
@@ -113,8 +115,17 @@ class Engine:
                 finished += work.take(slots, some)
                 slots = work.load(slots, some, work.next_points(queue, len(some)))
             slots = work.load_empty(slots, queue)
+            finished += work.refused()
             self.tally.useful += sum(one.evaluations for one in finished)
             self.tally.seconds = earlier + time.perf_counter() - started
+
+
+class Made(NamedTuple):
+    """A point with its own leaves and start z (n,)."""
+
+    point: SurveyPoint
+    leaves: tuple[np.ndarray, ...]
+    z0: np.ndarray
 
 
 class _Work:
@@ -134,6 +145,7 @@ class _Work:
         self.size = max(1, engine.slots // SHARE)  # slots taken and loaded by one call
         self.picture = engine.picture
         self.waiting = False  # whether the queue has points that cannot begin yet
+        self.unmade: list[SurveyPoint] = []
         self.held: list[SurveyPoint | None] = [None] * engine.slots
         self.loaded_at = np.zeros(engine.slots)
 
@@ -166,23 +178,47 @@ class _Work:
                 slots = self.load(slots, some, points)
         return slots
 
-    def next_points(self, queue: Iterator[SurveyPoint | Wait], most: int) -> list[SurveyPoint]:
-        """Return the next points that can begin; take note whether others wait for them."""
-        points = []
-        for point in islice(queue, most):
-            if isinstance(point, Wait):
-                self.waiting = True
-                return points
-            points.append(point)
-        self.waiting &= len(points) == most  # else there are no more
+    def next_points(self, queue: Iterator[SurveyPoint | Wait], most: int) -> list[Made]:
+        """Return the next points that can begin; take note whether others wait for them, and which cannot be made."""
+        points: list[Made] = []
+        while len(points) < most:
+            point = next(queue, None)
+            if point is None or isinstance(point, Wait):
+                self.waiting = point is not None
+                break
+            try:
+                points.append(Made(point, *self.variants.leaves_of(point.axes)))
+            except CannotMake as error:
+                self.unmade.append(self._failed(point, str(error)))
         return points
 
-    def load(self, slots: Slots, free: np.ndarray, points: list[SurveyPoint]) -> Slots:
+    def refused(self) -> list[SurveyPoint]:
+        """Return the points that could not be made, once each."""
+        unmade, self.unmade = self.unmade, []
+        return unmade
+
+    def _failed(self, point: SurveyPoint, reason: str) -> SurveyPoint:
+        """Return a point of which there is nothing to fit, with the start that all have in common."""
+        problem = self.variants.problem
+        key = jax.random.key(0)
+        names = jax.eval_shape(lambda o, p: o.parts(p, key), problem.objective, problem.x0)
+        flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(problem.x0)])
+        return replace(
+            point,
+            status=Status.FAILED.name,
+            reason=reason,
+            parts=dict.fromkeys(names, float("nan")),
+            params=flat.astype(PRECISIONS[self.variants.precision]).tobytes(),
+            picture=self._drawn(problem.x0),
+        )
+
+    def load(self, slots: Slots, free: np.ndarray, made: list[Made]) -> Slots:
         """Put points into free slots; those for which there is none are left empty."""
         self.loaded_at[free] = time.perf_counter()
+        points = [one.point for one in made]
         for each, point in zip_longest(free, points):
             self.held[each] = point
-        starts = [self.variants.leaves_of(point.axes) for point in points]
+        starts = [(one.leaves, one.z0) for one in made]
         starts += [self.blank] * (self.size - len(points))
         leaves = tuple(np.stack(leaf) for leaf in zip(*(one[0] for one in starts), strict=True))
         z0 = np.stack([one[1] for one in starts])
@@ -212,7 +248,6 @@ class _Work:
         ended, params, parts, value, payload = taken
         status = Status.of(int(ended.status)) if np.isfinite(value) else Status.NONFINITE
         flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
-        draw = None if self.picture is None else self.picture.draw
         return replace(
             point,
             status=status.name,
@@ -223,10 +258,15 @@ class _Work:
             seconds=seconds / self.slots,
             reason=_why_nonfinite(int(ended.steps)) if status is Status.NONFINITE else "",
             params=flat.astype(PRECISIONS[self.variants.precision]).tobytes(),
-            picture=None if draw is None else np.asarray(for_caller(draw)(params), np.float32),
+            picture=self._drawn(params),
             z=np.asarray(ended.z),
             payload=payload,
         )
+
+    def _drawn(self, params: Any) -> np.ndarray | None:
+        """Return the picture of parameters, where it is not one of them."""
+        draw = None if self.picture is None else self.picture.draw
+        return None if draw is None else np.asarray(for_caller(draw)(params), np.float32)
 
 
 def _why_nonfinite(steps: int) -> str:

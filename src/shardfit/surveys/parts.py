@@ -18,7 +18,7 @@ from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.ledger import PARTS, Ledger, require_begun
 from shardfit.surveys.progress import SurveyProgress
 from shardfit.surveys.reading import Survey
-from shardfit.surveys.run import Prepared, polish_points, run_points
+from shardfit.surveys.run import Prepared, left_out_of, polish_points, run_points
 from shardfit.surveys.sweep import lines_of
 
 GATHER_SECONDS = 5.0
@@ -66,7 +66,8 @@ def survey_parts(
         raise ValueError(f"survey_parts: parts={parts} must be at least 1.")
     require_resume(resume)
     problem, axes, options = make(*arguments)
-    prepared, slots = _prepared(problem, axes, options)
+    left_out = left_out_of(run_dir) if resume != "never" else {}
+    prepared, slots = _prepared(problem, axes, options, left_out)
     require_begun(run_dir, resume)
     with only_writer(run_dir), Ledger.begin(run_dir, prepared.heading, resume) as ledger:
         ledger.gather()
@@ -81,7 +82,8 @@ def survey_parts(
             dealt = [n for line in lines[i::parts] for n in line]
             again = {n: tried[n] for n in dealt if n in tried}
             begun = _starts(prepared, ledger, dealt)
-            tasks[i] = (make, tuple(arguments), Path(run_dir).resolve(), f"{run}-{i}", dealt, again, begun, local)
+            where = Path(run_dir).resolve(), f"{run}-{i}"
+            tasks[i] = (make, tuple(arguments), *where, dealt, again, begun, local, left_out_of(run_dir))
         outcomes = _run(tasks, ledger, SurveyProgress(problem.name, ledger, progress), executor, workers)
         _require_all(outcomes)
         ledger.drop_parts()
@@ -104,11 +106,13 @@ def run_part(
     tried: Mapping[int, int],
     starts: Mapping[int, Any],
     local: bool,
+    left_out: Mapping[str, Sequence[Any]],
 ) -> None:
     """Run some points of a survey into a ledger of their own; those that it holds already are left out."""
     if local:
         end_with_parent()
-    prepared, slots = _prepared(*make(*arguments))
+    problem, axes, options = make(*arguments)
+    prepared, slots = _prepared(problem, axes, options, left_out)
     folder = run_dir / PARTS
     with (
         only_writer(folder, f"{name}.lock"),
@@ -119,13 +123,13 @@ def run_part(
         run_points(prepared, part, points, slots, starts=starts)
 
 
-def _prepared(problem: Any, axes: Any, options: Mapping[str, Any]) -> tuple[Prepared, Any]:
+def _prepared(problem: Any, axes: Any, options: Mapping[str, Any], left_out: Mapping) -> tuple[Prepared, Any]:
     """Return a survey that can run, and its slots."""
     options = dict(options)
     control: SurveyControl = options.pop("control", None) or SurveyControl()
     if options.get("halving") is not None:
         raise ValueError("survey_parts: halving ranks all points together, which parts cannot do. Use `survey`.")
-    return Prepared.make(problem, axes, **options), control.slots
+    return Prepared.make(problem, axes, left_out=left_out, **options), control.slots
 
 
 def _run(tasks: Mapping, ledger: Ledger, show: SurveyProgress, executor: Any, workers: int | None) -> list[Outcome]:

@@ -3,17 +3,17 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import numpy as np
 
 from shardfit.check.identity import identity, of_value
-from shardfit.core.digests import digest
 from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.mesh import spans_processes
 from shardfit.core.params import label_of
@@ -31,7 +31,7 @@ from shardfit.surveys.designs import Design, grid
 from shardfit.surveys.engine import Engine, Tally
 from shardfit.surveys.halving import Halving
 from shardfit.surveys.heading import Heading
-from shardfit.surveys.ledger import Ledger, require_begun
+from shardfit.surveys.ledger import LEDGER, Ledger, require_begun
 from shardfit.surveys.picture import Picture
 from shardfit.surveys.point import STOPPED, SurveyPoint
 from shardfit.surveys.progress import SurveyProgress
@@ -39,6 +39,8 @@ from shardfit.surveys.reading import Survey
 from shardfit.surveys.sizing import choose_slots, measure_slots
 from shardfit.surveys.sweep import Parents, SweepQueue, parents_of, turns_of
 from shardfit.surveys.variants import Variants, variants
+
+LEFT_OUT = "values of axis {!r} that could not be made"  # as a heading calls them
 
 
 def survey(
@@ -101,7 +103,8 @@ def survey(
             raise TypeError(f"survey: {name} is one of control's: control=SurveyControl({name}=...).")
     choices = {"design": design, "solver": solver, "seed": seed, "mesh": mesh, "picture": picture, "halving": halving}
     choices |= {"sweep": sweep, "polish": polish}
-    prepared = Prepared.make(problem, axes, **choices, **options)
+    left_out = left_out_of(run_dir) if control.resume != "never" else {}
+    prepared = Prepared.make(problem, axes, left_out=left_out, **choices, **options)
     if control.limit is not None and halving is not None:
         raise ValueError(f"survey: limit={control.limit} does not go with halving, which ranks all points.")
     require_begun(run_dir, control.resume)
@@ -146,20 +149,25 @@ class Prepared:
         halving: Halving | None = None,
         sweep: str | None = None,
         polish: int = 0,
+        left_out: Mapping[str, Sequence[Any]] = MappingProxyType({}),
         **options: Any,
     ) -> "Prepared":
-        """Check everything and return what can run; the arguments are those of `survey`."""
+        """Check everything and return what can run; the arguments are those of `survey`.
+
+        left_out: values of axes that could not be made when the survey began.
+        """
         chosen = as_solver(solver, **options)
         require(problem, chosen, "survey")
         assert isinstance(chosen, StepSolver)  # what slots declare
         if spans_processes(mesh):
             raise ValueError("survey: the mesh spans several processes. Give each its own points: survey_parts.")
-        made = variants(problem, axes, mesh)
+        made = variants(problem, axes, mesh, left_out)
         design = grid(axes) if design is None else design
         if set(design.names) != set(axes):
             raise ValueError(f"survey: the design is of {design.names}, the axes are {tuple(axes)}. Make them agree.")
         parents = parents_of(design, sweep)
-        heading = _heading(made, design, chosen, seed, picture, {"halving": halving, "sweep": sweep, "polish": polish})
+        more = {"halving": halving, "sweep": sweep, "polish": polish}
+        heading = _heading(made, design, chosen, seed, picture, more, left_out)
         if halving is not None:
             halving.check(heading.parts)
             if sweep is not None:
@@ -322,8 +330,10 @@ def _slots(engine: Engine, slots: int | str | None, points: list[SurveyPoint]) -
 
 
 @in_its_precision
-def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, picture, more: Mapping) -> Heading:
-    problem, made = made.problem, made.unplaced()
+def _heading(
+    made: Variants, design: Design, solver: StepSolver, seed: int, picture, more: Mapping, left_out: Mapping
+) -> Heading:
+    problem = made.problem
     parts = jax.eval_shape(lambda o, p, k: o.parts(p, k), problem.objective, problem.x0, jax.random.key(0))
     labels = [label_of(path) or "x" for path, _ in jax.tree_util.tree_flatten_with_path(problem.x0)[0]]
     shapes = [tuple(np.shape(leaf)) for leaf in jax.tree.leaves(problem.x0)]
@@ -335,7 +345,9 @@ def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, pict
         **drawn.facts,
         "solver's maxiter": solver.maxiter,  # a point that has ended is not continued
         "design": hashlib.sha256(repr((design.names, design.points)).encode()).hexdigest(),
-        **{f"axis {name!r}": _axis_digest(made, name, axis) for name, axis in made.axes.items()},
+        # what an axis does: a survey is not continued with another prior under an old name
+        **{f"axis {name!r}": made.digests[name] for name in made.axes},
+        **_left_out(made, left_out),
         **{name: repr(value) for name, value in more.items()},
     }
     return Heading(
@@ -352,6 +364,21 @@ def _heading(made: Variants, design: Design, solver: StepSolver, seed: int, pict
     )
 
 
-def _axis_digest(made: Variants, name: str, axis: Axis) -> str:
-    """Return a digest of what an axis does, so that a survey is not continued with another prior under an old name."""
-    return digest([made.leaves_of({name: value}) for value in axis.values])
+def _left_out(made: Variants, earlier: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return for every axis which values could not be made: their points fail, and they are in no digest."""
+    told = {}
+    for name, axis in made.axes.items():
+        found = [v for v in axis.values if v in earlier.get(name, ()) or v in made.unmade.get(name, ())]
+        if found:
+            told[LEFT_OUT.format(name)] = found
+    return told
+
+
+def left_out_of(run_dir: str | Path) -> dict[str, list[Any]]:
+    """Return the values by axis that could not be made when the survey of a folder began; none without a survey."""
+    if not (Path(run_dir) / LEDGER).is_file():
+        return {}
+    with Ledger.open(run_dir, read_only=True) as ledger:
+        asked = ledger.heading.asked
+        kinds = {name: asked.get(LEFT_OUT.format(name)) for name in ledger.heading.axes}
+    return {name: values for name, values in kinds.items() if isinstance(values, list)}

@@ -15,6 +15,7 @@ from shardfit.planning.peak import Layout, footprint
 from shardfit.planning.prediction import state_bytes
 from shardfit.planning.shapes import working_devices
 from shardfit.planning.units import bytes_text
+from shardfit.surveys.axes import CannotMake
 from shardfit.surveys.engine import Engine, Tally
 from shardfit.surveys.point import SurveyPoint
 
@@ -57,12 +58,23 @@ def measure_slots(engine: Engine, points: Sequence[SurveyPoint]) -> tuple[int, s
     Every number is compiled and run for a second or two, so this pays for surveys of many minutes.
     """
     runs, limit, each = _limits(engine)
+    points = [point for point in points[: max(TRIED) * runs] if _can_be_made(engine, point)]
+    if not points:
+        return choose_slots(engine, 1)
     rates: dict[int, float] = {}
     for slots in dict.fromkeys(_whole(min(n * runs, limit, len(points)), runs) for n in TRIED):
         rates[slots] = _rate(replace(engine, slots=slots, tally=Tally()), points)
     best = next(n for n in rates if all(rates[m] <= GAIN * rates[n] for m in rates if m > n))
     told = ", ".join(f"{n}: {rate:,.0f}" for n, rate in rates.items())
     return best, f"{best} slots of {bytes_text(each)} each: the fewest that pay (evaluations per second, {told})"
+
+
+def _can_be_made(engine: Engine, point: SurveyPoint) -> bool:
+    try:
+        engine.variants.leaves_of(point.axes)
+    except CannotMake:
+        return False
+    return True
 
 
 def _limits(engine: Engine) -> tuple[int, int, int]:

@@ -3,8 +3,10 @@
 Only these leaves are kept once per slot; all others are shared by the whole batch.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol
 
 import jax
@@ -12,13 +14,17 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.tree_util import tree_flatten_with_path
 
+from shardfit.core.digests import digest_each
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.precision import cast, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.rows import place_rows
 from shardfit.core.terms import RowTerm
-from shardfit.surveys.axes import Axis, Start, apply, check_axes
+from shardfit.surveys.axes import Axis, CannotMake, Start, apply, check_axes
+
+FIRST = 2  # values of an axis that usually change all the leaves that any of them changes
+NOT_FINITE = "survey: {} puts NaN or infinity into the objective."
 
 
 class Family(Protocol):
@@ -52,7 +58,8 @@ class Variants:
     """A problem and its axes, ready to give the leaves of any point.
 
     varied: positions of the leaves that differ between points; dtypes: what they are kept as; home: for each of them
-    the order of its rows on the mesh, None where it has no rows or they are not split.
+    the order of its rows on the mesh, None where it has no rows or they are not split. digests: of what the values of
+    an axis do, by axis; unmade: values by axis that cannot be made.
     """
 
     problem: Problem
@@ -60,6 +67,8 @@ class Variants:
     varied: tuple[int, ...] = ()
     dtypes: tuple[np.dtype, ...] = ()
     home: tuple[np.ndarray | None, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
+    unmade: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @property
     def precision(self) -> str:
@@ -73,12 +82,21 @@ class Variants:
         return any(getattr(key, "name", "") == "weight" for i in self.varied for key in paths[i])
 
     def leaves_of(self, point: Mapping[str, Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Return the varied leaves and the start z (n,) of one point."""
+        """Return the varied leaves and the start z (n,) of one point; raise CannotMake where they cannot be made."""
         start = self._start(point)
+        return self.leaves_at(start, point), self._z(start.params)
+
+    def kept_by(self, kept: Mapping[int, np.dtype]) -> bool:
+        """Return whether these are the leaves that differ, and their types."""
+        return tuple(sorted(kept)) == self.varied and tuple(kept[i] for i in self.varied) == self.dtypes
+
+    def leaves_at(self, start: Start, point: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
+        """Return the varied leaves of the start of a point."""
         leaves = jax.tree.leaves(start.objective)
         base = jax.tree.leaves(self.problem.objective)
         changed = [i for i, (a, b) in enumerate(zip(leaves, base, strict=True)) if a is not b]
-        for i in set(changed) - set(self.varied):
+        known = set(changed)
+        for i in known - set(self.varied):
             if not np.array_equal(np.asarray(leaves[i], np.asarray(base[i]).dtype), base[i]):
                 raise ValueError(
                     f"survey: at {dict(point)} the axes change an array that none of them changes by itself. Let each "
@@ -89,8 +107,10 @@ class Variants:
             leaf = np.asarray(leaves[i], dtype)
             if leaf.shape != np.shape(base[i]):
                 raise ValueError(_other_shape(str(dict(point)), base[i], leaf))
+            if i in known and not np.all(np.isfinite(leaf)):
+                raise CannotMake(NOT_FINITE.format(f"{dict(point)}"))
             found.append(leaf if order is None else leaf[order])
-        return tuple(found), self._z(start.params)
+        return tuple(found)
 
     @in_its_precision
     def warm(self, params: Any, *, lift: bool) -> np.ndarray:
@@ -135,7 +155,7 @@ class Variants:
             )
         z = problem.space.host_z(params)
         if not np.isfinite(z).all():
-            raise ValueError("survey: a start is not finite, or outside its transform's range. Start strictly inside.")
+            raise CannotMake("survey: a start is not finite, or outside its transform's range. Start strictly inside.")
         return z if problem.box is None else np.clip(z, *problem.box).astype(z.dtype)
 
     def placed(self, mesh: Mesh | None) -> Objective:
@@ -163,29 +183,94 @@ def bind(objective: Objective, places: tuple[int, ...], leaves: Sequence[Any]) -
     return jax.tree.unflatten(tree, all_leaves)
 
 
-def variants(problem: Problem, axes: Mapping[str, Axis], mesh: Mesh | None = None) -> Variants:
-    """Return the variants of a problem along its axes; raise for an axis that changes a shape, or nothing at all."""
+def variants(
+    problem: Problem,
+    axes: Mapping[str, Axis],
+    mesh: Mesh | None = None,
+    left_out: Mapping[str, Sequence[Any]] | None = None,
+) -> Variants:
+    """Return the variants of a problem along its axes; raise for an axis that changes a shape, or nothing at all.
+
+    left_out: values by axis that digests leave out; None: no digests are made.
+    """
     check_axes(problem, axes)
     if problem.objective.mesh is not None:
         raise ValueError(
             "survey: these rows are on a mesh already. Give the problem as it was made, and mesh=... here."
         )
-    bare = Variants(problem, axes)
-    base, z0 = jax.tree.leaves(problem.objective), problem.z0()
-    kept: dict[int, np.dtype] = {}
-    for name, axis in axes.items():
-        moves = False
-        for value in axis.values:
-            start = bare._start({name: value})
-            changed = _changed(f"axis {name!r} = {value!r}", problem, base, jax.tree.leaves(start.objective))
-            for i, dtype in changed.items():  # a whole number in the problem may be a fraction at some point
-                kept[i] = dtype if np.issubdtype(dtype, np.inexact) else kept.get(i, dtype)
-            moves = moves or bool(changed) or not np.array_equal(bare._z(start.params), z0)
+    look = _Look(problem, axes, left_out)
+    return replace(look.found(), home=_homes(problem.objective, tuple(sorted(look.kept)), mesh))
+
+
+class _Look:
+    """Makes every value of every axis, one at a time, to find out which leaves they change.
+
+    kept: positions of those leaves, and the types that hold their values; unmade: values that cannot be made, by axis,
+    and why the first of them cannot.
+    """
+
+    def __init__(self, problem: Problem, axes: Mapping[str, Axis], left_out: Mapping[str, Sequence[Any]] | None):
+        self.problem, self.axes, self.left_out = problem, axes, left_out
+        self.base, self.z0 = jax.tree.leaves(problem.objective), problem.z0()
+        self.bare = Variants(problem, axes)
+        self.kept: dict[int, np.dtype] = {}
+        self.unmade: dict[str, tuple[Any, ...]] = {}
+
+    @property
+    def precision(self) -> str:
+        """The problem's: what axes compute must not depend on who asks."""
+        return self.problem.precision
+
+    @in_its_precision
+    def found(self) -> Variants:
+        """Return the variants, of rows that are on no mesh."""
+        for name, axis in self.axes.items():
+            for value in islice(axis.values, FIRST):  # they tell which leaves differ, so that all are made only once
+                with suppress(CannotMake):
+                    self._made(name, value)
+        digests: dict[str, str] = {}
+        for _ in range(2):  # a second time if later values change leaves that the first ones did not
+            before, now = dict(self.kept), self._variants()
+            digests = {name: digest_each(self._all(name, now)) for name in self.axes}
+            if self.kept == before:
+                break
+        return replace(self._variants(), digests=digests, unmade=self.unmade)
+
+    def _variants(self) -> "Variants":
+        varied = tuple(sorted(self.kept))
+        return replace(self.bare, varied=varied, dtypes=tuple(self.kept[i] for i in varied), home=(None,) * len(varied))
+
+    def _all(self, name: str, now: "Variants") -> Iterator[Any]:
+        """Yield leaves and start at all values of an axis; raise where it changes nothing, or none can be made."""
+        moves, unmade, why = False, [], None
+        known = set((self.left_out or {}).get(name, ()))
+        for value in self.axes[name].values:
+            try:
+                start, z, changed = self._made(name, value)
+            except CannotMake as error:
+                unmade.append(value)
+                why = why or error
+                continue
+            moves = moves or changed or not np.array_equal(z, self.z0)
+            if self.left_out is not None and value not in known and now.kept_by(self.kept):
+                yield now.leaves_at(start, {name: value}), z
+        if why is not None and len(unmade) == len(list(self.axes[name].values)):
+            raise why.__cause__ or why
         if not moves:
             raise ValueError(f"survey: axis {name!r} changes nothing: all its points would be the same. Leave it out.")
-    varied = tuple(sorted(kept))
-    dtypes = tuple(kept[i] for i in varied)
-    return Variants(problem, axes, varied, dtypes, _homes(problem.objective, varied, mesh))
+        self.unmade |= {name: tuple(unmade)} if unmade else {}
+
+    def _made(self, name: str, value: Any) -> tuple[Start, np.ndarray, bool]:
+        """Return start and coordinates at a value, and whether it changes the objective; take note of what it changes.
+
+        A value that cannot be made changes nothing.
+        """
+        start = self.bare._start({name: value})
+        changed = _changed(f"axis {name!r} = {value!r}", self.problem, self.base, jax.tree.leaves(start.objective))
+        z = self.bare._z(start.params)
+        for i, dtype in changed.items():  # a whole number in the problem may be a fraction at some point
+            self.kept[i] = dtype if np.issubdtype(dtype, np.inexact) else self.kept.get(i, dtype)
+        return start, z, bool(changed)
 
 
 def _changed(where: str, problem: Problem, base: list, leaves: list) -> dict[int, np.dtype]:
@@ -198,7 +283,7 @@ def _changed(where: str, problem: Problem, base: list, leaves: list) -> dict[int
             raise ValueError(_other_shape(where, old, new))
         new, old = cast(np.asarray(new), problem.precision), np.asarray(old)
         if not np.all(np.isfinite(new)):
-            raise ValueError(f"survey: {where} puts NaN or infinity into the objective.")
+            raise CannotMake(NOT_FINITE.format(where))
         if not np.array_equal(new, old):
             changed[i] = old.dtype if np.issubdtype(old.dtype, np.inexact) else new.dtype
     return changed
