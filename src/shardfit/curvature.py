@@ -8,7 +8,8 @@ import numpy as np
 
 from shardfit.check.certificate import certify_equations
 from shardfit.core.errors import NonFiniteError
-from shardfit.core.gram import Gram, gram
+from shardfit.core.factor import factored
+from shardfit.core.gram import Gram
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.precision import in_its_precision
@@ -51,7 +52,7 @@ def error_bars(problem: Problem, result: Result, *, absolute_sigma: bool | None 
     else:
         if squares:
             certify_equations(problem, result.params, mesh=mesh)
-        bars = _judged(standard_errors(problem, placed, result.params, scale, gram if squares else hessian))
+        bars = _judged(standard_errors(problem, placed, result.params, scale, factored if squares else hessian))
     fields = {"covariance": None, "stderr": None, "dof": None} | bars.fields
     notes = (result.note, "" if squares or fields["stderr"] is None else SCALE, bars.note)
     return replace(result, **fields, note=" ".join(filter(None, notes)))

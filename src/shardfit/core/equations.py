@@ -25,7 +25,8 @@ class Gram(NamedTuple):
 class Place(NamedTuple):
     """A term and the coordinates z (n,) of a space at which its normal equations are wanted.
 
-    known: what `Equations.start` made of the term's totals; None where one walk over the rows is enough.
+    known: what `Equations.start` made of the term's totals; None where one walk over the rows is enough. directions
+    (n, n): columns that residuals are differentiated along; None for the coordinates themselves.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Place(NamedTuple):
     z: jax.Array
     key: Any
     known: Any = None
+    directions: Any = None
 
 
 @dataclass(frozen=True)

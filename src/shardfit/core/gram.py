@@ -17,7 +17,7 @@ from shardfit.core.reduce import local_sums, on_shards, scaled, term_key
 from shardfit.core.rows import real_rows, shapes_of_rows, sum_blocks
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term
 
-__all__ = ["Gram", "block_rows", "gram", "residuals", "row_sums", "rows_at_once"]
+__all__ = ["Gram", "block_rows", "gram", "of_derivatives", "residuals", "row_sums", "rows_at_once"]
 
 GRAM_BLOCK = 1 << 16  # numbers in one block of the Jacobian: half a megabyte in float64 stays in a core's own cache
 
@@ -56,34 +56,43 @@ def residuals(mesh, terms: tuple, params: Any, key: Any) -> jax.Array:
     return jnp.concatenate(pieces)
 
 
-def gram(objective: Any, space: Any, z: jax.Array, key: Any) -> Gram:
-    """Return the normal equations in coordinates z of a space, so that no Jacobian exists whole."""
-    pieces = [_weighted(place, totals) for place, totals in row_sums(objective, space, z, key)]
+def gram(objective: Any, space: Any, z: jax.Array, key: Any, directions: jax.Array | None = None) -> Gram:
+    """Return the normal equations in coordinates z of a space, so that no Jacobian exists whole.
+
+    directions (n, n): columns to differentiate along in place of the coordinates, for an objective `of_derivatives`.
+    """
+    pieces = [_weighted(place, totals) for place, totals in row_sums(objective, space, z, key, directions)]
     for name, term in objective.items():
         if isinstance(term, ResidualPenalty):
             residual = partial(_penalty_residual, term, space)
-            jacobian = _either(name, partial(_forward, residual), partial(_reverse, residual), residual, z)
-            pieces.append(_product(*jacobian))
+            ways = partial(_forward, residual, directions), partial(_reverse, residual, directions)
+            pieces.append(_product(*_either(name, *ways, residual, z)))
     return jax.tree.map(lambda *leaves: sum(leaves), *pieces)
 
 
-def row_sums(objective: Any, space: Any, z: jax.Array, key: Any) -> list[tuple[Place, Any]]:
+def of_derivatives(objective: Any) -> bool:
+    """Return whether no term brings normal equations of its own: all are made of derivatives of residuals."""
+    return all(isinstance(t, ResidualPenalty) or _equations(t) is None for t in objective.terms)
+
+
+def row_sums(objective: Any, space: Any, z: jax.Array, key: Any, directions: Any = None) -> list[tuple[Place, Any]]:
     """Return what the normal equations of every row term are made from: the term in its place, and its totals."""
 
-    def places(terms, space, z, key):
+    def places(terms, space, z, key, directions):
         named = enumerate(zip(objective.names, terms, strict=True))
-        each = [Place(name, term, space, z, term_key(term, key, i)) for i, (name, term) in named]
+        each = [Place(name, term, space, z, term_key(term, key, i), None, directions) for i, (name, term) in named]
         return [place for place in each if isinstance(place.term, RowTerm)]
 
-    def local(shard, terms, space, z, key):
-        here = places(terms, space, shard.vary(z), key)
+    def local(shard, terms, space, z, key, directions):
+        here = places(terms, space, shard.vary(z), key, directions)
         first = shard.sum([_first_walk(place) for place in here])
         known = [_start(place, totals) for place, totals in zip(here, first, strict=True)]
         here = [place._replace(known=k) for place, k in zip(here, known, strict=True)]
         return known, shard.sum([_walk(place) for place in here])
 
-    known, totals = on_shards(objective.mesh, local, objective.terms, space, z, key)
-    here = [p._replace(known=k) for p, k in zip(places(objective.terms, space, z, key), known, strict=True)]
+    known, totals = on_shards(objective.mesh, local, objective.terms, space, z, key, directions)
+    here = places(objective.terms, space, z, key, directions)
+    here = [p._replace(known=k) for p, k in zip(here, known, strict=True)]
     return list(zip(here, totals, strict=True))
 
 
@@ -135,7 +144,7 @@ def _penalty_residual(term, space, z):
 def _block_gram(place, rows, mask):
     residual = partial(_residuals, place, rows, mask)
     by_row = partial(_reverse_by_row, place, rows, mask)
-    return _product(*_either(place.name, partial(_forward, residual), by_row, residual, place.z))
+    return _product(*_either(place.name, partial(_forward, residual, place.directions), by_row, residual, place.z))
 
 
 def _product(jacobian, residual):
@@ -173,22 +182,24 @@ def _line(error):
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:120]}" if str(error).strip() else repr(error)
 
 
-def _forward(residual, z):
+def _forward(residual, directions, z):
     r, push = jax.linearize(residual, z)
     if r.size >= z.size:
-        return jax.vmap(push, out_axes=1)(jnp.eye(z.size, dtype=z.dtype)), r
-    return _reverse(residual, z)
+        along = jnp.eye(z.size, dtype=z.dtype) if directions is None else directions
+        return jax.vmap(push, in_axes=1, out_axes=1)(along), r
+    return _reverse(residual, directions, z)
 
 
-def _reverse(residual, z):
+def _reverse(residual, directions, z):
     r, pull = jax.vjp(residual, z)
-    return jax.vmap(pull)(jnp.eye(r.size, dtype=r.dtype))[0], r
+    jacobian = jax.vmap(pull)(jnp.eye(r.size, dtype=r.dtype))[0]
+    return (jacobian if directions is None else jacobian @ directions), r
 
 
 def _reverse_by_row(place, rows, mask, z):
     def one(row, real):
         alone = jax.tree.map(lambda leaf: leaf[None], (row, real))
-        return _reverse(partial(_residuals, place, *alone), z)
+        return _reverse(partial(_residuals, place, *alone), place.directions, z)
 
     jacobian, r = jax.vmap(one)(rows, mask)
     return jacobian.reshape(-1, z.size), r.reshape(-1)

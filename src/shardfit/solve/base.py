@@ -16,6 +16,7 @@ import numpy as np
 from shardfit.core import reduce
 from shardfit.core.errors import suggestion
 from shardfit.core.evaluations import named_parts
+from shardfit.core.factor import Factored
 from shardfit.core.gram import Gram, gram, residuals
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
@@ -71,7 +72,7 @@ class Finish(NamedTuple):
     note: str = ""
     leaves: dict[str, np.ndarray] | None = None  # what a later run can start from
     parts: dict[str, float] | None = None  # unweighted losses at z, where the solver has them
-    equations: Gram | None = None  # normal equations at z, where the solver has them
+    equations: Gram | Factored | None = None  # normal equations at z, where the solver has them
 
 
 @dataclass(frozen=True)

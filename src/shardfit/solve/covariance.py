@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.equations import parameter_slopes
-from shardfit.core.gram import Gram, gram
+from shardfit.core.factor import Factored, factored, singular
+from shardfit.core.gram import Gram
 from shardfit.core.mesh import everywhere
 from shardfit.core.objective import Objective, normalised
 from shardfit.core.params import Space
@@ -56,12 +57,12 @@ class _Here(NamedTuple):
     moves: jax.Array
 
 
-def covariance(gram_matrix, dof, value, scale) -> Covariance:
+def covariance(gram_matrix, dof, value, scale, root=None) -> Covariance:
     """Return the covariance (JᵀJ)⁻¹, times the residual variance 2·value/dof if scale.
 
     gram_matrix: (p, p) JᵀJ at the answer, or a Hessian; value: ½Σr² there; dof: rows less parameters. Use scale=False
     where residuals are in units of known standard deviations. With dof ≤ 0 a residual variance does not exist: it is
-    infinite.
+    infinite. root: (m, p) with rootᵀ·root = JᵀJ, where there is one: it tells directions apart that JᵀJ has lost.
 
     Example: `covariance(gram.matrix, n_rows - 4, gram.value, scale=True).stderr`.
     """
@@ -69,8 +70,13 @@ def covariance(gram_matrix, dof, value, scale) -> Covariance:
     lengths = jnp.sqrt(jnp.abs(jnp.diag(gram_matrix)))
     unit = jnp.where(lengths > 0, lengths, 1)
     # unit columns: rank is then a matter of directions, not of the parameters' units
-    size, direction = jnp.linalg.eigh(gram_matrix / jnp.outer(unit, unit))
-    known = size > p * jnp.finfo(dtype).eps * size[-1]
+    if root is None:
+        size, direction = jnp.linalg.eigh(gram_matrix / jnp.outer(unit, unit))
+        known = size > p * jnp.finfo(dtype).eps * size[-1]
+    else:
+        _, stretch, turn = jnp.linalg.svd(root / unit, full_matrices=False)
+        size, direction = stretch[::-1] ** 2, turn[::-1].T
+        known = stretch[::-1] > singular(p, dtype) * stretch[0]
     inverse = (direction * jnp.where(known, 1 / jnp.where(known, size, 1), 0)) @ direction.T
     # how much of each parameter lies in directions without information; rounding leaves a little in all of them
     lost = jnp.sum(jnp.where(known, 0, direction**2), axis=1) > jnp.sqrt(jnp.finfo(dtype).eps)
@@ -100,8 +106,8 @@ def standard_errors(
     placed: Objective,
     params: Any,
     scale: bool,
-    curvature: Callable[..., Gram] = gram,
-    known: Gram | None = None,
+    curvature: Callable[..., Gram | Factored] = factored,
+    known: Gram | Factored | None = None,
 ) -> ErrorBars:
     """Return a Result's covariance, stderr and dof at the answer, and what to know about them.
 
@@ -219,16 +225,17 @@ def errors_at(curvature, space, objective, known, z, bound, scale) -> _Here:
     return everywhere(_Here(told, dof, distance, moves), objective.mesh)
 
 
-def among(equations: Gram, moves: jax.Array, dof: Any, scale: Any) -> Covariance:
+def among(equations: Gram | Factored, moves: jax.Array, dof: Any, scale: Any) -> Covariance:
     """Return the covariance of coordinates of which some move, zero for the others."""
     # a unit of its own for what does not move: it takes no part, and the shape stays
     own = jnp.diag(jnp.where(moves, 0, 1).astype(equations.matrix.dtype))
     matrix = jnp.where(moves[:, None] & moves, equations.matrix, own)
-    errors = covariance(matrix, dof, equations.value, scale)
+    root = jnp.concatenate([jnp.where(moves, equations.root, 0), own]) if isinstance(equations, Factored) else None
+    errors = covariance(matrix, dof, equations.value, scale, root)
     return errors._replace(matrix=jnp.where(moves[:, None] & moves, errors.matrix, 0))
 
 
-def _may_be_inside(equations: Gram, bound: jax.Array, errors: Covariance) -> jax.Array:
+def _may_be_inside(equations: Gram | Factored, bound: jax.Array, errors: Covariance) -> jax.Array:
     """Return which coordinates at a bound the data push outside by few standard errors, so that they may lie inside.
 
     errors: of the others with these held. All or none of them, where the objective curves downwards between them.

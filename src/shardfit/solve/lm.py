@@ -2,7 +2,9 @@
 
 Residuals are never seen, so rows may be anywhere. What is done about the price of that, the squared condition number:
 every linear solve is rescaled to unit columns, and close to the answer, where values differ by rounding only, steps are
-judged by gradients. The accuracy of the answer is then that of the gradient.
+judged by gradients. The accuracy of the answer is then that of the gradient. Where the matrix has lost digits even so,
+derivatives are taken along other directions from then on, and steps come from the triangular factor of the Jacobian
+(core/factor.py).
 
 Steps are those of a trust region in Moré's scaled norm (1978), found exactly: the matrix is small, evaluations are not.
 Where Gauss–Newton keeps mispredicting, the part of the Hessian it leaves out is added, from a symmetric rank-one
@@ -15,17 +17,32 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from shardfit.core.factor import TURNS, Factored, factored_near, invertible
 from shardfit.core.gram import Gram
 from shardfit.core.status import Status
 from shardfit.solve.covariance import normalised, standard_errors
 from shardfit.solve.step import StepSolver
-from shardfit.solve.trust_region import bounded_step, free_parameters, model_decrease, norm, positive
+from shardfit.solve.trust_region import (
+    bounded_step,
+    factored_step,
+    free_parameters,
+    model_decrease,
+    norm,
+    positive,
+    trust_step,
+)
 
 ACCEPT, POOR, GOOD = 1e-4, 0.25, 0.75  # actual over predicted decrease
 BETTER = 2.0  # how many times better the secant model must predict, to count as a win
 WINS = 3  # wins in a row that switch the secant model on
 MAX_MISSES = 3  # rejected steps in a row, all below the value's resolution, that end a run
+MISSED = 1e-5  # share of the decrease that the model may get wrong where steps grow faster than twofold
+FURTHEST = 1e3  # times a step that was predicted perfectly, by which the next may be longer
+BLURRED = 8.0  # times the precision: what rounding makes of the Jacobian's columns, and of residuals
 SETTLED = 10.0  # how often the value's resolution the model's minimum may seem to gain: gradients are rounded too
+
+
+ROOTED = "The Jacobian's columns are nearly dependent: steps came from its triangular factor R instead of JᵀJ."
 
 
 class State(NamedTuple):
@@ -37,6 +54,12 @@ class State(NamedTuple):
     status: jax.Array
     steps: jax.Array
     matrix: jax.Array
+    root: jax.Array  # (p, p) triangular factor of the matrix
+    along: jax.Array  # (p,) residuals along its orthonormal columns
+    sharp: jax.Array  # the factor has lost no digits
+    rooted: jax.Array  # derivatives are taken along the factor's directions, and steps come from it
+    near: jax.Array  # (p, p) the factor whose directions the trial is evaluated in: the unit matrix unless rooted
+    renewed: jax.Array  # how often in a row the accepted point was evaluated again, in better directions
     secant: jax.Array  # (p, p) estimate of Σ r ∇²r, which JᵀJ leaves out
     wins: jax.Array
     misses: jax.Array
@@ -94,6 +117,12 @@ class LM(StepSolver):
             status=count,
             steps=count,
             matrix=matrix,
+            root=matrix,
+            along=vector,
+            sharp=jnp.zeros((), bool),
+            rooted=jnp.zeros((), bool),
+            near=jnp.eye(p, dtype=dtype),
+            renewed=count,
             secant=matrix,
             wins=count,
             misses=count,
@@ -108,63 +137,76 @@ class LM(StepSolver):
         )
 
     def equations(self, state):
-        """Return the normal equations at the accepted point."""
-        return _gram(state)
+        """Return the normal equations at the accepted point, with their factor where steps came from it."""
+        return _here(state) if bool(state.rooted) else Gram(state.value, state.gradient, state.matrix)
+
+    def note(self, state):
+        """Return that steps came from the triangular factor, where they did."""
+        return ROOTED if bool(state.rooted) else ""
+
+    def evaluate(self, space, objective, z, key):
+        """Return the normal equations at a point, made in the directions of a factor: z is the pair of them."""
+        return factored_near(objective, space, z[0], key, z[1])
+
+    def step(self, evaluate, state):
+        """Return the state after one evaluation."""
+        return self.tell(state, evaluate((state.trial, state.near)))
 
     def ask(self, state):
         """Return the trial point."""
         return state.trial
 
-    def tell(self, state, evaluation: Gram):
+    def tell(self, state, evaluation: Gram | Factored):
         """Accept the trial or not, resize the trust region, and choose the next trial."""
         first = jnp.isinf(state.value)
+        evaluation = _with_factor(evaluation)
         finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(part)) for part in evaluation]))
-        trial = Gram(*(jnp.where(finite, part, 0) for part in evaluation))
+        trial = Factored(*(jnp.where(finite, part, jnp.zeros_like(part)) for part in evaluation))
         step = state.trial - state.x
+        again = finite & ~first & (state.renewed > 0)
         decrease = _decrease(state, trial, step)
         augmented = state.wins >= WINS
         predicted = state.predicted[augmented.astype(int)]
         ratio = jnp.where(finite, decrease / jnp.where(predicted > 0, predicted, 1), -1)
-        accepted = finite & (first | ((ratio > ACCEPT) & (predicted > 0)))
-        moves = accepted & ~first
+        accepted = finite & (first | again | ((ratio > ACCEPT) & (predicted > 0)))
+        moves = accepted & ~first & ~again
 
-        here = Gram(*(jnp.where(accepted, a, b) for a, b in zip(trial, _gram(state), strict=True)))
+        here = Factored(*(jnp.where(accepted, a, b) for a, b in zip(trial, _here(state), strict=True)))
         x = jnp.where(accepted, state.trial, state.x)
         columns = jnp.sqrt(jnp.diag(here.matrix))
         scale = jnp.maximum(jnp.where(first, _relative(x, columns), state.scale), columns)
-        radius = jnp.where(first, _first_radius(x, here, scale), _resized(state, trial, step, ratio, finite))
+        resized = jnp.where(again, state.radius, _resized(state, trial, step, ratio, finite))
+        radius = jnp.where(first, _first_radius(x, here, scale), resized)
         secant = jnp.where(moves, _secant(state, trial, step), state.secant)
-        wins = jnp.where(finite & ~first, _wins(state, decrease), state.wins)
+        wins = jnp.where(finite & ~first & ~again, _wins(state, decrease), state.wins)
         largest = jnp.maximum(state.largest, jnp.abs(x))
         noise = _noise(here.value, columns, largest)
-        misses = jnp.where(first | moves | (predicted > noise), 0, state.misses + 1)
+        misses = jnp.where(first | again | moves | (predicted > noise), 0, state.misses + 1)
+        rooted = state.rooted | (accepted & ~here.sharp)
 
-        hessian = here.matrix + jnp.where(wins >= WINS, secant, 0)
-        free = free_parameters(x, here.gradient, state.lower, state.upper)
-        onward = bounded_step(x, here.gradient, hessian, positive(scale), radius, free, state.lower, state.upper)
-        step = onward.step
-        plain, extra = model_decrease(here.gradient, here.matrix, step), -0.5 * step @ secant @ step
-        after = State(
+        after = state._replace(
             x=x,
             value=jnp.where(accepted, here.value, state.value),
             gradient=here.gradient,
-            status=state.status,
             steps=state.steps + moves,
             matrix=here.matrix,
+            root=here.root,
+            along=here.along,
+            sharp=here.sharp,
+            rooted=rooted,
+            near=jnp.where(rooted, invertible(here.root), state.near),
             secant=secant,
             wins=wins,
             misses=misses,
             scale=scale,
             radius=radius,
-            trial=x + step,
-            predicted=jnp.stack([plain, plain + extra]),
-            full=onward.full,
             largest=largest,
-            lower=state.lower,
-            upper=state.upper,
         )
-        status = self._status(after, columns, free, still=~moves, settled=onward.gain <= SETTLED * noise)
-        return after._replace(status=jnp.where(first & ~finite, jnp.int32(Status.NONFINITE.code), status))
+        free = free_parameters(x, here.gradient, state.lower, state.upper)
+        after, gain = _with_trial(after, free)
+        status = self._status(after, columns, free, still=~moves & ~again, settled=gain <= SETTLED * noise)
+        after = _ended(after, status)
+        return after._replace(status=jnp.where(first & ~finite, jnp.int32(Status.NONFINITE.code), after.status))
 
     def _status(self, state, columns, free, still, settled):
         """Return why to stop, judged at the accepted point with the step that would be tried next.
@@ -188,14 +230,69 @@ class LM(StepSolver):
             (state.full & jnp.all(step <= xtol * jnp.abs(state.x)), Status.CONVERGED_STEP),
             (state.full & (predicted <= ftol * state.value), Status.CONVERGED_VALUE),
             (state.value <= _rounding(columns, state.largest), Status.CONVERGED_VALUE),
-            (jnp.max(cosines) <= gtol * jnp.sqrt(2 * state.value), Status.CONVERGED_GRADIENT),
+            # the angle with a column says little of one with a difference of nearly equal columns
+            (~state.rooted & (jnp.max(cosines) <= gtol * jnp.sqrt(2 * state.value)), Status.CONVERGED_GRADIENT),
         ):
             code = jnp.where(holds, jnp.int32(status.code), code)
         return code
 
 
-def _gram(state):
-    return Gram(state.value, state.gradient, state.matrix)
+def _here(state):
+    return Factored(state.value, state.gradient, state.matrix, state.root, state.along, state.sharp)
+
+
+def _with_factor(evaluation):
+    """Return normal equations of terms' own as if they were exact: there are no better ones."""
+    if isinstance(evaluation, Factored):
+        return evaluation
+    nothing = jnp.zeros_like(evaluation.matrix), jnp.zeros_like(evaluation.gradient)
+    value, gradient, matrix = evaluation
+    return Factored(value, gradient, matrix, *nothing, jnp.ones((), bool))
+
+
+def _with_trial(state, free):
+    """Return the state with its next trial, and the decrease at the model's minimum, however far away."""
+    augmented = state.wins >= WINS
+    hessian = state.matrix + jnp.where(augmented, state.secant, 0)
+    scale = positive(state.scale)
+    columns = jnp.sqrt(jnp.diag(state.matrix))
+    eps = BLURRED * jnp.finfo(state.x.dtype).eps
+    noise = eps * norm(columns * state.largest), eps * jnp.sqrt(2 * state.value)
+
+    def by_factor(fixed, free):
+        return factored_step(state.along + state.root @ fixed, state.root, scale, state.radius, free, noise)
+
+    def by_matrix(fixed, free):
+        return trust_step(state.gradient + hessian @ fixed, hessian, scale, state.radius, free)
+
+    def solved(fixed, free):
+        return jax.lax.cond(state.rooted & ~augmented, by_factor, by_matrix, fixed, free)
+
+    onward = bounded_step(state.x, state.gradient, hessian, scale, state.radius, free, state.lower, state.upper, solved)
+    step = onward.step
+    moved = state.root @ step
+    of_factor = -(state.along @ moved + 0.5 * moved @ moved)
+    plain = jnp.where(state.rooted, of_factor, model_decrease(state.gradient, state.matrix, step))
+    predicted = jnp.stack([plain, plain - 0.5 * step @ state.secant @ step])
+    return state._replace(trial=state.x + step, predicted=predicted, full=onward.full), onward.gain
+
+
+def _ended(state, status):
+    """Return the state with its status. What digits that were lost say of an end is none yet.
+
+    The same point comes next then, in the directions now known.
+    """
+    unclear = state.rooted & ~state.sharp & (status != Status.RUNNING.code) & (state.renewed < TURNS)
+    return state._replace(
+        trial=jnp.where(unclear, state.x, state.trial),
+        renewed=jnp.where(unclear, state.renewed + 1, 0),
+        status=jnp.where(unclear, jnp.int32(Status.RUNNING.code), status),
+    )
+
+
+def _slope(state, here, step):
+    """Return the derivative of the value along a step, of factors without the cancellation of Jᵀr."""
+    return jnp.where(state.rooted, here.along @ (here.root @ step), here.gradient @ step)
 
 
 def _decrease(state, trial, step):
@@ -205,7 +302,8 @@ def _decrease(state, trial, step):
     """
     difference = state.value - trial.value
     resolution = jnp.finfo(step.dtype).eps ** (2 / 3) * state.value
-    return jnp.where(jnp.abs(difference) <= resolution, -0.5 * step @ (state.gradient + trial.gradient), difference)
+    by_slopes = -0.5 * (_slope(state, state, step) + _slope(state, trial, step))
+    return jnp.where(jnp.abs(difference) <= resolution, by_slopes, difference)
 
 
 def _rounding(columns, largest):
@@ -239,7 +337,9 @@ def _resized(state, trial, step, ratio, finite):
     # where the parabola through both values with the first slope has its minimum
     shrink = 0.5 * slope / (slope + state.value - trial.value)
     shrink = jnp.where(finite & jnp.isfinite(shrink), jnp.clip(shrink, 0.1, 0.5), 0.1)
-    grown = jnp.where(ratio > GOOD, jnp.maximum(state.radius, 2 * length), state.radius)
+    # a model that misses nothing, as of residuals linear in the parameters, holds much farther
+    further = jnp.clip(MISSED / positive(jnp.abs(1 - ratio)), 2, FURTHEST)
+    grown = jnp.where(ratio > GOOD, jnp.maximum(state.radius, further * length), state.radius)
     return jnp.where(ratio < POOR, shrink * length, grown)
 
 

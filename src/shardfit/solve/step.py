@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 import jax
 import numpy as np
 
+from shardfit.core.factor import Factored
 from shardfit.core.gram import Gram
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
@@ -57,11 +58,11 @@ class StepSolver(Solver):
         """Return the initial state with its random key, and with arrays that the caller gives; most use neither."""
         return state
 
-    def evaluate(self, space: Space, objective: Objective, z: jax.Array, key: Any) -> Any:
+    def evaluate(self, space: Space, objective: Objective, z: Any, key: Any) -> Any:
         """Return what `step` needs to know at z."""
         return evaluate(self.needs, space, objective, z, key)
 
-    def step(self, evaluate: Callable[[jax.Array], Any], state: Any) -> Any:
+    def step(self, evaluate: Callable[[Any], Any], state: Any) -> Any:
         """Return the state after one evaluation."""
         return self.tell(state, evaluate(self.ask(state)))
 
@@ -111,7 +112,7 @@ class StepSolver(Solver):
         """Return what a Result keeps of the final state."""
         return {}
 
-    def equations(self, state: Any) -> Gram | None:
+    def equations(self, state: Any) -> Gram | Factored | None:
         """Return the normal equations at the state's point, for a solver that has them."""
         return None
 

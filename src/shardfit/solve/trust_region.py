@@ -37,12 +37,17 @@ def free_parameters(x, gradient, lower, upper):
     return ~(((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0)))
 
 
-def bounded_step(x, gradient, hessian, scale, radius, free, lower, upper) -> Step:
-    """Return a step inside the box: whatever would leave it is put on its bound, and the rest is solved again."""
+def bounded_step(x, gradient, hessian, scale, radius, free, lower, upper, solved=None) -> Step:
+    """Return a step inside the box: whatever would leave it is put on its bound, and the rest is solved again.
+
+    solved(fixed, free): the step of the free parameters after the fixed ones' own; None for that of the matrix.
+    """
+    if solved is None:
+        solved = lambda fixed, free: trust_step(gradient + hessian @ fixed, hessian, scale, radius, free)  # noqa: E731
 
     def solve(carry):
         free, fixed, earlier, _ = carry
-        trial = trust_step(gradient + hessian @ fixed, hessian, scale, radius, free)
+        trial = solved(fixed, free)
         reached = jnp.clip(x + trial.step + fixed, lower, upper) - x
         leaves = free & ((x + trial.step < lower) | (x + trial.step > upper))
         inside = Step(reached, trial.full, jnp.maximum(earlier.gain, trial.gain))
@@ -65,6 +70,44 @@ def _downhill_step(x, gradient, hessian, scale, radius, free, lower, upper):
     edge = radius / positive(length)
     best = jnp.where(curvature > 0, -(gradient @ direction) / positive(curvature), edge)
     return jnp.clip(x + jnp.minimum(best, edge) * direction, lower, upper) - x
+
+
+def factored_step(along, root, scale, radius, free, noise) -> Step:
+    """Minimise ½|along + root · step|² over the free parameters with |scale · step| ≤ radius, to RADIUS_SLACK.
+
+    By singular values, so that nothing is squared. noise: what rounding makes of `along` by itself, and through the
+    Jacobian's columns, where a direction's singular value divides it; what lies below is no reason to move.
+    """
+    left, sizes, right = jnp.linalg.svd(jnp.where(free, root / scale, 0))
+    known = sizes > 0
+    sizes = jnp.where(known, sizes, 1)
+    parts = left.T @ along
+    parts = jnp.where(known & (jnp.abs(parts) > noise[0] + noise[1] / sizes), parts, 0)
+
+    def lengths(damping):
+        damped = sizes**2 + damping
+        taken = sizes * parts / damped
+        length = norm(taken)
+        return length, jnp.sum(taken**2 / damped) / positive(length)  # and how fast it falls
+
+    def closer(carry):
+        count, damping, low, high = carry
+        length, fall = lengths(damping)
+        low, high = jnp.where(length > radius, damping, low), jnp.where(length > radius, high, damping)
+        newton = damping + (length / radius - 1) * length / positive(fall)
+        return count + 1, jnp.where((newton > low) & (newton < high), newton, 0.5 * (low + high)), low, high
+
+    def far(carry):
+        return (jnp.abs(lengths(carry[1])[0] - radius) > RADIUS_SLACK * radius) & (carry[0] < MAX_DAMPINGS)
+
+    zero = jnp.zeros_like(radius)
+    full = lengths(zero)[0] <= radius
+    search = jnp.zeros((), jnp.int32), zero, zero, norm(sizes * parts) / radius
+    damping = jax.lax.while_loop(lambda carry: ~full & far(carry), closer, search)[1]
+    length = lengths(damping)[0]
+    step = -(right.T @ (sizes * parts / (sizes**2 + damping))) / scale
+    shortened = jnp.minimum(1, (1 + RADIUS_SLACK) * radius / positive(length))
+    return Step(step * jnp.where(full, 1, shortened), full, 0.5 * jnp.sum(parts**2))
 
 
 class _Search(NamedTuple):
