@@ -42,6 +42,7 @@ PUBLIC = {
     "LBFGS",
     "LBFGSB",
     "LM",
+    "LMCG",
     "Log",
     "LogNormal",
     "NonFiniteError",

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
     from shardfit.solve.lbfgsb import LBFGSB
     from shardfit.solve.lm import LM
+    from shardfit.solve.lm_cg import LMCG
     from shardfit.solve.monitor import Snapshot
     from shardfit.solve.optax_loop import OptaxLoop
     from shardfit.solve.optimistix_adapter import Optimistix
@@ -127,6 +128,7 @@ __all__ = [
     "LBFGS",
     "LBFGSB",
     "LM",
+    "LMCG",
     "Log",
     "LogNormal",
     "NonFiniteError",
@@ -260,6 +262,7 @@ __getattr__, __dir__ = lazy_names(
         "solve.lbfgs": "LBFGS BacktrackingLBFGS",
         "solve.lbfgsb": "LBFGSB",
         "solve.lm": "LM",
+        "solve.lm_cg": "LMCG",
         "solve.monitor": "Snapshot",
         "solve.optax_loop": "OptaxLoop",
         "solve.optimistix_adapter": "Optimistix",

@@ -56,8 +56,8 @@ def fit(
     """Minimise a problem's objective.
 
     solver: None (scipy L-BFGS-B), a name ('lbfgsb', 'lbfgs', 'lbfgs-bt', 'adam', 'adamw', 'sgd', 'rmsprop', 'lm',
-    'swarm') with its options as keywords, a Solver object, any optax transformation, any optimistix solver, or a
-    callable.
+    'lm-cg', 'swarm') with its options as keywords, a Solver object, any optax transformation, any optimistix solver, or
+    a callable.
     mesh: devices to split the rows over, from `shardfit.mesh`; the answer does not depend on it.
     run_dir: folder for checkpoints and the result; resume: 'auto' continues an earlier call if there is one, 'must'
     fails if there is none, 'never' starts over. callback(snapshot) is called every `every` steps; returning True ends

@@ -5,6 +5,7 @@ adjoint solver) gives the rows of the Jacobian one by one instead: every residua
 alone, so that a block costs as many backward passes as a row has residuals.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,19 @@ from shardfit.core.reduce import local_sums, on_shards, scaled, term_key
 from shardfit.core.rows import real_rows, shapes_of_rows, sum_blocks
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term
 
-__all__ = ["Gram", "block_rows", "gram", "of_derivatives", "residuals", "row_sums", "rows_at_once"]
+__all__ = [
+    "Gram",
+    "block_rows",
+    "either",
+    "flat",
+    "gram",
+    "of_derivatives",
+    "penalty_residuals",
+    "residuals",
+    "row_residuals",
+    "row_sums",
+    "rows_at_once",
+]
 
 GRAM_BLOCK = 1 << 16  # numbers in one block of the Jacobian: half a megabyte in float64 stays in a core's own cache
 
@@ -30,12 +43,18 @@ def _real(residual: jax.Array) -> jax.Array:
 def _scaled_residuals(term: Term, residuals: Any) -> jax.Array:
     """Flatten residuals, complex ones as real and imaginary parts, scaled so that ½Σr² is the weighted value."""
     named = residuals if isinstance(residuals, dict) else {"": residuals}
+    weights = {name: term.weight[name] if isinstance(term.weight, dict) else term.weight for name in named}
+    scaled = getattr(term, "scale", 1.0)
+    return flat(residuals, {name: jnp.sqrt(jnp.asarray(weight) * scaled) for name, weight in weights.items()})
+
+
+def flat(residuals: Any, factors: dict[str, jax.Array] | None = None) -> jax.Array:
+    """Flatten residuals, complex ones as real and imaginary parts; factors: of each named product, '' if unnamed."""
+    named = residuals if isinstance(residuals, dict) else {"": residuals}
     pieces = []
     for name, residual in named.items():
-        weight = term.weight[name] if isinstance(term.weight, dict) else term.weight
-        factor = jnp.sqrt(jnp.asarray(weight) * getattr(term, "scale", 1.0))
-        flat = [_real(leaf) for leaf in jax.tree.leaves(residual)]
-        pieces += [leaf * factor.astype(leaf.dtype) for leaf in flat]
+        parts = [_real(leaf) for leaf in jax.tree.leaves(residual)]
+        pieces += parts if factors is None else [part * factors[name].astype(part.dtype) for part in parts]
     return jnp.concatenate(pieces)
 
 
@@ -64,9 +83,9 @@ def gram(objective: Any, space: Any, z: jax.Array, key: Any, directions: jax.Arr
     pieces = [_weighted(place, totals) for place, totals in row_sums(objective, space, z, key, directions)]
     for name, term in objective.items():
         if isinstance(term, ResidualPenalty):
-            residual = partial(_penalty_residual, term, space)
+            residual = partial(penalty_residuals, term, space)
             ways = partial(_forward, residual, directions), partial(_reverse, residual, directions)
-            pieces.append(_product(*_either(name, *ways, residual, z)))
+            pieces.append(_product(*either(name, *ways, residual, z)))
     return jax.tree.map(lambda *leaves: sum(leaves), *pieces)
 
 
@@ -133,18 +152,20 @@ def _weighted(place: Place, totals: Any) -> Gram:
     return Gram(*(part * jnp.asarray(place.term.weight, part.dtype) for part in solved))
 
 
-def _residuals(place: Place, rows: Any, mask: Any, z: jax.Array) -> jax.Array:
+def row_residuals(place: Place, rows: Any, mask: Any, z: jax.Array) -> jax.Array:
+    """Return the residuals of a block of rows at coordinates z of the place's space; masked rows give zeros."""
     return _scaled_residuals(place.term, place.term.masked_residuals(place.space.unpack(z), rows, mask, place.key))
 
 
-def _penalty_residual(term, space, z):
+def penalty_residuals(term: Term, space: Any, z: jax.Array) -> jax.Array:
+    """Return the residuals of a penalty at coordinates z of a space."""
     return _scaled_residuals(term, term.fn(space.unpack(z), *term.args))
 
 
 def _block_gram(place, rows, mask):
-    residual = partial(_residuals, place, rows, mask)
+    residual = partial(row_residuals, place, rows, mask)
     by_row = partial(_reverse_by_row, place, rows, mask)
-    return _product(*_either(place.name, partial(_forward, residual, place.directions), by_row, residual, place.z))
+    return _product(*either(place.name, partial(_forward, residual, place.directions), by_row, residual, place.z))
 
 
 def _product(jacobian, residual):
@@ -158,8 +179,8 @@ def _product(jacobian, residual):
     return Gram(0.5 * product[-1, -1], product[:-1, -1], product[:-1, :-1])
 
 
-def _either(name, forward, reverse, residual, z):
-    """Return Jacobian and residuals by forward derivatives, or by reverse ones where the model has no others.
+def either(name: str, forward: Callable, reverse: Callable, residual: Callable, z: jax.Array) -> Any:
+    """Return what forward derivatives give, or reverse ones where the model has no others.
 
     Which it has shows when it is traced: JAX refuses, in several ways, before anything is computed.
     """
@@ -199,7 +220,7 @@ def _reverse(residual, directions, z):
 def _reverse_by_row(place, rows, mask, z):
     def one(row, real):
         alone = jax.tree.map(lambda leaf: leaf[None], (row, real))
-        return _reverse(partial(_residuals, place, *alone), place.directions, z)
+        return _reverse(partial(row_residuals, place, *alone), place.directions, z)
 
     jacobian, r = jax.vmap(one)(rows, mask)
     return jacobian.reshape(-1, z.size), r.reshape(-1)

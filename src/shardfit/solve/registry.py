@@ -10,11 +10,20 @@ from shardfit.solve.custom import Custom
 from shardfit.solve.lbfgs import LBFGS, BacktrackingLBFGS
 from shardfit.solve.lbfgsb import LBFGSB
 from shardfit.solve.lm import LM
+from shardfit.solve.lm_cg import LMCG
 from shardfit.solve.optax_loop import RATES, OptaxLoop, named_transform
 from shardfit.solve.optimistix_adapter import Optimistix
 from shardfit.solve.swarm import Swarm
 
-CLASSES = {"lbfgsb": LBFGSB, "lbfgs": LBFGS, "lbfgs-bt": BacktrackingLBFGS, "lm": LM, "swarm": Swarm, "cmaes": CMAES}
+CLASSES = {
+    "lbfgsb": LBFGSB,
+    "lbfgs": LBFGS,
+    "lbfgs-bt": BacktrackingLBFGS,
+    "lm": LM,
+    "lm-cg": LMCG,
+    "swarm": Swarm,
+    "cmaes": CMAES,
+}
 TRANSFORM_OPTIONS = {"learning_rate", "b1", "b2", "eps", "weight_decay", "momentum", "nesterov", "decay", "centered"}
 
 
