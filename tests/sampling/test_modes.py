@@ -135,3 +135,20 @@ def flat_top(x):
 def test_a_flat_top_has_a_width():
     start = find_start(sampled(sf.Problem(sf.Objective({"top": sf.penalty(flat_top)}), np.zeros(2))))
     assert 0.1 < np.linalg.norm(start.root, axis=1).max() < 10
+
+
+def ring(x):
+    return 0.5 * ((jnp.sqrt(jnp.sum(x**2) + 1e-12) - 5) / 0.2) ** 2
+
+
+def test_a_bent_ridge_is_as_wide_as_it_is():
+    start = find_start(sampled(sf.Problem(sf.Objective({"ring": sf.penalty(ring)}), np.array([4.0, 1.0]))))
+    assert start.modes is not None
+    assert 0.5 < np.linalg.norm(start.modes.roots, axis=2).max() < 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_modes_fifty_widths_apart_are_found(seed):
+    far = of((np.array([[-50.0, 0.0], [50.0, 0.0]]), FAR[1]), x0=(50.1, 0.1))
+    start = find_start(sampled(far), seed=seed)
+    assert start.modes is not None and len(start.modes) == 2

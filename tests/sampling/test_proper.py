@@ -128,3 +128,12 @@ def test_a_density_that_does_not_fall_far_away_is_named_before_any_chain_begins(
         with pytest.raises(ValueError, match="improper"):
             find_start(tail(power))
     assert find_start(tail(2.0)).root is not None  # Cauchy
+
+
+def banana(x):
+    return x[0] ** 2 / 200 + 0.5 * (x[1] + 0.1 * (x[0] ** 2 - 100)) ** 2
+
+
+@pytest.mark.parametrize("beside", [0.0, 1e-9, 1e-3])
+def test_a_start_beside_the_mode_says_nothing_of_tails(beside):
+    find_start(sampled(sf.Problem(sf.Objective({"d": sf.penalty(banana)}), np.array([0.0, 10.0 + beside]))))

@@ -27,6 +27,7 @@ def require_fall(landscape: Landscape, here: Bowl) -> None:
     Beside the ray, too: towards the corner of a hierarchy a density may grow, and be the narrower for it.
     """
     gone = here.z - landscape.problem.z0()
+    gone = gone / np.clip(here.distance(landscape.problem.z0()), 1e-300, 1.0)  # a start beside the mode is no unit
     widest = here.root @ np.linalg.svd(here.root)[2][0]
     ways = np.array([way for way in (gone, widest, -widest) if np.max(np.abs(way)) > 0])
     noise = np.random.default_rng(0).standard_normal((BESIDE, here.z.size)) @ here.root.T

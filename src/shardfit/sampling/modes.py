@@ -11,7 +11,7 @@ import numpy as np
 
 from shardfit.core.params import Space, element_label
 from shardfit.sampling.dispersed import dispersed
-from shardfit.sampling.landscape import BATCH, Bowl, Landscape, bowl, polished
+from shardfit.sampling.landscape import BATCH, Bowl, Landscape, bowl, narrowed, polished
 
 STARTS, MOST_STARTS = 4, 16  # fits of a round, and in all
 LEAST_WEIGHT = 1e-3  # share of the posterior below which a mode is left out
@@ -94,11 +94,12 @@ def find_modes(landscape: Landscape, first: End | None, around: np.ndarray, seed
     sd = None if first is None or first.bowl is None else np.linalg.norm(first.bowl.root, axis=1)
     pool = dispersed(landscape.problem, around, sd, BATCH, seed)
     values = landscape.values(pool)
-    found = [] if first is None else [first]
-    for i, starts in enumerate(_rounds(pool, values, around)):
+    found, pool = [] if first is None else [first], _Pool(pool, values, around)
+    for i in range(MOST_STARTS // STARTS):
         new = 0
-        for z in starts:
-            end = minimum(landscape, z)
+        for j in range(STARTS):
+            z = pool.farthest() if j % 2 or not found else pool.unexplained(found)
+            end = None if z is None else minimum(landscape, z)
             if end is not None and all(_apart(landscape, end, other) for other in found):
                 found.append(end)
                 new += 1
@@ -121,7 +122,9 @@ def end_of(landscape: Landscape, z: np.ndarray, value: float, converged: bool) -
         return End(z, value, None) if converged else None
     here = bowl(landscape, z)
     here = here and polished(landscape, here)
-    return End(here.z, here.value, here) if here is not None and here.minimum else None
+    if here is None or not here.minimum:
+        return None
+    return End(here.z, here.value, narrowed(landscape, here))
 
 
 def settled(ends: list[End]) -> Modes:
@@ -137,20 +140,39 @@ def settled(ends: list[End]) -> Modes:
     return Modes(np.stack([end.z for end in kept]).astype(float), weight, roots, log_z)
 
 
-def _rounds(pool: np.ndarray, values: np.ndarray, around: np.ndarray) -> list[list[np.ndarray]]:
-    """Return starts in rounds: of the better points of the pool the best, then those farthest from all before."""
-    order = np.argsort(np.where(np.isnan(values), np.inf, values), kind="stable")
-    order = order[np.isfinite(values[order])]
-    better = pool[order[: max(MOST_STARTS, len(order) // 4)]]
-    if not len(better):
-        return []
-    scale = np.subtract(*np.quantile(better, (0.75, 0.25), axis=0)) + np.finfo(float).tiny
-    away = np.linalg.norm((better - around) / scale, axis=1)
-    chosen = [0]
-    while len(chosen) < min(MOST_STARTS, len(better)):
-        away = np.minimum(away, np.linalg.norm((better - better[chosen[-1]]) / scale, axis=1))
-        chosen.append(int(np.argmax(away)))
-    return [[better[i] for i in chosen[j : j + STARTS]] for j in range(0, len(chosen), STARTS)]
+class _Pool:
+    """Points (m, n) that fits may start from, each once, with their -log density."""
+
+    def __init__(self, points: np.ndarray, values: np.ndarray, around: np.ndarray):
+        finite = np.isfinite(values)
+        self.points, self.values = points[finite], values[finite]
+        order = np.argsort(self.values, kind="stable")
+        self.better = order[: max(MOST_STARTS, len(order) // 4)]
+        self.scale = np.ones(points.shape[1])
+        if len(self.better):
+            self.scale = np.subtract(*np.quantile(self.points[self.better], (0.75, 0.25), axis=0))
+            self.scale += np.finfo(float).tiny
+        self.away = np.linalg.norm((self.points - around) / self.scale, axis=1)
+
+    def farthest(self) -> np.ndarray | None:
+        """Return the point, of the better ones, that is farthest from all that have been taken."""
+        merit = np.full(len(self.points), -np.inf)
+        merit[self.better] = self.away[self.better]
+        return self._take(merit)
+
+    def unexplained(self, found: list[End]) -> np.ndarray | None:
+        """Return the point whose density is most above the Gaussians of minima found so far."""
+        if any(end.bowl is None for end in found):
+            return self.farthest()
+        told = [-end.value - 0.5 * end.bowl.distance(self.points) ** 2 for end in found if end.bowl is not None]
+        return self._take(-self.values - np.max(told, axis=0))
+
+    def _take(self, merit: np.ndarray) -> np.ndarray | None:
+        at = int(np.argmax(np.where(self.away > 0, merit, -np.inf))) if len(merit) else 0
+        if not len(merit) or not self.away[at] > 0:
+            return None
+        self.away = np.minimum(self.away, np.linalg.norm((self.points - self.points[at]) / self.scale, axis=1))
+        return self.points[at]
 
 
 def _apart(landscape: Landscape, one: End, other: End) -> bool:

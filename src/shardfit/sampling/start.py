@@ -47,6 +47,15 @@ class Start(NamedTuple):
         """What a sampler begins with."""
         return {} if self.root is None else {"root": self.root}
 
+    def gaussians(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return mean and covariance of every mode, or of what is known of where chains begin."""
+        if self.modes is not None and self.modes.roots is not None:
+            return [(z, root @ root.T) for z, root in zip(self.modes.z, self.modes.roots, strict=True)]
+        if self.root is None:
+            return []
+        root = np.asarray(self.root if self.root.ndim == 2 else np.diag(self.root), float)
+        return [(np.asarray(self.z, float), root @ root.T)]
+
     def of_group(self, number: int, groups: int) -> dict[str, Any]:
         """Return what one of several groups of chains begins with."""
         own = {} if self.points is None else {"points": np.split(self.points, groups)[number].astype(self.z.dtype)}

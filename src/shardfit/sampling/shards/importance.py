@@ -17,6 +17,8 @@ from scipy.special import gammaln, logsumexp
 from shardfit.sampling.quality.psis import LARGEST_K, smoothed
 
 FREEDOM = 5.0  # degrees of freedom of the proposals: tails heavier than those of any posterior that has moments
+PROBES, WIDE, PROBE_FREEDOM = 0.03, (3.0, 30.0, 300.0), 3.0  # share of points that look so much farther, their tails
+STAYING = 0.2  # share of the points of the first proposals that is drawn from these in later rounds
 WIDER = 1.1  # proposals have tails on all sides of a density that is a little wider than they know
 FOLLOWING = 1.3  # wider still: where points were missed they have no weight to follow
 GOOD = 0.5  # Pareto k below which weights have a variance
@@ -33,7 +35,8 @@ Density = Callable[[np.ndarray], np.ndarray]
 class Weighted:
     """Points (m, n) with -log density `value` (m,) and normalised weights (m,).
 
-    k: Pareto k of the weights; rounds: proposals that were tried; values: of the density, in all rounds.
+    k: Pareto k of the weights; rounds: proposals that were tried; values: of the density, in all rounds; log_mass: log
+    of the density's integral.
     """
 
     points: np.ndarray
@@ -42,6 +45,12 @@ class Weighted:
     k: float
     rounds: int
     values: int
+    log_mass: float
+
+    @property
+    def mass_error(self) -> float:
+        """The Monte Carlo standard error of log_mass."""
+        return float(np.sqrt(max(1 / self.effective - 1 / len(self.weights), 0.0)))
 
     @property
     def effective(self) -> float:
@@ -71,26 +80,29 @@ class Weighted:
 
 
 class Proposal(NamedTuple):
-    """A multivariate t: mean (n,), root (n, n) of its scale matrix, and how many points of a round are its own."""
+    """A multivariate t: mean (n,), root (n, n) of its scale matrix, how many points of a round are its own, and its
+    degrees of freedom.
+    """
 
     mean: np.ndarray
     root: np.ndarray
     count: int
+    freedom: float = FREEDOM
 
     def draw(self, rng: np.random.Generator, times: int = 1) -> np.ndarray:
         """Return `times` as many points as a round has."""
         size, count = len(self.mean), times * self.count
         normal = rng.standard_normal((count, size))
-        stretch = np.sqrt(FREEDOM / rng.chisquare(FREEDOM, count))
+        stretch = np.sqrt(self.freedom / rng.chisquare(self.freedom, count))
         return self.mean + (normal * stretch[:, None]) @ self.root.T
 
     def log_density(self, points: np.ndarray) -> np.ndarray:
         """Return the log density at points (m, n)."""
-        size = len(self.mean)
+        size, nu = len(self.mean), self.freedom
         away = np.linalg.solve(self.root, (points - self.mean).T)
-        constant = gammaln((FREEDOM + size) / 2) - gammaln(FREEDOM / 2) - 0.5 * size * np.log(np.pi * FREEDOM)
+        constant = gammaln((nu + size) / 2) - gammaln(nu / 2) - 0.5 * size * np.log(np.pi * nu)
         constant -= np.sum(np.log(np.abs(np.diag(self.root))))
-        return constant - 0.5 * (FREEDOM + size) * np.log1p(np.sum(away**2, axis=0) / FREEDOM)
+        return constant - 0.5 * (nu + size) * np.log1p(np.sum(away**2, axis=0) / nu)
 
 
 def importance_sample(
@@ -100,15 +112,18 @@ def importance_sample(
     seed: int,
     rounds: int = 4,
     most: int = 0,
+    wanted: Callable[[Weighted], float] = lambda weighted: weighted.error / ACCURACY,
 ) -> Weighted:
     """Return weighted points of a density, drawn around Gaussians (mean, covariance) that are close to it.
 
     density(points (m, n)) returns its logarithm (m,) up to a constant; it is asked for `points` values per round, for
-    new proposals in at most so many rounds. most: values in all, if points are to be added while an error of the
-    moments is above ACCURACY and Pareto k says that they would help.
+    new proposals in at most so many rounds. A part of the points are probes far from the Gaussians: what these miss has
+    large weights there, which Pareto k tells. most: values in all, if points are to be added while an error is above
+    what is wanted (a ratio; by default of the moments) and Pareto k says that they would help.
     """
     rng, each = np.random.default_rng(seed), -(-points // len(gaussians))
-    proposals = [_proposal(mean, covariance, each) for mean, covariance in gaussians]
+    firsts = _with_probes([_proposal(mean, covariance, each) for mean, covariance in gaussians])
+    proposals = firsts
     drawn, logs = _drawn(proposals, density, rng)
     values, number, tries = len(drawn), 1, rounds - 1
     while True:
@@ -116,10 +131,12 @@ def importance_sample(
         good = weighted.k < GOOD and weighted.effective > ENOUGH * len(drawn)
         room = most - values
         if tries and not good and (not most or room >= len(drawn)):
-            proposals = _refitted(weighted, gaussians[0][1], len(drawn), rng)
+            # the first ones stay: what they see alone, a few narrow points, new ones may forget
+            kept = [first._replace(count=max(1, int(STAYING * first.count))) for first in firsts]
+            proposals = kept + _with_probes(_refitted(weighted, gaussians[0][1], points, rng))
             drawn, logs = _drawn(proposals, density, rng)
             values, number, tries = values + len(drawn), number + 1, tries - 1
-        elif weighted.k <= LARGEST_K and weighted.error > ACCURACY and (times := _times(weighted, proposals, room)):
+        elif weighted.k <= LARGEST_K and (times := _times(weighted, wanted(weighted), proposals, room)):
             new, more = _drawn(proposals, density, rng, times)
             drawn, logs = np.concatenate([drawn, new]), np.concatenate([logs, more])
             values, tries = values + len(new), 1  # many points may see what few have missed
@@ -127,11 +144,18 @@ def importance_sample(
             return weighted
 
 
-def _times(weighted: Weighted, proposals: list[Proposal], room: int) -> int:
+def _with_probes(proposals: list[Proposal]) -> list[Proposal]:
+    """Return proposals with wide ones around the largest of them, which see what lies beside."""
+    most = max(proposal.count for proposal in proposals)
+    count, largest = max(1, int(PROBES * most)), [p for p in proposals if p.count == most]
+    return proposals + [Proposal(p.mean, wide * p.root, count, PROBE_FREEDOM) for p in largest for wide in WIDE]
+
+
+def _times(weighted: Weighted, error: float, proposals: list[Proposal], room: int) -> int:
     """Return how many rounds of points to add: what the errors ask for, but no more than thrice what is there."""
     each, have = sum(proposal.count for proposal in proposals), len(weighted.points)
-    wanted = MARGIN * have * (weighted.error / ACCURACY) ** 2 - have
-    return int(min(np.ceil(min(wanted, 3 * have) / each), max(room, 0) // each))
+    wanted = MARGIN * have * error**2 - have
+    return int(min(np.ceil(min(wanted, 3 * have) / each), max(room, 0) // each)) if error > 1 else 0
 
 
 def _drawn(
@@ -149,8 +173,10 @@ def _weigh(proposals: list[Proposal], points: np.ndarray, logs: np.ndarray, roun
     counts = np.array([proposal.count for proposal in proposals])
     shares = np.log(counts / counts.sum())
     mixture = logsumexp([s + p.log_density(points) for s, p in zip(shares, proposals, strict=True)], axis=0)
-    logarithms, k = smoothed(np.where(finite, logs - mixture, -np.inf))  # no model there: no weight
-    return Weighted(points, -logs, np.exp(logarithms), float(k), rounds, values)
+    raw = np.where(finite, logs - mixture, -np.inf)  # no model there: no weight
+    logarithms, k = smoothed(raw)
+    mass = float(logsumexp(raw) - np.log(len(raw)))
+    return Weighted(points, -logs, np.exp(logarithms), float(k), rounds, values, mass)
 
 
 def _refitted(weighted: Weighted, covariance: np.ndarray, count: int, rng: np.random.Generator) -> list[Proposal]:

@@ -23,6 +23,7 @@ from shardfit.core.terms import RowTerm
 from shardfit.io.compile_cache import use_compile_cache
 from shardfit.io.run_dir import RunDir, opened
 from shardfit.sampling.density import in_words, parameters_of, values_on_z
+from shardfit.sampling.modes import shares
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.quality.psis import LARGEST_K
 from shardfit.sampling.shards.combine import Combined, combine, require_rule
@@ -129,14 +130,14 @@ def combined_posterior(
     weighted = None
     if correct:
         gaussians = [(combined.mean, combined.covariance)]
-        if start.root is not None:
-            root = start.root if start.root.ndim == 2 else np.diag(start.root)
-            gaussians.append((start.z, root @ root.T))
+        gaussians += start.gaussians()
         points, most = (chains * draws, MOST) if correct is True else (int(correct), 0)
         weighted = importance_sample(_density(plan.problem, mesh), gaussians, points, plan.division.seed, most=most)
         extra |= {"pareto_k": weighted.k, "effective": weighted.effective, "values": weighted.values}
         extra["error"] = weighted.error
     z, weights, stats = _draws(combined, weighted, chains * draws, plan.division.seed)
+    if weighted is None:
+        extra |= shares(start.modes, z)
     problem, space = plan.problem, plan.problem.space
     z = z.astype(PRECISIONS[problem.precision])
     return Posterior(
