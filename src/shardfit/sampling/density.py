@@ -18,6 +18,7 @@ from shardfit.core.term_makers import penalty
 from shardfit.core.terms import Penalty, RowTerm
 from shardfit.core.transforms import HEAVY_TAILED, Chain
 from shardfit.sampling.proper import require_read
+from shardfit.sampling.scaled import require_fixed_scales
 from shardfit.solve.points import values_at
 from shardfit.stats.eliminated import require_integrated
 
@@ -40,6 +41,7 @@ def sampled(problem: Problem, use: str = "sample") -> Problem:
     require_read(unconstrained, use)
     _require_start(problem, use)
     require_integrated(problem, use)
+    require_fixed_scales(unconstrained, use)
     return unconstrained
 
 
