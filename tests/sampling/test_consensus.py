@@ -4,6 +4,7 @@ import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -260,7 +261,7 @@ def test_modes_that_no_shard_has_visited_are_weighed_or_told():
     m = np.linspace(-3, 3, 4001)
     value = np.array([np.sum((y - x**2) ** 2) / 8 + 0.5 * (x + 1) ** 2 for x in m])
     weight = np.exp(value.min() - value)
-    settings = {"chains": 2, "warmup": 100, "draws": 150}
+    settings: dict[str, Any] = {"chains": 2, "warmup": 100, "draws": 150}
     found = sf.consensus(problem, 2, **settings)
     assert found.mean()["m"] == pytest.approx(np.average(m, weights=weight), abs=0.03)
     told = sf.consensus(problem, 2, correct=False, **settings).verdict()

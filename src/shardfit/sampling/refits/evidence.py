@@ -106,7 +106,7 @@ def log_evidence(problem: Problem, z: np.ndarray, mesh: Any = None) -> Evidence:
     around = _around(problem, z, mesh)
     occam = (
         0.5 * z.size * LOG_2PI
-        - 0.5 * _log_det(around.matrix, "the posterior", problem.space)
+        - 0.5 * _log_det(np.asarray(around.matrix), "the posterior", problem.space)
         + float(problem.space.log_jacobian(jnp.asarray(z)))
         + _constant(problem, z, mesh)
     )
