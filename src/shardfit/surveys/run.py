@@ -376,7 +376,8 @@ def _left_out(made: Variants, earlier: Mapping[str, Sequence[Any]]) -> dict[str,
 
 def left_out_of(run_dir: str | Path) -> dict[str, list[Any]]:
     """Return the values by axis that could not be made when the survey of a folder began; none without a survey."""
-    if not (Path(run_dir) / LEDGER).is_file():
+    path = Path(run_dir) / LEDGER
+    if not path.is_file() or not path.stat().st_size:  # its maker may have ended in its first instant
         return {}
     with Ledger.open(run_dir, read_only=True) as ledger:
         asked = ledger.heading.asked
