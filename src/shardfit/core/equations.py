@@ -43,6 +43,7 @@ class Equations:
     """How a term makes its normal equations from sums over rows."""
 
     two_walks: ClassVar[bool] = False  # the term's totals are needed before the sums can be made
+    of_derivatives: ClassVar[bool] = False  # they are made of residuals, differentiated along a place's directions
 
     def start(self, place: Place, totals: Any) -> Any:
         """Return what the sums need to know of the term's totals, those of its value."""

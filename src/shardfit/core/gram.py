@@ -24,6 +24,7 @@ __all__ = [
     "either",
     "flat",
     "gram",
+    "jacobian_of",
     "of_derivatives",
     "penalty_residuals",
     "residuals",
@@ -91,7 +92,8 @@ def gram(objective: Any, space: Any, z: jax.Array, key: Any, directions: jax.Arr
 
 def of_derivatives(objective: Any) -> bool:
     """Return whether no term brings normal equations of its own: all are made of derivatives of residuals."""
-    return all(isinstance(t, ResidualPenalty) or _equations(t) is None for t in objective.terms)
+    ways = [_equations(term) for term in objective.terms if isinstance(term, RowTerm)]
+    return all(way is None or way.of_derivatives for way in ways)
 
 
 def row_sums(objective: Any, space: Any, z: jax.Array, key: Any, directions: Any = None) -> list[tuple[Place, Any]]:
@@ -163,9 +165,13 @@ def penalty_residuals(term: Term, space: Any, z: jax.Array) -> jax.Array:
 
 
 def _block_gram(place, rows, mask):
-    residual = partial(row_residuals, place, rows, mask)
+    return _product(*jacobian_of(place, partial(row_residuals, place, rows, mask), rows, mask))
+
+
+def jacobian_of(place: Place, residual: Callable, rows: Any, mask: Any) -> tuple[jax.Array, jax.Array]:
+    """Return Jacobian (m, n) and residuals (m,) of a block: residual(z) as a vector."""
     by_row = partial(_reverse_by_row, place, rows, mask)
-    return _product(*either(place.name, partial(_forward, residual, place.directions), by_row, residual, place.z))
+    return either(place.name, partial(_forward, residual, place.directions), by_row, residual, place.z)
 
 
 def _product(jacobian, residual):

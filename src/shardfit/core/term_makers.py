@@ -9,6 +9,8 @@ import numpy as np
 from jax.core import Tracer
 
 from shardfit.core.equations import Equations, NormalEquations
+from shardfit.core.losses import loss_named
+from shardfit.core.robust_terms import RobustTerm
 from shardfit.core.rows import check_rows, native_order, numbered
 from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, StatisticTerm, total
 
@@ -20,20 +22,35 @@ def residual_term(
     weight: Any = 1.0,
     chunk: int | str | None = "auto",
     gram: NormalEquations | None = None,
-) -> ResidualTerm:
+    loss: str = "linear",
+    f_scale: float = 1.0,
+) -> ResidualTerm | RobustTerm:
     """Make a data term from residuals; its value is ½Σ|r|².
 
     fn(params, rows, *args) takes a block of rows and returns residuals with the rows' leading axis (an array, a pytree,
     or a dict of named data products). rows: pytree of arrays with one common leading axis; an entry named `sigma` must
     be positive. chunk: most rows evaluated at once; memory of an evaluation is bounded by it. "auto" chooses as many as
     a core's cache holds results of, None takes all. gram: normal equations of your own, where they can be had faster
-    than from the derivatives of residuals.
+    than from the derivatives of residuals. loss: 'soft_l1', 'huber', 'cauchy' or 'arctan' let outliers count less, as
+    in scipy.optimize.least_squares: the value is ½C²Σρ(|r|²/C²); f_scale is C, beyond which residuals count as large.
 
     Example: `residual_term(lambda p, r: (r["y"] - p["a"] * r["x"]) / r["sigma"], {"x": x, "y": y, "sigma": s})`.
     """
     fields = row_fields("residual_term", fn, rows, args, weight, chunk)
     fields["equations"] = check_equations("residual_term", gram, weight)
-    return ResidualTerm(**fields)
+    return ResidualTerm(**fields) if loss == "linear" else _robust(fields, loss, f_scale)
+
+
+def _robust(fields: dict[str, Any], loss: str, f_scale: Any) -> RobustTerm:
+    """Return the term of residuals with these fields and a robust loss."""
+    loss_named(loss, "residual_term")
+    if not (np.ndim(f_scale) == 0 and np.isfinite(f_scale) and f_scale > 0):
+        raise ValueError(f"residual_term: f_scale={f_scale!r} must be a positive number.")
+    if fields["equations"] is not None:
+        raise ValueError("residual_term: gram= is of squared residuals, so loss= cannot be another. Leave one out.")
+    if isinstance(fields["weight"], dict):
+        raise ValueError("residual_term: a term with loss= has one weight, not a dict. Make one term for each weight.")
+    return RobustTerm(**fields, f_scale=f_scale, robust=loss)
 
 
 def statistic_term(

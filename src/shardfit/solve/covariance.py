@@ -10,12 +10,13 @@ import numpy as np
 
 from shardfit.core.equations import parameter_slopes
 from shardfit.core.factor import Factored, factored, singular
-from shardfit.core.gram import Gram
+from shardfit.core.gram import Gram, gram, of_derivatives
 from shardfit.core.mesh import everywhere
 from shardfit.core.objective import Objective, normalised
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
 from shardfit.core.quick import once_jit
+from shardfit.core.robust_terms import is_robust, n_robust, scores, with_whole_curvature
 from shardfit.core.terms import RowTerm, numbers_in
 
 __all__ = ["Covariance", "ErrorBars", "covariance", "normalised", "standard_errors"]
@@ -45,6 +46,7 @@ class ErrorBars(NamedTuple):
     distance: float = 0.0
 
 
+SANDWICH = "Standard errors are those of the scatter of the data (sandwich), whatever their own errors say."
 REJECTED = 3.0  # standard errors by which data must push a coordinate out of its box, for its bound to count as known
 
 
@@ -125,6 +127,10 @@ def standard_errors(
     if not z.size:
         size = sum(leaf.size for leaf in jax.tree.leaves(params))
         return ErrorBars(_fields(np.zeros((size, size), z.dtype), np.zeros(size, z.dtype), params), held[0])
+    robust = is_robust(problem.objective)
+    scale = scale and not robust
+    if robust and not of_derivatives(problem.objective):
+        return ErrorBars({"dof": None}, "No standard errors: beside a robust loss all terms must be residual terms.")
     bound = at_bound(problem, z)
     unknown = uncounted(problem.objective)
     if scale and unknown:
@@ -133,7 +139,7 @@ def standard_errors(
     errors, n_free, dof = here.errors, int(np.sum(~bound)), None if unknown else int(here.dof)
     if scale and (dof is None or dof <= 0):
         return ErrorBars({"dof": dof}, f"No standard errors: {(dof or 0) + n_free} residuals for {n_free} parameters.")
-    notes = ["Standard errors are scaled by the reduced χ²."] if scale else []
+    notes = ["Standard errors are scaled by the reduced χ²."] if scale else [SANDWICH] if robust else []
     if int(errors.rank) < (n_moves := int(np.sum(here.moves))):
         notes.append(f"The data determine {int(errors.rank)} of {n_moves} directions: others have infinite errors.")
     notes += held + _at_bounds(space, bound, here.moves)
@@ -205,8 +211,11 @@ def in_parameters(
 def errors_at(curvature, space, objective, known, z, bound, scale) -> _Here:
     """Return the covariance of all parameters at coordinates z; bound: which of these are at a bound, None for none.
 
-    One program does all of it.
+    One program does all of it. Errors beside a robust loss are those of the sandwich.
     """
+    robust = is_robust(objective)
+    if robust:
+        curvature, known, objective, scale = gram, None, with_whole_curvature(objective), False
     free = jnp.ones(z.shape, bool) if bound is None else ~bound
     residuals = 0 if uncounted(objective) else count_residuals(objective, space.unpack(z))
     dof = jnp.asarray(residuals - jnp.sum(free))
@@ -220,9 +229,23 @@ def errors_at(curvature, space, objective, known, z, bound, scale) -> _Here:
     if bound is not None:
         moves = free | _may_be_inside(equations, bound, errors)
         errors = among(equations, moves, dof, scale)
+    if robust:
+        errors = _scattered(errors, scores(objective, space, z), n_robust(objective, space.unpack(z)))
     outer, stderr = in_parameters(space, z, errors.matrix, bound)
     told = Covariance(outer, stderr, errors.rank - jnp.sum(~moves), errors.variance, lowest)
     return everywhere(_Here(told, dof, distance, moves), objective.mesh)
+
+
+def _scattered(errors: Covariance, spread: jax.Array, n: Any) -> Covariance:
+    """Return the covariance from the curvature's inverse and the scatter of the gradient, the sandwich (Huber 1967).
+
+    n: number of residuals; as many as there are parameters have adapted to them.
+    """
+    lost = jnp.isinf(errors.matrix)
+    inverse = jnp.where(lost, 0, errors.matrix)
+    taken = jnp.sum(jnp.diag(inverse) > 0)
+    matrix = inverse @ spread @ inverse * (n / jnp.maximum(n - taken, 1))
+    return errors._replace(matrix=jnp.where(lost, jnp.inf, matrix))
 
 
 def among(equations: Gram | Factored, moves: jax.Array, dof: Any, scale: Any) -> Covariance:

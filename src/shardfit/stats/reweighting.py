@@ -5,15 +5,13 @@ vanish, so do those of the least-squares problem in which every sigma is divided
 there, and as ρ is concave in s, every turn lowers the robust cost.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.errors import suggestion
 from shardfit.core.objective import replace_terms
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
@@ -22,35 +20,12 @@ from shardfit.stats.eliminated import coefficients
 from shardfit.stats.linear import LinearTerm
 
 
-class RobustLoss(NamedTuple):
-    """ρ(s) and its derivative, of squared residuals s."""
-
-    rho: Callable[[np.ndarray], np.ndarray]
-    slope: Callable[[np.ndarray], np.ndarray]
-
-
-LOSSES = {
-    "soft_l1": RobustLoss(lambda s: 2 * (np.sqrt(1 + s) - 1), lambda s: 1 / np.sqrt(1 + s)),
-    "huber": RobustLoss(
-        lambda s: np.where(s <= 1, s, 2 * np.sqrt(np.maximum(s, 1)) - 1), lambda s: 1 / np.sqrt(np.maximum(s, 1))
-    ),
-    "cauchy": RobustLoss(np.log1p, lambda s: 1 / (1 + s)),
-}
-
-
-def robust_loss(name: str) -> RobustLoss:
-    """Return a robust loss by name."""
-    if name not in LOSSES:
-        raise ValueError(f"unknown robust loss {name!r}.{suggestion(name, LOSSES)}")
-    return LOSSES[name]
-
-
 def linear_terms(problem: Problem, where: str) -> dict[str, LinearTerm]:
     """Return the problem's linear terms, or raise where weights in their sigma would not be seen."""
     terms = {name: term for name, term in problem.objective.items() if isinstance(term, LinearTerm)}
     if not terms:
         raise ValueError(
-            f"{where}: the problem has no linear term. For other models write the loss into a statistic_term."
+            f"{where}: the problem has no linear term. For other models use residual_term(..., loss='cauchy')."
         )
     for name, term in terms.items():
         if term.equations is not None:

@@ -14,6 +14,7 @@ from shardfit.core.params import label_of
 from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
+from shardfit.core.robust_terms import is_robust
 from shardfit.core.status import Status
 from shardfit.core.success import chi2_doubt, decide
 from shardfit.core.terms import RowTerm
@@ -131,7 +132,7 @@ class Sheet:
         self.absolute = getattr(solver, "absolute_sigma", None)
         if self.absolute is None:
             self.absolute = normalised(objective)
-        self.scale = not self.absolute
+        self.scale = not self.absolute and not is_robust(objective)
         self.squares = of_residuals(objective)
         self.with_errors = self.squares and not (self.scale and uncounted(objective)) and space.size > 0
         size = sum(np.size(leaf) for leaf in jax.tree.leaves(problem.x0))
