@@ -119,6 +119,7 @@ PUBLIC = {
     "save_result",
     "seed_axis",
     "sobol",
+    "solution",
     "start_axis",
     "statistic_term",
     "survey",

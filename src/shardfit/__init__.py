@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from shardfit.distributed.groups import my_group
     from shardfit.distributed.processes import join
     from shardfit.fitting import fit, least_squares
+    from shardfit.implicit import solution
     from shardfit.intervals import Profile, profile
     from shardfit.io.results import load_result, save_result
     from shardfit.io.run_dir import RunDir
@@ -205,6 +206,7 @@ __all__ = [
     "save_result",
     "seed_axis",
     "sobol",
+    "solution",
     "start_axis",
     "statistic_term",
     "survey",
@@ -235,6 +237,7 @@ __getattr__, __dir__ = lazy_names(
         "distributed.groups": "my_group",
         "distributed.processes": "join",
         "fitting": "fit least_squares",
+        "implicit": "solution",
         "intervals": "Profile profile",
         "io.results": "load_result save_result",
         "io.run_dir": "RunDir",

@@ -10,6 +10,7 @@ import pytest
 
 import shardfit as sf
 from benchmarks import memory as truth
+from benchmarks import plan as fits
 from shardfit.core.free_memory import host_available_bytes
 from shardfit.core.mesh import mesh as make_mesh
 from shardfit.core.objective import Objective
@@ -74,7 +75,7 @@ def test_rows_are_counted_per_device():
     one, four = plan(residual_problem()), plan(residual_problem(), mesh=make_mesh(4))
     assert one.memory.rows == 3 * 8 * N
     assert four.memory.rows == 3 * 8 * -(-N // 4)
-    assert four.total < 0.3 * one.total
+    assert four.memory.total < 0.3 * one.memory.total
     assert plan(residual_problem(precision="float32")).memory.rows == one.memory.rows // 2
     n = residual_problem().space.size
     longer = plan(residual_problem(), sf.LBFGS(memory=50)).memory.state
@@ -164,7 +165,7 @@ def test_constants_of_the_model_are_counted():
 def test_suggestions_hold(make):
     problem = make()
     now = plan(problem)
-    limit = now.memory.rows + now.memory.temporaries // 3
+    limit = now.memory.programs + now.memory.rows + now.memory.temporaries // 3
     refused = plan(problem, memory=limit)
     assert not refused.fits
     assert "chunk=" in refused.advice
@@ -177,7 +178,7 @@ def test_suggestions_hold(make):
 
 def test_more_shards_where_the_rows_alone_do_not_fit():
     now = plan(residual_problem(chunk=1000))
-    refused = plan(residual_problem(chunk=1000), memory=now.memory.rows // 3)
+    refused = plan(residual_problem(chunk=1000), memory=now.memory.programs + now.memory.rows // 3)
     assert refused.suggested_chunk is None
     assert 4 <= refused.suggested_shards <= 8
     assert f"{refused.suggested_shards} devices" in refused.advice
@@ -262,6 +263,39 @@ def test_available_memory(tmp_path, files, expected):
 def test_devices_of_one_host_share_its_memory():
     one, four = plan(residual_problem(100)), plan(residual_problem(100), mesh=make_mesh(4))
     assert four.available == pytest.approx(one.available / 4, rel=0.2)
+
+
+@pytest.mark.parametrize("case", ["pixels-adam", "rows-lbfgsb"])
+def test_the_memory_of_a_whole_fit_is_foreseen(case):
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("this system does not report peak memory through /proc")
+    solver, options = fits.CASES[case]
+    measured = fits.in_a_process("fit", case)["bytes"]
+    assert measured > 200e6, "too small a case: what the process does besides would count"
+    assert plan(fits.problem(case), solver, **options).total == pytest.approx(measured, rel=fits.TOLERANCE)
+
+
+def test_a_fit_does_not_keep_the_state_it_began_with(monkeypatch):
+    import gc
+    import weakref
+
+    from shardfit.solve import loop
+
+    begun, kept = [], []
+
+    def watched(*call, compiled=loop._compiled):
+        begun.append(weakref.ref(call[3].state.pairs.vectors))
+        return compiled(*call)
+
+    def looked(*given, record=loop._thinned):
+        gc.collect()
+        kept.append(begun[-1]() is not None)
+        return record(*given)
+
+    monkeypatch.setattr(loop, "_compiled", watched)
+    monkeypatch.setattr(loop, "_thinned", looked)
+    sf.fit(mixed_problem(50), "lbfgs", maxiter=40, certify=False)
+    assert kept and not kept[-1]
 
 
 @pytest.mark.slow

@@ -54,6 +54,11 @@ def numbers_computed(program: Any) -> float:
         return math.inf
 
 
+def operations(jaxpr: Any) -> int:
+    """Return how many operations a program has written down, loops once: what compiling it takes goes with them."""
+    return len(jaxpr.eqns) + sum(operations(part) for step in jaxpr.eqns for part in inner_programs(step))
+
+
 def _terms_of_product(step: Any) -> int:
     if step.primitive.name != "dot_general":
         return 1

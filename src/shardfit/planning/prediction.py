@@ -1,6 +1,7 @@
-"""plan(): does it fit, and how long does an evaluation take? Answered from shapes and from a few of the rows."""
+"""plan(): does a fit fit, and how long does it take? Answered from shapes and from a few of the rows."""
 
 import operator
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -15,21 +16,27 @@ from shardfit.core.precision import PRECISIONS, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.planning.advice import advise
 from shardfit.planning.exchange import Exchange, exchanged
-from shardfit.planning.peak import Footprint, Layout, footprint
+from shardfit.planning.peak import Footprint, Layout, check_bytes, footprint
 from shardfit.planning.scaling import Cluster, Scaled, as_cluster, scaled, table
 from shardfit.planning.shapes import count_shards, working_devices
-from shardfit.planning.timing import Curve, time_curve
+from shardfit.planning.timing import Curve, step_seconds, time_curve
 from shardfit.planning.units import bytes_text, seconds_text
 from shardfit.solve.capabilities import require
+from shardfit.solve.host import HostSolver
 from shardfit.solve.registry import as_solver
 from shardfit.solve.step import StepSolver
+
+CHECK_SECONDS = 1.0  # of a certificate, most of it compiling
+HOST_RATE = 1.1e-9  # seconds for each number that a host solver keeps: a step reads all of them
+CHECK_RATE = 2e-9  # seconds for each byte that it holds
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Predicted bytes per device and seconds per evaluation; print it for a summary.
+    """Predicted bytes per device and seconds of a fit; print it for a summary.
 
-    memory: bytes by use, per device. available: bytes per device. notes: what a term's function says about how it
+    memory: bytes by use, per device. available: bytes per device. seconds: of an evaluation with the solver's own work;
+    overhead: seconds before the first, for compiling and checks. notes: what a term's function says about how it
     computes, by term, where it has an attribute `note`.
     exchange: what a device that shares the rows with others sends in an evaluation.
     scaling: predictions for the numbers of devices asked for, on the cluster.
@@ -44,6 +51,7 @@ class Plan:
     memory: Footprint
     available: int
     seconds: float
+    overhead: float
     advice: str
     notes: dict[str, str]
     exchange: Exchange
@@ -54,8 +62,8 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """Bytes per device, everything included."""
-        return self.memory.total
+        """Bytes per device, everything included; a CPU also holds what compiling takes."""
+        return self.memory.total + (self.memory.programs if self.platform == "cpu" else 0)
 
     @property
     def fits(self) -> bool:
@@ -69,14 +77,16 @@ class Plan:
     def __str__(self):
         rows = ", ".join(f"{name} {n:,}" for name, n in self.n_rows.items()) or "none"
         plural = "s" if self.shards > 1 else ""
-        uses = ("rows", "replicated", "temporaries", "outputs", "state")
+        uses = ["rows", "replicated", "temporaries", "outputs", "state", "checks"]
+        uses += ["programs"] if self.platform == "cpu" else []
         split = ", ".join(f"{use} {bytes_text(getattr(self.memory, use))}" for use in uses)
         verdict = "fits" if self.fits else "DOES NOT FIT"
         return (
             f"Plan of {self.name!r}: {self.needs}, rows: {rows}, on {self.shards} row shard{plural} ({self.platform})\n"
             f"  memory per device  {bytes_text(self.total)} of {bytes_text(self.available)}: {verdict}\n"
             f"                     {split}\n"
-            f"  per evaluation     about {seconds_text(self.seconds)}\n"
+            f"  per evaluation     about {seconds_text(self.seconds)}, after about {seconds_text(self.overhead)} of "
+            "compiling and checks\n"
             f"  exchange           {_exchange_text(self.exchange)}\n"
             + "".join(f"  {'term ' + repr(name):<19}{note}\n" for name, note in self.notes.items())
             + f"  {self.advice}"
@@ -96,11 +106,12 @@ def plan(
     memory: int | None = None,
     devices: Sequence[int] = (),
     cluster: Cluster | str | None = None,
+    certify: bool = True,
     **options: Any,
 ) -> Plan:
-    """Predict memory and time of one evaluation: memory from shapes alone, time from evaluations of a few rows.
+    """Predict memory and time of a fit: memory from shapes alone, time from evaluations and steps on a few rows.
 
-    solver and options: as for fit; they decide what is evaluated and what is kept between evaluations.
+    solver, certify and options: as for fit; the program that it would run is compiled.
     mesh: where it would run; a number asks for that many row shards, on devices that need not be present.
     memory: bytes each device offers; by default what is free now.
     devices: numbers of devices for which time, speed-up and efficiency are predicted as well.
@@ -114,13 +125,18 @@ def plan(
     _check(mesh, memory)
     numbers, cluster = _numbers(devices), as_cluster(cluster)
     needs, kept = solver.needs, state_bytes(problem, solver)
-    layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, kept)
+    loop = solver if isinstance(solver, StepSolver) and not solver.batch else None
+    certify = certify and solver.differentiates
+    layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, kept, loop, problem.box, certify)
+    began = time.process_time()
     held = footprint(layout)
+    compiling = time.process_time() - began
     here = working_devices(mesh)
     platform = here[0].platform
     available = available_bytes(here) if memory is None else int(memory)
-    advice = advise(layout, held, available, platform)
+    advice = advise(layout, held, available - (held.programs if platform == "cpu" else 0), platform)
     curve = time_curve(problem, needs, 1.0 if numbers else 1 / count_shards(mesh))
+    own = HOST_RATE * kept / 8 if loop is None else step_seconds(problem, loop, curve)
     most = max(problem.objective.n_rows.values(), default=1)
     sent = exchanged(layout)
     return Plan(
@@ -131,7 +147,8 @@ def plan(
         shards=count_shards(mesh),
         memory=held,
         available=available,
-        seconds=_seconds(curve, most, sent, mesh, here, cluster),
+        seconds=_seconds(curve, most, sent, mesh, here, cluster) + own,
+        overhead=compiling + (CHECK_SECONDS + CHECK_RATE * check_bytes(layout) if certify else 0.0),
         advice=advice.text,
         notes={name: term.fn.note for name, term in problem.objective.items() if getattr(term.fn, "note", "")},
         exchange=sent,
@@ -156,7 +173,9 @@ def _exchange_text(sent: Exchange) -> str:
 
 
 def state_bytes(problem, solver) -> int:
-    """Return what a device solver keeps; a host solver's vectors are on the host."""
+    """Return what a solver keeps, on devices or on the host."""
+    if isinstance(solver, HostSolver):
+        return 8 * solver.vectors() * problem.space.size
     if not isinstance(solver, StepSolver):
         return 0
     z0 = jax.ShapeDtypeStruct((problem.space.size,), PRECISIONS[problem.precision])

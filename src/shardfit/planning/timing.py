@@ -12,13 +12,17 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.solve.base import evaluate
+from shardfit.solve.loop import loop_of
+from shardfit.solve.step import StepSolver
 
 ENOUGH_SECONDS = 0.05  # an evaluation this long is known well
 LONGEST_SECONDS = 1.0  # what the next part may be expected to take
 GROWTH = 64  # at most, from one part to the next: every part compiles anew
 BLOCK_SECONDS = 0.002  # of calls that are timed together: clocks of processor time lag behind by some tenths of it
+STEPS = 4  # of a solver that are timed together
 REPEATS = 5  # at least, and as many more as fit into the time of one that is known well
 
 
@@ -55,13 +59,48 @@ def time_curve(problem: Problem, needs: str, share: float = 1.0) -> Curve:
         rows.append(min(wanted, max(rows[-1] + 1, rows[-1] * growth)))
 
 
-def _measured(problem: Problem, needs: str, share: float) -> float:
-    """Return the shortest of several evaluations of a share of every term's rows; others may have had to wait."""
+def step_seconds(problem: Problem, solver: StepSolver, curve: Curve) -> float:
+    """Return what a solver adds to an evaluation, measured in its own loop on the last part of the curve.
 
-    def select(_, n):  # spread over all rows, for neighbours may be alike
+    Call it in the precision.
+    """
+    most = max(problem.objective.n_rows.values(), default=1)
+    part = _part(problem, curve.rows[-1] / most)
+    key = jax.random.key(0) if part.stochastic else None
+    run, go_on = loop_of(solver, problem, part, key)
+    run = jax.block_until_ready(go_on(run, 1))
+    times = []
+    for _ in range(REPEATS):
+        before, began = int(run.ticks), _Clocks()
+        run = jax.block_until_ready(go_on(run, STEPS))
+        if int(run.ticks) > before:
+            times.append(began.seconds() / (int(run.ticks) - before))
+    return max(0.0, min(times, default=0.0) - curve.seconds[-1])
+
+
+class _Clocks:
+    """Seconds since it was made. On a CPU never more than the processor's time: a program may wait for others."""
+
+    def __init__(self):
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def seconds(self) -> float:
+        wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
+        return min(wall, cpu) if jax.default_backend() == "cpu" else wall
+
+
+def _part(problem: Problem, share: float) -> Objective:
+    """Return a share of every term's rows, spread over all of them, for neighbours may be alike."""
+
+    def select(_, n):
         return np.linspace(0, n - 1, max(1, round(share * n))).astype(int)
 
-    part, z = problem.objective.take(select).place(), problem.z0()
+    return problem.objective.take(select).place()
+
+
+def _measured(problem: Problem, needs: str, share: float) -> float:
+    """Return the shortest of several evaluations of a share of every term's rows; others may have had to wait."""
+    part, z = _part(problem, share), problem.z0()
     key = jax.random.key(0) if part.stochastic else None
 
     def run() -> Any:
@@ -81,9 +120,8 @@ def _measured(problem: Problem, needs: str, share: float) -> float:
 
 
 def _seconds(run: Callable[[], Any], calls: int) -> float:
-    """Return how long a call takes. On a CPU that is never longer than its processor time: it may wait for others."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    """Return how long a call takes."""
+    clocks = _Clocks()
     for _ in range(calls):
         run()
-    wall, cpu = (time.perf_counter() - wall) / calls, (time.process_time() - cpu) / calls
-    return min(wall, cpu) if jax.default_backend() == "cpu" else wall
+    return clocks.seconds() / calls

@@ -38,6 +38,10 @@ class HostSolver(Solver):
         """Run to the end and keep the best finite point whatever happens."""
         return run_host(self, task)
 
+    def vectors(self) -> int:
+        """Return about how many vectors as long as the parameters are kept, of 64 bits."""
+        return 10
+
     def minimise(self, function: Any, z0: np.ndarray, lower: Any, upper: Any) -> Outcome:
         """Minimise function(z) -> (value, gradient), calling function.step(z, value) after each iteration."""
         raise TypeError(f"{type(self).__name__} must define minimise")

@@ -21,6 +21,10 @@ class LBFGSB(HostSolver):
     bounded: ClassVar[bool] = True
     name: ClassVar[str] = "lbfgsb"
 
+    def vectors(self):
+        """Return the stored pairs, scipy's workspace, and what is kept of the best and the last point."""
+        return 2 * self.memory + 18
+
     def minimise(self, function, z0, lower, upper):
         """Run scipy.optimize.minimize(method='L-BFGS-B')."""
         from scipy.optimize import Bounds, minimize

@@ -189,6 +189,30 @@ def _compiled(*call: Any) -> _Program:
     return _ready.put(kind, program)
 
 
+def traced_loop(solver: "StepSolver", space: Any, objective: Objective, z: Any, box: Any, key: Any) -> Any:
+    """Return the loop of a fit, traced on shapes: what it will hold can be asked before there is anything."""
+    lower, upper = (None, None) if box is None else (z, z)
+    names = jax.eval_shape(evaluate_parts, space, objective, z, key)[1] if solver.tells_parts else []
+    program = solver.program()
+    run = jax.eval_shape(partial(start, program), z, lower, upper, jax.random.key(0), None)
+    run = run._replace(parts=jax.ShapeDtypeStruct((len(names),), z.dtype) if names else None)
+    run = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=z.sharding), run)
+    return advance.trace(program, space, objective, run, key, 0, 0)
+
+
+def loop_of(solver: "StepSolver", problem: Any, objective: Objective, key: Any) -> tuple[Run, Callable]:
+    """Return a run at its beginning and a function (run, ticks) that takes it on, for whoever times the loop."""
+    z0, program = problem.z0(), solver.program()
+    lower, upper = (None, None) if problem.box is None else (np.asarray(end, z0.dtype) for end in problem.box)
+    run = _start(program, z0, lower, upper, np.int64(0), None)
+    run = run._replace(state=solver.populate(run.state, problem.space, 0))
+
+    def go_on(run, ticks):
+        return advance(program, problem.space, objective, run, key, ticks, LONGEST)[0]
+
+    return run, go_on
+
+
 def _empty(solver: "StepSolver", run: Run) -> Record:
     dtype = run.best_value.dtype
     more = jax.tree.map(lambda leaf: jnp.zeros((SEGMENT, *leaf.shape), leaf.dtype), solver.record(run.state))
@@ -216,8 +240,8 @@ def _run(solver: "StepSolver", task: Task, rows_of: Callable[[int], Objective]) 
     # where the loop leaves its state: a run placed otherwise would compile the loop a second time
     run = replicate(_begun(solver, task, len(names)), objective.mesh)
     began = time.perf_counter()
-    nothing = program, space, objective, run, key, 0, 0  # no ticks: this call only compiles
-    advance, ticks = _compiled(*nothing)
+    # no ticks: this call only compiles; nothing keeps its arguments, for a state may be most of what a fit holds
+    advance, ticks = _compiled(program, space, objective, run, key, 0, 0)
     compile_seconds = time.perf_counter() - began
 
     if monitor.store is not None:
