@@ -27,6 +27,7 @@ class Peer(NamedTuple):
 
 PEERS = {
     "least_squares": Peer(("jax==0.10.2", "optimistix==0.1.0", "optax==0.2.8", "scipy==1.17.1")),
+    "small": Peer(("jax==0.10.2", "optimistix==0.1.0", "scipy==1.17.1", "lmfit==1.3.4")),
     "swarm": Peer(("jax==0.10.2", "evosax==0.3.2", "pyswarms==1.3.0", "cmaes==0.13.1")),
     "diffopt": Peer(
         ("diffopt==2.0.0", "jax==0.10.2", "optax==0.2.8", "jaxopt==0.8.5", "mpi4py==4.1.2", "mpich==5.0.2")
