@@ -76,6 +76,8 @@ def settings(problem: Problem, solver: Any, seed: int) -> Identity:
             where, outer = f"transform of {label}", jax.ShapeDtypeStruct(shape, dtype)
             inner = jax.eval_shape(transform.inverse, outer)
             facts[where] = reader.program(where, transform.forward, inner)
+    for tie in space.ties:
+        facts[f"tied {tie.name}"] = reader.program(f"tied {tie.name}", tie.fn, problem.x0)
     facts |= _solver_facts(reader, solver)
     if hasattr(solver, "step") and space.size:
         facts |= _known(reader, _step_facts, solver, space.size, dtype, problem.box is not None)

@@ -1,14 +1,16 @@
 """Parameters that a fit holds: which numbers, and at which values."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from shardfit.core.errors import suggestion
+from shardfit.core.functions import shared
 from shardfit.core.params import leaf_labels
+from shardfit.core.ties import Tie, check_tie
 
 FORMS = "Give names ('tau', 'stars.mass', 'w[2]'), a list of them, {name: value}, or booleans in the structure of x0."
 
@@ -44,6 +46,32 @@ def hold(fixed: Any, params: Any) -> tuple[list[np.ndarray], Any]:
         else:
             leaves[i][index], masks[i][index] = _numbers(name, array), True
     return masks, jax.tree.unflatten(treedef, leaves)
+
+
+def tie_up(tied: Any, masks: list[np.ndarray], params: Any) -> tuple[tuple[Tie, ...], list[np.ndarray], Any]:
+    """Return the ties of {name: function of all parameters}, which numbers are held then, and params with their values.
+
+    Functions are taken as they are now: what their closures hold may change afterwards without a change of the ties.
+
+    Example: `tie_up({"b": lambda p: 2 * p["a"]}, masks, {"a": np.array(1.0), "b": np.array(0.0)})`.
+    """
+    if not isinstance(tied, Mapping) or not all(callable(fn) for fn in tied.values()):
+        raise TypeError("tied: give {name: function of all parameters}, such as {'b': lambda p: 2 * p['a']}.")
+    leaves, treedef = jax.tree.flatten(params)
+    leaves, masks, labels = [np.array(leaf) for leaf in leaves], [np.array(mask) for mask in masks], leaf_labels(params)
+    ties = []
+    for name, fn in tied.items():
+        places = _places(name, labels, leaves, "tied")
+        if len(places) > 1:
+            raise ValueError(f"tied: {name!r} names several parameters. Tie each by its own name.")
+        ties.append(Tie(name, *places[0], shared(fn)))
+    for i, tie in enumerate(ties):
+        masks[tie.leaf][tie.index] = True
+        check_tie(tie, treedef.unflatten(leaves), ties[i:])
+        leaves[tie.leaf][tie.index] = np.asarray(tie.fn(treedef.unflatten(leaves)))
+    if all(mask.all() for mask in masks):
+        raise ValueError("tied: no parameter is left to follow. Leave one free.")
+    return tuple(ties), masks, treedef.unflatten(leaves)
 
 
 def _entries(fixed: Any, params: Any) -> Iterator[tuple[str, Any]]:
@@ -87,7 +115,7 @@ def _numbers(name: str, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _places(name: str, labels: tuple[str, ...], leaves: list[np.ndarray]) -> list[tuple[int, Any]]:
+def _places(name: str, labels: tuple[str, ...], leaves: list[np.ndarray], what: str = "fixed") -> list[tuple[int, Any]]:
     """Return (leaf, index) of all that a name stands for."""
     below = [i for i, label in enumerate(labels) if label == name or label.startswith((f"{name}.", f"{name}["))]
     if below:
@@ -97,6 +125,6 @@ def _places(name: str, labels: tuple[str, ...], leaves: list[np.ndarray]) -> lis
         i, index = labels.index(element[1]), tuple(int(k) for k in element[2].split(","))
         shape = leaves[i].shape
         if len(index) != len(shape) or any(k >= n for k, n in zip(index, shape, strict=True)):
-            raise ValueError(f"fixed: no number {name!r}: {element[1]} has shape {shape}.")
+            raise ValueError(f"{what}: no number {name!r}: {element[1]} has shape {shape}.")
         return [(i, index)]
-    raise ValueError(f"fixed: no parameter {name!r}.{suggestion(name, labels)}")
+    raise ValueError(f"{what}: no parameter {name!r}.{suggestion(name, labels)}")

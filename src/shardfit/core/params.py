@@ -17,9 +17,10 @@ from jax.tree_util import register_dataclass
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import arithmetic, precision_of
 from shardfit.core.quick import quick_jit
+from shardfit.core.ties import Tie, tied_together
 from shardfit.core.transforms import Identity, Transform, as_transform, log_det
 
-STRUCTURE = ("treedef", "labels", "shapes", "inner_shapes", "transforms", "masks")
+STRUCTURE = ("treedef", "labels", "shapes", "inner_shapes", "transforms", "masks", "ties")
 
 
 @partial(register_dataclass, data_fields=("held",), meta_fields=STRUCTURE)
@@ -34,6 +35,7 @@ class Space:
     transforms: tuple[Transform, ...]
     masks: tuple[bytes | None, ...]  # which numbers of a leaf are held, as bytes of a boolean array; None: none
     held: tuple[Any, ...]  # leaves with held numbers, as parameters; None for the others
+    ties: tuple[Tie, ...] = ()  # held numbers that follow the others
 
     def __hash__(self):
         return hash(tuple(getattr(self, name) for name in STRUCTURE))
@@ -70,7 +72,7 @@ class Space:
                 continue
             held, mask = self._held(i, z), self.held_at(i)
             leaves.append(held if mask.all() else jnp.where(mask, held, t.forward(inner)))
-        return jax.tree.unflatten(self.treedef, leaves)
+        return tied_together(self.ties, jax.tree.unflatten(self.treedef, leaves))
 
     def log_jacobian(self, z: jax.Array) -> jax.Array:
         """Return log |dx/dz| of the free numbers: what a density of parameters gains as a density of coordinates."""
@@ -158,9 +160,16 @@ class Space:
         """Return the names of what is held: a leaf that is held whole by its own, others number by number."""
         names = []
         for i, label in enumerate(self.labels):
-            mask = self.held_at(i)
+            mask = self.held_at(i).copy()
+            for tie in self.ties:
+                if tie.leaf == i:
+                    mask[tie.index] = False
             names += [label] if mask.size and mask.all() else [element_label(label, at) for at in np.argwhere(mask)]
         return names
+
+    def tied_labels(self) -> list[str]:
+        """Return the names of what follows other parameters."""
+        return [tie.name for tie in self.ties]
 
     def leaf_sizes(self) -> list[int]:
         """Return the number of coordinates of every leaf."""
@@ -187,11 +196,11 @@ def _pack(space: Space, params: Any) -> jax.Array:
     return space.pack(params)
 
 
-def make_space(params: Any, transforms: Any = None, held: Any = None) -> Space:
+def make_space(params: Any, transforms: Any = None, held: Any = None, ties: tuple[Tie, ...] = ()) -> Space:
     """Return the space of a parameter pytree.
 
     transforms follow its structure, missing names mean identity. held: for every leaf a boolean array of its shape,
-    True where params gives a number that is held.
+    True where params gives a number that is held. ties: which of these follow other parameters.
     """
     leaves, treedef = jax.tree.flatten(params)
     chosen = [as_transform(t) for t in spread("transforms", transforms, params)]
@@ -209,7 +218,7 @@ def make_space(params: Any, transforms: Any = None, held: Any = None) -> Space:
     for label, t, leaf, mask in zip(labels, chosen, kept, held, strict=True):
         if mask is not None and not mask.all() and not isinstance(t, Identity):
             _require_separate(label, t, leaf, mask)
-    return Space(treedef, labels, shapes, inner, tuple(chosen), masks, kept)
+    return Space(treedef, labels, shapes, inner, tuple(chosen), masks, kept, ties)
 
 
 def _require_separate(label: str, transform: Any, leaf: Any, mask: np.ndarray) -> None:

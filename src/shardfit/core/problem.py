@@ -1,6 +1,6 @@
 """Problem: an objective with what a fit needs to know about its parameters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from shardfit.core.bounds import box, boxed, by_name, inside, pinned
 from shardfit.core.errors import suggestion
-from shardfit.core.fixed import hold
+from shardfit.core.fixed import hold, tie_up
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
 from shardfit.core.param_checks import check_params
@@ -23,6 +23,8 @@ from shardfit.core.priors import check_prior, prior_term, transform_of
 from shardfit.core.term_checks import check_terms
 from shardfit.core.terms import Penalty
 from shardfit.core.text import columns, html_table, short
+from shardfit.core.ties import Tie
+from shardfit.core.transforms import Identity
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,6 +38,8 @@ class Problem:
     fixed: parameters that no fit moves, by name or path ('tau', 'stars.mass', 'w[2]', a list of them), with values to
     hold ({"tau": 0.3}; x0's unless given), or booleans like x0. Equal bounds mean the same. Fits of problems that
     differ in held values only share their compiled programs.
+    tied: parameters that follow others, by functions of all parameters: {"b": lambda p: 2 * p["a"]}. No fit moves them
+    by themselves; results have their values and errors as those of all others.
     precision: 'float64' (default) or 'float32'; arithmetic runs in it while this problem is worked on, nowhere else.
     decode: function from fitted parameters to physical quantities, shown beside them.
 
@@ -52,6 +56,7 @@ class Problem:
     name: str = "problem"
     decode: Callable[[Any], dict] | None = None
     precision: str = "float64"
+    tied: Mapping[str, Callable[[Any], Any]] | None = None
     space: Space = field(init=False, repr=False)
     box: tuple[np.ndarray, np.ndarray] | None = field(init=False, repr=False)
 
@@ -64,9 +69,14 @@ class Problem:
         bounds = by_name(self.bounds, self.x0)
         held, x0 = hold(self.fixed, cast(check_params(self.x0), self.precision))
         held = [mask | pinned_here for mask, pinned_here in zip(held, pinned(x0, bounds), strict=True)]
+        ties = ()
+        if self.tied:
+            with arithmetic(self.precision):
+                ties, held, x0 = tie_up(self.tied, held, x0)
+            _refuse_on_ties(ties, {"bounds": bounds, "transforms": self.transforms}, x0)
         known = _priors(self.priors, x0)
         with arithmetic(self.precision):
-            space = make_space(x0, _transforms(self.transforms, bounds, known, x0), held)
+            space = make_space(x0, _transforms(self.transforms, bounds, known, x0), held, ties)
             ends = box(space, x0, bounds)
             _check_start(space, x0)
             objective = with_prior(self.objective, known).with_precision(self.precision)
@@ -80,9 +90,11 @@ class Problem:
         """Return (name, start, unit, transform, held) of every parameter, as text."""
         leaves = zip(self.space.labels, jax.tree.leaves(self.x0), self.unit_labels(), strict=True)
         kinds = [type(transform).__name__ for transform in self.space.transforms]
+        tied = {tie.leaf for tie in self.space.ties}
+        ways = ["tied" if i in tied else "" if mask is None else "held" for i, mask in enumerate(self.space.masks)]
         return [
-            (label or "x", short(leaf), unit, "" if kind == "Identity" else kind, "" if mask is None else "held")
-            for (label, leaf, unit), mask, kind in zip(leaves, self.space.masks, kinds, strict=True)
+            (label or "x", short(leaf), unit, "" if kind == "Identity" else kind, way)
+            for (label, leaf, unit), way, kind in zip(leaves, ways, kinds, strict=True)
         ]
 
     def __repr__(self):
@@ -189,6 +201,23 @@ def with_prior(objective: Objective, priors: list | None) -> Objective:
     if term is not None:
         terms[PRIOR] = replicate(term, objective.mesh)
     return Objective(tuple(terms.values()), tuple(terms), objective.mesh, objective.precision)
+
+
+def _refuse_on_ties(ties: tuple[Tie, ...], given: dict[str, Any], x0: Any) -> None:
+    """Raise where a parameter that follows others has bounds or a transform of its own."""
+    for what, entries in given.items():
+        each = spread(what, entries, x0)
+        for tie in ties:
+            entry = each[tie.leaf]
+            if tie.index is ... and not (entry is None or isinstance(entry, Identity) or _unbounded(entry)):
+                raise ValueError(
+                    f"{what}: {tie.name} is tied to other parameters, so it has none of its own. Give them to those it "
+                    "follows, or add a penalty on its value."
+                )
+
+
+def _unbounded(entry: Any) -> bool:
+    return isinstance(entry, tuple | list) and all(end is None or np.all(np.isinf(end)) for end in entry)
 
 
 def _check_start(space, x0):

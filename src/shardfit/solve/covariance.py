@@ -124,6 +124,8 @@ def standard_errors(
     space = problem.space
     z = space.host_z(params)
     held = [f"Held, so without error: {_names(space.held_labels())}."] if space.held_labels() else []
+    if space.ties:
+        held.append(f"Tied, with errors of what they follow: {_names(space.tied_labels())}.")
     if not z.size:
         size = sum(leaf.size for leaf in jax.tree.leaves(params))
         return ErrorBars(_fields(np.zeros((size, size), z.dtype), np.zeros(size, z.dtype), params), held[0])
