@@ -26,7 +26,7 @@ STEPS = 300
 BATCH = 256  # points whose values are asked for at once: always as many, so that they share a program
 POLISHING = 12  # steps by curvature
 LENGTHS = 2.0 ** -np.arange(-3, 13)  # of such a step
-STEEP, HALVINGS = 3.0, 12  # rise of -log density at one width, of which a Gaussian has 0.5, above which it is halved
+STEEP, HALVINGS = 3.0, 120  # rise of -log density at one width, of which a Gaussian has 0.5, above which it is halved
 FLAT = 1e-11  # curvature, relative to the largest, below which a direction may have no end
 
 
@@ -120,13 +120,15 @@ class Bowl:
 
 
 def bowl(landscape: Landscape, z: np.ndarray, floor: float = FLAT**0.5) -> Bowl | None:
-    """Return the quadratic at z, None where it is not finite. floor: least curvature, relative to the largest."""
+    """Return the quadratic at z, None where it has no finite curvature. floor: least, relative to the largest."""
     here = landscape.around(z)
     if not (np.isfinite(here.matrix).all() and np.isfinite(here.gradient).all() and np.isfinite(here.value)):
         return None
     matrix = np.asarray(here.matrix, float)
     scale = np.sqrt(np.maximum(np.abs(np.diag(matrix)), np.finfo(float).tiny ** 0.5))
     size, direction = np.linalg.eigh(matrix / np.outer(scale, scale))
+    if not np.abs(size).max() > 0:  # as of a kink between straight lines
+        return None
     turned = (direction / scale[:, None]).T
     bounded = np.maximum(np.abs(size), floor * np.abs(size).max())
     root = np.linalg.cholesky((turned.T / bounded) @ turned)
