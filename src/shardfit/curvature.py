@@ -7,12 +7,12 @@ import jax
 import numpy as np
 
 from shardfit.check.certificate import certify_equations
+from shardfit.core.current import working_on_it
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.factor import factored
 from shardfit.core.gram import Gram
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
-from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.solve.base import value_and_grad_parts
@@ -25,7 +25,7 @@ DOWNWARDS = 1e-6  # least curvature over the largest that rounding explains
 SCALE = "Standard errors take the objective as a negative log likelihood (½χ² for Gaussian errors)."
 
 
-@in_its_precision
+@working_on_it
 def error_bars(problem: Problem, result: Result, *, absolute_sigma: bool | None = None, mesh: Any = None) -> Result:
     """Return the result with covariance and standard errors, whichever solver found it.
 

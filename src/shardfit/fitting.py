@@ -15,6 +15,7 @@ from shardfit.check.certificate import Certificate, certify_answer
 from shardfit.check.certificate import certify as certify_start
 from shardfit.check.identity import identity, probe_digest, settings
 from shardfit.core.centring import centred
+from shardfit.core.current import at_work, outside
 from shardfit.core.errors import NonFiniteError, ParityError
 from shardfit.core.evaluations import named_parts
 from shardfit.core.functions import shared_problem
@@ -22,7 +23,7 @@ from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.mesh import layout, leads, ranks_of, spans_processes
 from shardfit.core.objective import Objective
 from shardfit.core.params import label_of
-from shardfit.core.precision import arithmetic, for_caller
+from shardfit.core.precision import for_caller
 from shardfit.core.problem import Problem
 from shardfit.core.reduce import scaled_losses
 from shardfit.core.result import Result
@@ -37,6 +38,8 @@ from shardfit.solve.capabilities import require
 from shardfit.solve.monitor import Monitor, Snapshot
 from shardfit.solve.registry import as_solver
 from shardfit.solve.scrutiny import scrutiny
+
+ANEW = "Programs are traced anew at every fit, because it cannot be known what has changed: {}."
 
 
 def fit(
@@ -74,9 +77,9 @@ def fit(
     require(problem, solver, callback=callback is not None, run_dir=run_dir is not None)
     if every < 1:
         raise ValueError(f"every={every} must be at least 1 step.")
-    callback = callback and for_caller(callback)
+    callback = callback and outside(for_caller(callback))
     mesh, problem = _common_mesh(problem, mesh), shared_problem(problem)
-    with opened(run_dir) as store, arithmetic(problem.precision):
+    with opened(run_dir) as store, at_work(problem, solver) as unread:
         _require_agreement(problem, solver, mesh, seed)
         if store is not None:
             earlier = None
@@ -115,6 +118,8 @@ def fit(
         if certificate is not None:
             note = " ".join(filter(None, (result.note, certificate.note)))
             result = replace(result, note=note, certificate=certificate.to_dict())
+        if unread:
+            result = replace(result, note=" ".join(filter(None, (result.note, ANEW.format("; ".join(unread))))))
         if spans_processes(mesh):
             result = _with_times_of_first(result, mesh)
         if store is not None:

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardfit.core.current import working_on_it
 from shardfit.core.errors import suggestion
-from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
@@ -68,7 +68,7 @@ class Profile:
         return " ".join(filter(None, (text, self.note)))
 
 
-@in_its_precision
+@working_on_it
 def profile(
     problem: Problem,
     result: Result,

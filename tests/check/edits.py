@@ -42,11 +42,10 @@ import lab, lab.config
 
 
 class Edit(NamedTuple):
-    """before: a script; edit: statements that are run in it; apart: only for runs, or only in one process."""
+    """before: a script; edit: statements that are run in it."""
 
     before: str
     edit: str
-    apart: str = ""
 
 
 @contextlib.contextmanager
@@ -206,7 +205,8 @@ OTHER = {
         'C = 2.0\ndef model(x):\n    d = {"x": x, "C": C}\n    exec("y = C * x", d)\n    return d["y"]', "C = 3.0"
     ),
     "module with a __getattr__": Edit(
-        _model("lab.config.MADE * x"), "lab.config.__getattr__ = lambda name: 3.0 if name == 'MADE' else None"
+        _model("lab.config.MADE * x", "lab.config.__getattr__ = lambda name: 2.0"),
+        "lab.config.__getattr__ = lambda name: 3.0",
     ),
     "another object of a library": Edit(_model("act(x)", "act = jnp.sin"), "act = jnp.cos"),
     "another library": Edit(_model("L.trunc(x)", "L = jnp"), "L = types.SimpleNamespace(trunc=lambda x: x)"),
@@ -358,7 +358,7 @@ OTHER = {
     "body of a while": Edit(
         "C = 2.0\ndef step(c): return C * c\ndef more(c): return c < 9.0\n"
         + _model("jax.lax.while_loop(more, step, x * 1.0)"),
-        "C = 4.0",
+        "C = 5.0",
     ),
     "branch of a cond": Edit(
         "C = 2.0\ndef yes(x): return C * x\ndef no(x): return x\n" + _model("jax.lax.cond(x > 0, yes, no, x)"),
@@ -499,7 +499,7 @@ SAME = {
     "what a function keeps count in": Edit(
         "seen = []\ndef model(x):\n    seen.append(1)\n    return 2 * x", "seen.append(1)"
     ),
-    "answer of a cached property": Edit(CACHED + _model("cached.table * x"), "cached.table", "resumed"),
+    "answer of a cached property": Edit(CACHED + _model("cached.table * x"), "cached.table"),
     "cache of a function": Edit(_model("f(2) * x", "@functools.lru_cache\ndef f(n): return 2.0 * n"), "f(2)"),
     "cache of a singledispatch": Edit(
         _model("f(2) * x", "@functools.singledispatch\ndef f(n): return 2.0 * n"), "f(2); f(2.0)"

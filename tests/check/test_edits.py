@@ -14,7 +14,7 @@ def identity_of(source: str, edit: str = "", **more):
 
 @pytest.mark.parametrize("name", OTHER)
 def test_another_computation_is_another_run(name):
-    before, edit, _ = OTHER[name]
+    before, edit = OTHER[name]
     one, other = identity_of(before), identity_of(before, edit)
     assert one.unidentified or other.unidentified or one.facts != other.facts
     for text in one.unidentified:
@@ -23,7 +23,7 @@ def test_another_computation_is_another_run(name):
 
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_computation_is_the_same_run(name):
-    before, edit, _ = SAME[name]
+    before, edit = SAME[name]
     one, other = identity_of(before), identity_of(before, edit, lines=7)
     assert one == other
     assert not one.unidentified

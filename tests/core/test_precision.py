@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from shardfit.core.current import working_on_it
 from shardfit.core.mesh import mesh
 from shardfit.core.objective import Objective
 from shardfit.core.precision import (
@@ -16,7 +17,6 @@ from shardfit.core.precision import (
     arithmetic,
     cast,
     for_caller,
-    in_its_precision,
     precision_of,
     tracing,
 )
@@ -226,7 +226,7 @@ def test_cast_leaves_integers_flags_and_keys_alone():
 
 
 def test_a_function_runs_in_the_precision_of_its_first_argument():
-    @in_its_precision
+    @working_on_it
     def dtype(problem, more=None):
         return jnp.ones(1).dtype
 

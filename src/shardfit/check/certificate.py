@@ -22,6 +22,7 @@ from shardfit.check.probe import Probe, Setting, beside, choose_rows, choose_set
 from shardfit.check.random_draws import drawn_by_block
 from shardfit.check.walk import walked, walked_equations
 from shardfit.core import reduce
+from shardfit.core.current import as_they_are, at_work
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.functions import shared_problem
 from shardfit.core.gram import gram as normal_equations
@@ -29,6 +30,7 @@ from shardfit.core.mesh import n_shards
 from shardfit.core.precision import PRECISIONS, arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.quick import quick_jit
+from shardfit.core.recent import present
 from shardfit.core.terms import RowTerm, StatisticTerm
 
 log = logging.getLogger(__name__)
@@ -95,7 +97,12 @@ class _Memory:
 
 
 # A Problem is immutable, so what was certified of one stays certified: fitting it again costs nothing.
-_memories: WeakKeyDictionary[Problem, _Memory] = WeakKeyDictionary()
+_memories: WeakKeyDictionary[Problem, dict[tuple, _Memory]] = WeakKeyDictionary()
+
+
+def _memory_of(problem: Problem) -> _Memory:
+    """Return what is known of a problem with its functions as they are now."""
+    return _memories.setdefault(problem, {}).setdefault(present.key, _Memory())
 
 
 def certify(problem: Problem, *, mesh: Any = None, seed: int = 0, gram: bool = False) -> Certificate:
@@ -105,7 +112,12 @@ def certify(problem: Problem, *, mesh: Any = None, seed: int = 0, gram: bool = F
     was certified with the same mesh and seed is not evaluated again.
     """
     problem = shared_problem(problem)
-    memory, call = _memories.setdefault(problem, _Memory()), (mesh, seed, gram)
+    with as_they_are(problem):
+        return _certified(problem, (mesh, seed, gram))
+
+
+def _certified(problem: Problem, call: tuple) -> Certificate:
+    memory = _memory_of(problem)
     certificate = memory.starts.get(call)
     if certificate is None:
         certificate = memory.starts[call] = _certificate_at(problem, call, problem.z0(), "x0")
@@ -119,8 +131,12 @@ def certify_answer(problem: Problem, start: Certificate, z: Any, *, mesh: Any = 
     Where the objective is not finite around the answer, there is nothing to compare and the first one is returned.
     """
     problem = shared_problem(problem)
-    memory, z = _memories.setdefault(problem, _Memory()), np.asarray(z)
-    call = (mesh, seed, start.gram is not None)
+    with as_they_are(problem):
+        return _answer_certified(problem, (mesh, seed, start.gram is not None), start, np.asarray(z))
+
+
+def _answer_certified(problem: Problem, call: tuple, start: Certificate, z: np.ndarray) -> Certificate:
+    memory = _memory_of(problem)
     at, certificate = memory.answers.get(call, (b"", None))
     if at != z.tobytes():
         certificate = _certificate_at(problem, call, z, "answer")
@@ -134,7 +150,12 @@ def certify_equations(problem: Problem, params: Any, *, mesh: Any = None) -> Non
     Those of a problem that was certified with them are not evaluated again.
     """
     problem = shared_problem(problem)
-    memory, shards = _memories.setdefault(problem, _Memory()), n_shards(mesh)
+    with as_they_are(problem):
+        _certify_equations(problem, params, n_shards(mesh))
+
+
+def _certify_equations(problem: Problem, params: Any, shards: int) -> None:
+    memory = _memory_of(problem)
     z = np.asarray(problem.space.host_z(params), np.float64)
     if shards in memory.equations or not z.size:
         return
@@ -146,7 +167,7 @@ def certify_equations(problem: Problem, params: Any, *, mesh: Any = None) -> Non
 
 def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) -> Certificate | None:
     mesh, seed, gram = call
-    memory, shards = _memories[problem], n_shards(mesh)
+    memory, shards = _memory_of(problem), n_shards(mesh)
     probe = memory.probes.get((shards, seed))
     if probe is None:
         probe = memory.probes[shards, seed] = choose_rows(problem.objective, shards, seed)
@@ -274,7 +295,7 @@ def _layouts(problem, probe: Probe, setting: Setting, comparisons, mesh, seed):
 def _walk(problem: Problem, setting: Setting, shards: int, seed: int) -> dict[str, float] | None:
     """Return the differences between blocks as a fit has them and smaller ones, by term; None where there are none."""
     key = _key(problem.objective, seed)
-    with arithmetic(problem.precision):
+    with at_work(problem):
         objectives = walked(problem.objective, problem.x0, shards, key)
         if objectives is None:
             return None
@@ -287,7 +308,7 @@ def _walk(problem: Problem, setting: Setting, shards: int, seed: int) -> dict[st
 
 def _equations_walk(problem: Problem, z: Any, scale: np.ndarray, shards: int) -> dict[str, float] | None:
     """Return the same of the normal equations, which are walked over in blocks of their own, at coordinates z (n,)."""
-    with arithmetic(problem.precision):
+    with at_work(problem):
         near = np.asarray(z, PRECISIONS[problem.precision])
         objectives = walked_equations(problem.objective, problem.space, near, shards)
         if objectives is None:

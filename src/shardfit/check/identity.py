@@ -16,12 +16,14 @@ import jax
 import numpy as np
 
 from shardfit.core.content import Reader
+from shardfit.core.current import working_on_it
 from shardfit.core.digests import digest, row_digest
 from shardfit.core.objective import Objective
 from shardfit.core.params import Identity as Untransformed
 from shardfit.core.params import make_space
-from shardfit.core.precision import PRECISIONS, in_its_precision
+from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
+from shardfit.core.recent import present
 from shardfit.core.rows import take
 from shardfit.core.stand_ins import stand_in
 from shardfit.core.term_makers import residual_penalty
@@ -55,7 +57,7 @@ def identity(problem: Problem, solver: Any, seed: int) -> Identity:
     return replace(about, facts={**about.facts, **rows})
 
 
-@in_its_precision
+@working_on_it
 def settings(problem: Problem, solver: Any, seed: int) -> Identity:
     """Return all of an identity but the rows, which may be many."""
     reader, space, dtype = Reader(), problem.space, PRECISIONS[problem.precision]
@@ -107,7 +109,7 @@ def _known(reader: Reader, make: Callable, *about: Any) -> dict[str, str]:
     """
     try:
         # the text tells 0 from 0.0 and from False, which are equal but not the same program
-        facts, calls_host = _remembered(repr(about), make, *about)
+        facts, calls_host = _remembered(repr((present.key, about)), make, *about)
     except TypeError:  # something cannot be hashed
         calls_host = True
     return make(reader, *about) if calls_host else dict(facts)

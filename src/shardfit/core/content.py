@@ -201,7 +201,6 @@ class Reader:
         if package is not None:
             name = package, fn.__globals__["__name__"], fn.__code__.co_qualname
             inner = {} if known_by_name(fn) else {n: c.cell_contents for n, c in cells.items() if _is_filled(c)}
-            self.volatile |= bool(inner)
             return "function", [joined("name", *name), *self._items(inner)], False
         self.host = True
         self.volatile |= bool(cells or fn.__defaults__ or fn.__kwdefaults__ or fn.__dict__) and fn not in FROZEN

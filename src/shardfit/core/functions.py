@@ -84,19 +84,25 @@ def _with_shared(term: Any) -> Any:
     return replace(term, **changed) if changed else term
 
 
+def shared_objective(objective: Any) -> Any:
+    """Return the objective with the functions that stand for its own."""
+    terms = with_shared_functions(objective.terms)
+    if terms is objective.terms:
+        return objective
+    return type(objective)(terms, objective.names, objective.mesh, objective.precision)
+
+
 _problems: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def shared_problem(problem: Any) -> Any:
     """Return the problem with the functions that stand for its own: the same one while their closures do not change."""
-    terms = with_shared_functions(problem.objective.terms)
-    if terms is problem.objective.terms:
+    objective = shared_objective(problem.objective)
+    if objective is problem.objective:
         return problem
     known = _problems.get(problem)
-    if known is None or not _same_functions(known.objective.terms, terms):
-        objective = problem.objective
-        changed = type(objective)(terms, objective.names, objective.mesh, objective.precision)
-        known = _problems[problem] = problem.with_checked(changed)
+    if known is None or not _same_functions(known.objective.terms, objective.terms):
+        known = _problems[problem] = problem.with_checked(objective)
     return known
 
 

@@ -16,7 +16,9 @@ from jax.sharding import Mesh
 from jax.tree_util import register_dataclass
 
 from shardfit.core import evaluations, reduce
+from shardfit.core.current import as_they_are
 from shardfit.core.errors import suggestion
+from shardfit.core.functions import shared_objective
 from shardfit.core.gram import Gram
 from shardfit.core.mesh import ROWS, meet, n_shards, replicate, spans_processes
 from shardfit.core.precision import arithmetic, cast, evaluation_precision, precision_of
@@ -121,8 +123,9 @@ class Objective:
 
     def _evaluate(self, fn: Callable, params: Any, *more: Any) -> Any:
         *others, key = more
-        with arithmetic(self._precision_at(params)):
-            return fn(self, params, *others, as_key(key))
+        objective = shared_objective(self)
+        with arithmetic(self._precision_at(params)), as_they_are(objective, jax.tree.structure(params)):
+            return fn(objective, params, *others, as_key(key))
 
     def _precision_at(self, params: Any = None) -> str | None:
         trees = (params,) if self.precision else (self, params)
@@ -257,7 +260,7 @@ class Objective:
             terms = tuple(divided(term, shards) for term in terms)
             return fn(Objective(terms, self.names, None, self.precision), index)
 
-        with arithmetic(self._precision_at()):
+        with arithmetic(self._precision_at()), as_they_are(self, fn):
             return reduce.map_shards(self.mesh, self.terms, one)
 
     def split(self, shards: int, by: Any = None, seed: int = 0) -> list["Objective"]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, wraps
-from inspect import signature
 from typing import Any
 
 import jax
@@ -43,23 +42,10 @@ def arithmetic(precision: str | None) -> Iterator[None]:
             )
         yield  # 32-bit arrays stay what they are in a 64-bit program
         return
-    _type_constants_anew()
+    type_constants_anew()
     _callbacks_keep_precision()
     with jax.enable_x64(wide):
         yield
-
-
-def in_its_precision(fn: Callable) -> Callable:
-    """Decorate a function, or a method, so that it runs in the precision of its first argument, such as a Problem."""
-    first = next(iter(signature(fn).parameters))
-
-    @wraps(fn)
-    def run(*args, **options):
-        owner = args[0] if args else options.get(first)
-        with arithmetic(getattr(owner, "precision", None)):
-            return fn(*args, **options)
-
-    return run
 
 
 def for_caller(fn: Callable) -> Callable:
@@ -157,12 +143,13 @@ def tracing() -> bool:
 
 
 @cache
-def _type_constants_anew() -> None:
+def type_constants_anew() -> None:
     """Let JAX give a NumPy array that functions close over the type that fits each precision.
 
     JAX (0.10 to 0.12) remembers which typed constant stands for an array by the array alone. While a program of one
     precision lives, programs of the other get its constants: they fail to compile, or compute with rounded numbers.
-    Here array and type together are remembered; within one precision nothing changes.
+    Here array and type together are remembered, while the array's numbers are the same; within one precision nothing
+    changes.
     """
     handlers = xla.canonicalize_dtype_handlers
     typed = type(handlers[np.ndarray](np.zeros(1)))
@@ -171,9 +158,12 @@ def _type_constants_anew() -> None:
     def constant(array):
         key = id(array), jax.dtypes.canonicalize_dtype(array.dtype)
         held, value = (ref() for ref in known.get(key, (lambda: None, lambda: None)))
+        now = np.asarray(array, key[1])
         if held is array and value is not None:
-            return value
-        value = typed(np.asarray(array, key[1]))
+            kept = np.asarray(value)
+            if np.may_share_memory(kept, now) or kept.tobytes() == now.tobytes():
+                return value
+        value = typed(now)
         known[key] = tuple(weakref.ref(each, lambda ref: forget(key, ref)) for each in (array, value))
         return value
 

@@ -12,13 +12,14 @@ import numpy as np
 from jax.core import Tracer
 
 from shardfit.core.bounds import box, boxed, by_name, inside, pinned
+from shardfit.core.current import working_on_it
 from shardfit.core.errors import suggestion
 from shardfit.core.fixed import hold, tie_up
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
 from shardfit.core.param_checks import check_params
 from shardfit.core.params import Space, leaf_labels, make_space, spread
-from shardfit.core.precision import PRECISIONS, arithmetic, cast, in_its_precision, tracing
+from shardfit.core.precision import PRECISIONS, arithmetic, cast, tracing
 from shardfit.core.priors import check_prior, prior_term, transform_of
 from shardfit.core.term_checks import check_terms
 from shardfit.core.terms import Penalty
@@ -109,7 +110,7 @@ class Problem:
         shown = html_table(("parameter", "start", "unit", "coordinate", "", "bounds", "prior"), rows)
         return head + shown + self.objective._repr_html_()
 
-    @in_its_precision
+    @working_on_it
     def z0(self) -> np.ndarray:
         """Return the start in solver coordinates, inside the box."""
         z0 = self.space.host_z(self.x0)

@@ -1,5 +1,6 @@
 """What was found out once need not be found out again: tables of what was used last, by the structure of arguments."""
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -9,6 +10,15 @@ import numpy as np
 from jax.core import Tracer
 
 NUMBERS = (bool, int, float, complex)
+
+
+class Present(threading.local):
+    """key: what tells the functions of this thread's present work from what they were or will be, see current.py."""
+
+    key: tuple = ()
+
+
+present = Present()
 
 
 class Recent(OrderedDict[Hashable, Any]):
@@ -46,9 +56,12 @@ def shapes_of(fn: Callable, *args: Any) -> Any:
 
 
 def structure(*trees: Any) -> Hashable:
-    """Return what a traced program sees of its arguments: their structure, shapes and types, and what is no number."""
+    """Return what a traced program sees of its arguments: their structure, shapes and types, and what is no number.
+
+    With it comes what their functions are at present: one that reaches something else by now gives another program.
+    """
     leaves, tree = jax.tree.flatten(trees)
-    return tree, *map(_kind, leaves)
+    return present.key, tree, *map(_kind, leaves)
 
 
 def _kind(leaf: Any) -> Hashable:

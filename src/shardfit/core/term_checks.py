@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.functions import with_shared_functions
+from shardfit.core.current import as_they_are
+from shardfit.core.functions import shared_objective
 from shardfit.core.precision import require_precision
 from shardfit.core.recent import Recent, structure
 from shardfit.core.rows import Numbered, leading
@@ -25,8 +26,13 @@ def check_terms(objective: Any, params: Any, precision: str | None = None) -> No
     functions of this module with the term as argument: rows in a closure would be worked on for real. A problem whose
     terms have the structure and the functions of an earlier one's is not traced again.
     """
-    terms = objective.terms if precision is None else with_shared_functions(objective.terms)
-    for name, term in zip(objective.names, terms, strict=True):
+    objective = objective if precision is None else shared_objective(objective)
+    with as_they_are(objective, jax.tree.structure(params)):
+        _check_each(objective, params, precision)
+
+
+def _check_each(objective: Any, params: Any, precision: str | None) -> None:
+    for name, term in objective.items():
         kind = None if precision is None else (name, precision, structure(term, params))
         if kind is not None and _fitting.get(kind):
             continue

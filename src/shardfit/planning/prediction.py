@@ -10,9 +10,10 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
+from shardfit.core.current import working_on_it
 from shardfit.core.free_memory import available_bytes
 from shardfit.core.mesh import ROWS
-from shardfit.core.precision import PRECISIONS, in_its_precision
+from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
 from shardfit.planning.advice import advise
 from shardfit.planning.exchange import Exchange, exchanged
@@ -97,7 +98,7 @@ class Plan:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-@in_its_precision
+@working_on_it
 def plan(
     problem: Problem,
     solver: Any = None,

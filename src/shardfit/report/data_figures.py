@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardfit.core.current import at_work
 from shardfit.core.objective import Objective, normalised
-from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.success import chi2_doubt
 from shardfit.core.terms import ResidualTerm, RowTerm
@@ -29,7 +29,7 @@ def residuals_at_draws(problem: Problem, posterior: Posterior, draws: int = DRAW
     for name, term in objective.items():
         if not isinstance(term, ResidualTerm):
             continue
-        with arithmetic(problem.precision):
+        with at_work(problem):
             size = jax.eval_shape(_residuals, objective.only(name), problem.x0).shape[0]
             at = representative(posterior, min(draws, MOST_NUMBERS // max(size, 1)))
             if len(at):

@@ -9,10 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardfit.core.current import working_on_it
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space, spread
-from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem, require_untraced
 from shardfit.core.term_makers import penalty
 from shardfit.core.terms import Penalty, RowTerm
@@ -25,7 +25,7 @@ from shardfit.stats.eliminated import require_integrated
 JACOBIAN = "coordinates"  # name of the term that makes a density of parameters one of coordinates
 
 
-@in_its_precision
+@working_on_it
 def sampled(problem: Problem, use: str = "sample") -> Problem:
     """Return the problem in unconstrained coordinates; raise, before anything is compiled, if it has no posterior."""
     if not isinstance(problem, Problem):

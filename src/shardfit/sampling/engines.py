@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.current import at_work
 from shardfit.core.extras import needed_for
 from shardfit.core.mesh import layout
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
-from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.sampling.density import in_words, sampled
 from shardfit.sampling.modes import shares
@@ -53,7 +53,7 @@ def _sampled(
     if unknown:
         raise TypeError(f"sample: method {name!r} has no option {min(unknown)!r}.")
     began, target = time.perf_counter(), sampled(problem)
-    with arithmetic(target.precision):
+    with at_work(target):
         start, key = find_start(target, mesh, seed), jax.random.key(seed)
         scale = 0.1 * np.eye(start.z.size) if start.root is None else start.root
         spread = np.random.default_rng(seed).standard_normal((chains, start.z.size))

@@ -16,6 +16,7 @@ from jax.interpreters import partial_eval
 from shardfit.core import reduce
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
+from shardfit.core.recent import present
 from shardfit.core.stand_ins import stand_ins, types_of
 
 FAR = 1e6  # standard deviations, or units, at which a density must have fallen
@@ -36,7 +37,7 @@ def require_read(problem: Problem, use: str) -> None:
     """Raise for free parameters that no term reads and that have no ends. problem: in unconstrained coordinates."""
     space, objective = problem.space, problem.objective
     counted = [term for term in objective.terms if np.any([np.any(w) for w in jax.tree.leaves(term.weight)])]
-    read = _reads(objective.mesh, *types_of(counted, problem.x0))
+    read = _reads(present.key, objective.mesh, *types_of(counted, problem.x0))
     unread = [i for i, one in enumerate(read) if not one and not space.held_at(i).all()]
     endless = [i for i in unread if not _ends(space, i, problem.z0())]
     if endless:
@@ -44,8 +45,11 @@ def require_read(problem: Problem, use: str) -> None:
 
 
 @lru_cache(maxsize=256)
-def _reads(mesh: Any, structure: Any, types: tuple) -> tuple[bool, ...]:
-    """Return for every leaf of the parameters whether the losses of terms depend on it, by their traced programs."""
+def _reads(content: tuple, mesh: Any, structure: Any, types: tuple) -> tuple[bool, ...]:
+    """Return for every leaf of the parameters whether the losses of terms depend on it, by their traced programs.
+
+    content: what their functions are at present.
+    """
     terms, params = stand_ins(structure, types)
     if not terms:
         return (False,) * len(jax.tree.leaves(params))

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.check.certificate import certify, certify_answer
+from shardfit.core.current import working_on_it
 from shardfit.core.params import Space
-from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.fitting import fit
@@ -90,7 +90,7 @@ def write_start(path: Path, start: Start, run: str) -> None:
     write_owned(path, {name: array for name, array in arrays.items() if array is not None}, run)
 
 
-@in_its_precision
+@working_on_it
 def find_start(problem: Problem, mesh: Any = None, seed: int = 0, how: Any = FIT) -> Start:
     """Return where to begin. problem: in unconstrained coordinates; how: 'fit', 'x0', or points, one for each chain.
 

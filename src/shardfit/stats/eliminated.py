@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.centring import centred
+from shardfit.core.current import at_work
 from shardfit.core.errors import suggestion
 from shardfit.core.gram import row_sums
 from shardfit.core.objective import Objective, normalised, replace_terms
 from shardfit.core.params import make_space
-from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.reduce import scaled, totals
 from shardfit.core.result import Result
@@ -73,7 +73,7 @@ def coefficients(
     name = _linear_name(problem, term, "coefficients")
     params = at.params if isinstance(at, Result) else at
     known = at.covariance if isinstance(at, Result) else None
-    with arithmetic(problem.precision):
+    with at_work(problem):
         alone = _without_own_equations(problem.objective.only(name))
         solved = jax.device_get(_solved(alone, make_space(params), params))
     conditional, rank = _inverse(solved.matrix)
@@ -106,7 +106,7 @@ def recover(problem: Problem, draws: Any, key: jax.Array, term: str | None = Non
     if len(n_leading) > 1 or any(leaf.shape != leading + np.shape(x) for leaf, x in zip(leaves, like, strict=True)):
         raise ValueError("recover: all leaves of draws need the same leading axes, then the shapes of x0.")
     flat = jax.tree.map(lambda leaf, x: np.reshape(leaf, (-1, *np.shape(x))), draws, problem.x0)
-    with arithmetic(problem.precision):
+    with at_work(problem):
         objective = problem.objective.only(name)
         drawn = jax.device_get(_drawn(objective, flat, key))
     return drawn.reshape(*leading, *drawn.shape[1:])
@@ -142,7 +142,7 @@ def require_integrated(problem: Problem, use: str) -> None:
 
 def require_determined(problem: Problem) -> None:
     """Raise where data and prior leave linear coefficients undetermined at x0, naming term and groups."""
-    with arithmetic(problem.precision):
+    with at_work(problem):
         for name, term in problem.objective.items():
             if not isinstance(term, LinearTerm):
                 continue

@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core import reduce
+from shardfit.core.current import at_work, working_on_it
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
-from shardfit.core.precision import arithmetic, in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty
 
@@ -66,12 +66,12 @@ class Laplace:
         Example: `posterior.sd_of(lambda p: p["I"].sum())`.
         """
         space = self._problem.space
-        with arithmetic(self._problem.precision):
+        with at_work(self._problem):
             slope = np.asarray(jax.grad(lambda z: fn(space.unpack(z)))(space.pack(self._params)))
             return float(np.sqrt(slope @ self._solve(slope)))
 
 
-@in_its_precision
+@working_on_it
 def laplace(
     problem: Problem,
     params: Any,

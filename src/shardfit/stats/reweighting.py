@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.current import at_work
 from shardfit.core.objective import replace_terms
-from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.rows import take
 from shardfit.stats.eliminated import coefficients
@@ -64,7 +64,7 @@ def distances(problem: Problem, params: Any) -> dict[str, np.ndarray]:
     for name, term in linear_terms(problem, "robust_fit").items():
         best = coefficients(problem, params, name).value
         size, n = term.chunk or term.n_rows, term.n_rows
-        with arithmetic(problem.precision):
+        with at_work(problem):
             blocks = (take(term.rows, np.arange(i, min(n, i + size)), term.counts) for i in range(0, n, size))
             away[name] = np.concatenate(
                 [np.asarray(_distance(replace(term, rows=b, counts=None), params, best)) for b in blocks]

@@ -8,9 +8,9 @@ import numpy as np
 
 from shardfit.core import reduce
 from shardfit.core.bounds import ends_of
+from shardfit.core.current import working_on_it
 from shardfit.core.evaluations import named_parts
 from shardfit.core.params import make_space, spread
-from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty, weighted_sum
 from shardfit.stats.latin import latin_hypercube
@@ -25,7 +25,7 @@ class Scan(NamedTuple):
     statistics: dict[str, Any]
 
 
-@in_its_precision
+@working_on_it
 def scan(problem: Problem, n: int, bounds: Any = None, *, seed: int = 0, mesh: Any = None) -> Scan:
     """Evaluate n parameter points of a Latin hypercube, one after the other in one compiled loop.
 
@@ -74,7 +74,7 @@ class Trajectory(NamedTuple):
     values: np.ndarray
 
 
-@in_its_precision
+@working_on_it
 def trajectory(problem: Problem, history: dict[str, np.ndarray], thin: int = 1) -> Trajectory:
     """Return the parameters along a fit with keep=1, each with the value there.
 

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.current import at_work
 from shardfit.core.mesh import replicate
-from shardfit.core.precision import PRECISIONS, arithmetic, for_caller
+from shardfit.core.precision import PRECISIONS, for_caller
 from shardfit.core.status import Status
 from shardfit.solve.step import StepSolver
 from shardfit.surveys.axes import CannotMake
@@ -78,7 +79,7 @@ class Engine:
         work = self._run(iter(for_caller(lambda: next(queue, None)), None))
         try:
             while True:
-                with arithmetic(self.precision):  # not held while the caller has what has ended
+                with at_work(self.variants.problem, self.solver):  # not held while the caller has what has ended
                     finished = next(work, None)
                 if finished is None:
                     return

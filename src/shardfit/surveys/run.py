@@ -14,10 +14,11 @@ import jax
 import numpy as np
 
 from shardfit.check.identity import identity, of_value
+from shardfit.core.current import as_they_are, working_on_it
 from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.mesh import spans_processes
 from shardfit.core.params import label_of
-from shardfit.core.precision import PRECISIONS, in_its_precision
+from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.io.compile_cache import use_compile_cache
@@ -103,8 +104,15 @@ def survey(
             raise TypeError(f"survey: {name} is one of control's: control=SurveyControl({name}=...).")
     choices = {"design": design, "solver": solver, "seed": seed, "mesh": mesh, "picture": picture, "halving": halving}
     choices |= {"sweep": sweep, "polish": polish}
+    with as_they_are(problem, solver, picture, *axes.values()):
+        return _survey(problem, axes, run_dir, control, choices | options)
+
+
+def _survey(
+    problem: Problem, axes: Mapping[str, Axis], run_dir: str | Path, control: SurveyControl, choices: dict
+) -> Survey:
     left_out = left_out_of(run_dir) if control.resume != "never" else {}
-    prepared = Prepared.make(problem, axes, left_out=left_out, **choices, **options)
+    prepared, halving = Prepared.make(problem, axes, left_out=left_out, **choices), choices["halving"]
     if control.limit is not None and halving is not None:
         raise ValueError(f"survey: limit={control.limit} does not go with halving, which ranks all points.")
     require_begun(run_dir, control.resume)
@@ -329,7 +337,7 @@ def _slots(engine: Engine, slots: int | str | None, points: list[SurveyPoint]) -
     return int(slots), f"{slots} slots: as given"
 
 
-@in_its_precision
+@working_on_it
 def _heading(
     made: Variants, design: Design, solver: StepSolver, seed: int, picture, more: Mapping, left_out: Mapping
 ) -> Heading:

@@ -8,9 +8,9 @@ from itertools import cycle
 
 import numpy as np
 
+from shardfit.core.current import working_on_it
 from shardfit.core.free_memory import available_bytes
 from shardfit.core.mesh import RUNS
-from shardfit.core.precision import in_its_precision
 from shardfit.planning.peak import Layout, footprint
 from shardfit.planning.prediction import state_bytes
 from shardfit.planning.shapes import working_devices
@@ -27,7 +27,7 @@ GAIN = 1.05  # a larger number must be this much faster to be worth its memory
 MEASURED_SECONDS = 1.5
 
 
-@in_its_precision
+@working_on_it
 def slot_bytes(engine: Engine) -> int:
     """Return the memory of one slot: its solver's state, its own leaves, and what one evaluation needs."""
     problem = engine.variants.problem

@@ -14,10 +14,11 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.tree_util import tree_flatten_with_path
 
+from shardfit.core.current import working_on_it
 from shardfit.core.digests import digest_each
 from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective, replace_terms
-from shardfit.core.precision import cast, in_its_precision
+from shardfit.core.precision import cast
 from shardfit.core.problem import Problem
 from shardfit.core.rows import place_rows
 from shardfit.core.terms import RowTerm
@@ -112,7 +113,7 @@ class Variants:
             found.append(leaf if order is None else leaf[order])
         return tuple(found)
 
-    @in_its_precision
+    @working_on_it
     def warm(self, params: Any, *, lift: bool) -> np.ndarray:
         """Return coordinates z (n,) to begin at for parameters that a fit has found.
 
@@ -139,7 +140,7 @@ class Variants:
             )
         return start
 
-    @in_its_precision
+    @working_on_it
     def _z(self, params: Any) -> np.ndarray:
         if params is self.problem.x0:
             return self.problem.z0()

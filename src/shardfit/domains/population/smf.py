@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.current import working_on_it
 from shardfit.core.errors import suggestion
 from shardfit.core.objective import Objective
-from shardfit.core.precision import PRECISIONS, arithmetic, in_its_precision
+from shardfit.core.precision import PRECISIONS, arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.rows import my_rows
 from shardfit.core.term_makers import statistic_term
@@ -149,7 +150,7 @@ def quantities(params: dict) -> dict[str, float]:
     return {"galaxy to halo mass": ratio, "scatter (dex)": scatter, "scatter (factor)": math.pow(10.0, scatter)}
 
 
-@in_its_precision
+@working_on_it
 def model_function(found: Problem, params: Any) -> np.ndarray:
     """Return the mass function (bins,) of a problem made here at params."""
     (survey,) = found.objective.terms[0].args

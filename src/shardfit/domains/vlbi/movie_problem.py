@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.current import working_on_it
 from shardfit.core.objective import Objective
-from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.term_makers import penalty
 from shardfit.domains.vlbi import checks, penalties, transforms
@@ -155,7 +155,7 @@ def movie_problem(
     )
 
 
-@in_its_precision
+@working_on_it
 def frame_maps(problem: Problem, params: Any = None) -> np.ndarray:
     """Images (frames, ny, nx), Jy per pixel, of fitted parameters (default: the start)."""
     scales = dict(problem.objective.items())["reg"].args[0]
@@ -163,7 +163,7 @@ def frame_maps(problem: Problem, params: Any = None) -> np.ndarray:
     return np.stack([scales.grid.embed(one, scales.index) for one in frames])
 
 
-@in_its_precision
+@working_on_it
 def part_chi2(problem: Problem, params: Any, data: Sequence[DataSet]) -> dict[str, np.ndarray]:
     """χ² per measurement between each two frames by product, (frames - 1,); NaN where none is. data: as fitted."""
     term: Any = dict(problem.objective.items())["data"]

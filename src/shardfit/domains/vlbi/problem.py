@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.core.current import working_on_it
 from shardfit.core.objective import Objective
-from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.core.term_makers import penalty, residual_term
 from shardfit.core.terms import ResidualTerm
@@ -145,7 +145,7 @@ def with_start(problem: Problem, init: Any, *, norm_init: bool = True) -> Proble
     return problem.replace(x0=x0, objective=problem.objective.with_args(data=(fixed,), reg=(new, scales, targets)))
 
 
-@in_its_precision
+@working_on_it
 def image_maps(problem: Problem, params: Any = None) -> dict[str, np.ndarray]:
     """Physical maps (ny, nx) of fitted parameters (default: the start): I in Jy per pixel, m, phi, v, spectral maps."""
     kept, scales, _ = dict(problem.objective.items())["reg"].args

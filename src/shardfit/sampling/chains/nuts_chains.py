@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from shardfit.check.identity import Identity, identity, of_value
+from shardfit.core.current import at_work
 from shardfit.core.errors import CheckpointError, NonFiniteError
 from shardfit.core.mesh import layout
-from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.io.files import read_json, write_json
@@ -57,7 +57,7 @@ def nuts(
     check_options("nuts", NUTS, options)
     whole = NUTS(chains=chains, draws=draws, **options)
     target = sampled(problem)
-    with opened(run_dir) as store, arithmetic(target.precision):
+    with opened(run_dir) as store, at_work(target):
         study = Study.prepare(target, whole, (width, start, seed), mesh, store, resume)
         folder = store.path if store is not None and store.writes else None
         labels = target.space.coordinate_labels()
@@ -159,7 +159,7 @@ class Study:
 
     def run(self, show: SamplingProgress | None, number: int, place: Place) -> dict[str, np.ndarray]:
         """Return the draws and statistics of one group, by name; what its folder holds is not drawn again."""
-        with arithmetic(self.problem.precision), place.chosen():
+        with at_work(self.problem), place.chosen():
             blocks = Blocks(self.store, number)
             stored = blocks.stored(self.known.digest)
             have = sum(block["z"].shape[1] for block in stored)

@@ -18,11 +18,12 @@ import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from shardfit.core.blocks import settled
+from shardfit.core.current import working_on_it
 from shardfit.core.mesh import ROWS, RUNS, n_shards
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
-from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
+from shardfit.core.recent import present
 from shardfit.core.stand_ins import stand_ins, types_of
 from shardfit.core.terms import RowTerm
 from shardfit.solve.base import value_and_grad_parts
@@ -76,7 +77,7 @@ def run_groups(run: Callable[[int, Place], Any], groups: int, where: list[Place]
         return list(pool.map(one, range(groups)))
 
 
-@in_its_precision
+@working_on_it
 def choose_width(problem: Problem, chains: int, mesh: Mesh | None) -> tuple[int, str]:
     """Return how many chains share a batch, and a sentence that says why.
 
@@ -92,7 +93,7 @@ def choose_width(problem: Problem, chains: int, mesh: Mesh | None) -> tuple[int,
     return 1, f"every chain by itself: a gradient takes some {work:.2g} operations, which a batch does not make cheaper"
 
 
-@in_its_precision
+@working_on_it
 def measured_width(problem: Problem, chains: int, mesh: Mesh | None) -> tuple[int, str]:
     """Return the same by measuring a gradient alone and in a batch, on the device that would do it."""
     if chains == 1 or n_shards(mesh) > 1:
@@ -110,7 +111,7 @@ def measured_width(problem: Problem, chains: int, mesh: Mesh | None) -> tuple[in
 
 def operations(problem: Problem) -> float:
     """Return about how many operations a gradient takes, from its program; a block of rows counts for all of them."""
-    work = _counted(*types_of(problem.space, problem.objective, problem.z0()))
+    work = _counted(present.key, *types_of(problem.space, problem.objective, problem.z0()))
     terms = [settled(term, problem.x0, None) for term in problem.objective.terms if isinstance(term, RowTerm)]
     # XLA counts the body of a loop once
     blocks = max((-(-term.n_rows // term.chunk) for term in terms if term.chunk is not None), default=1)
@@ -118,8 +119,11 @@ def operations(problem: Problem) -> float:
 
 
 @lru_cache(maxsize=256)  # a translation of the whole program: for a cheap model it costs as much as many draws
-def _counted(structure: Any, types: tuple) -> float:
-    """Return the operations of a gradient, those of loops once, of arguments of these types."""
+def _counted(content: tuple, structure: Any, types: tuple) -> float:
+    """Return the operations of a gradient, those of loops once, of arguments of these types.
+
+    content: what their functions are at present.
+    """
     cost = _gradient.lower(*stand_ins(structure, types)).cost_analysis() or {}
     return cost.get("flops", 0.0) + TRANSCENDENTAL * cost.get("transcendentals", 0.0)
 

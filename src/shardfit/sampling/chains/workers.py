@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardfit.core.precision import arithmetic
+from shardfit.core.current import at_work
 from shardfit.distributed.executors import run_tasks
 from shardfit.io.run_dir import RunDir, opened
 from shardfit.sampling.chains.nuts import NUTS
@@ -50,7 +50,7 @@ def sample_parts(
     settings = {k: v for k, v in options.items() if k not in ("width", "start", "seed", "progress", "mesh")}
     whole, problem = NUTS(**settings), make(*arguments)
     target = sampled(problem)
-    with opened(run_dir) as store, arithmetic(target.precision):
+    with opened(run_dir) as store, at_work(target):
         study = Study.prepare(target, whole, choices, None, store, resume)
         folder = Path(run_dir).resolve()
         tasks = {i: (make, tuple(arguments), settings, choices, folder, i) for i in range(study.groups)}
@@ -66,5 +66,5 @@ def sample_parts(
 def run_group(make: Callable, arguments: tuple, settings: dict, choices: tuple, folder: Path, number: int) -> None:
     """Draw one group's chains into its folder; what is there already is not drawn again."""
     target = sampled(make(*arguments))
-    with arithmetic(target.precision):
+    with at_work(target):
         Study.joined(target, NUTS(**settings), choices, RunDir(folder)).run(None, number, Place())

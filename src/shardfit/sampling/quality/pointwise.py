@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from shardfit.core.current import at_work
 from shardfit.core.errors import suggestion
-from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.rows import shapes_of_rows, take
 from shardfit.core.terms import ResidualTerm, RowTerm, half_square, weighted_sum
@@ -73,7 +73,7 @@ def row_blocks(
             real = index < term.n_rows
             # repeat a real row: all blocks have one shape and share a program
             rows = take(term.rows, np.minimum(index, term.n_rows - 1), term.counts)
-            with arithmetic(problem.precision):
+            with at_work(problem):
                 found = np.asarray(_log_likelihoods(model, rows, params), float)
             yield RowBlock(name, index[real], found[:, real] - norm[index[real]])
 

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from shardfit.core.current import at_work
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space, element_label, spread
-from shardfit.core.precision import arithmetic, for_caller
+from shardfit.core.precision import for_caller
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
 from shardfit.sampling.density import sampled
@@ -113,7 +114,7 @@ def _from_priors(problem: Problem, key: Any) -> Any:
     space, leaves = problem.space, jax.tree.leaves(problem.x0)
     entries = spread("priors", problem.priors, problem.x0)
     drawn = []
-    with arithmetic(problem.precision):
+    with at_work(problem):
         for i, (entry, leaf) in enumerate(zip(entries, leaves, strict=True)):
             held = space.held_at(i)
             if held.all():
@@ -150,7 +151,7 @@ def _ranks(one: DataSet, draws: Draws, rng: np.random.Generator) -> np.ndarray:
     """Return the rank of the truth among the draws, for every free number and for the log density; ties by lot."""
     problem = one.problem
     truth = jax.tree.map(lambda leaf: np.asarray(leaf)[None], one.truth)
-    with arithmetic(problem.precision):
+    with at_work(problem):
         values = [-np.asarray(_values(problem.objective, params)) for params in (truth, draws.params)]
     here, there = (
         np.concatenate([_free_numbers(problem.space, params), value[:, None]], axis=1)

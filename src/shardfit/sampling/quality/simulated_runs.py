@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from shardfit.core.current import at_work
 from shardfit.core.objective import Objective, replace_terms
-from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.sampling.chains.nuts import NUTS
 from shardfit.sampling.density import as_objective, parameters_of, sampled
@@ -57,7 +57,7 @@ def nuts_in_slots(
             yield point.id, point.reason or "the sampler failed."
             continue
         z, diverging = point.payload["z"], int(point.payload["diverging"].sum())
-        with arithmetic(template.precision):
+        with at_work(template):
             params = jax.tree.map(np.asarray, parameters_of(template.space, _spaced(z, ranks)))
         yield point.id, Draws(params, _largest_rhat(z), diverging)
 
@@ -110,7 +110,7 @@ def _combined(
     ended = [run for _, run in sorted(runs.items()) if run is not None]
     if len(ended) < len(runs):
         return "a shard found no finite density where it began."
-    with arithmetic(plan.problem.precision):
+    with at_work(plan.problem):
         posterior = combined_posterior(plan, start, ended, rule, correct, None)
     largest = max(_largest_rhat(run.arrays["z"]) for run in ended)
     diverging = sum(int(run.arrays["diverging"].sum()) for run in ended)

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.check.certificate import certify_equations
+from shardfit.core.current import working_on_it
 from shardfit.core.gram import Gram, gram
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space, spread
-from shardfit.core.precision import in_its_precision
 from shardfit.core.priors import Flat, support_of
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
@@ -52,7 +52,7 @@ class Evidence:
     method: str = "laplace"
 
 
-@in_its_precision
+@working_on_it
 def evidence(
     problem: Problem, result: Result | None = None, *, mesh: Any = None, correct: bool = True, seed: int = 0
 ) -> Evidence:

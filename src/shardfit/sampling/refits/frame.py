@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import register_dataclass
 
+from shardfit.core.current import working_on_it
 from shardfit.core.gram import gram
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
-from shardfit.core.precision import in_its_precision
 from shardfit.core.problem import Problem
 from shardfit.fitting import fit
 from shardfit.sampling.density import parameters_of, values_on_z
@@ -48,7 +48,7 @@ class Frame:
         return self.space.unpack(self.z(u))
 
 
-@in_its_precision
+@working_on_it
 def find_frame(problem: Problem, mesh: Any, kept: Path, run: str) -> Frame:
     """Fit the problem, of residuals in unconstrained coordinates, and return the frame around its answer.
 
@@ -113,7 +113,7 @@ def at_draws(frame: Frame, u: jax.Array, fn: Any, *args: Any) -> Any:
     return jax.lax.map(lambda one: fn(frame, one, *args), jnp.asarray(u), batch_size=8)
 
 
-@in_its_precision
+@working_on_it
 def points_of(problem: Problem, z: np.ndarray) -> tuple[np.ndarray, Any]:
     """Return -log density (draws,) and parameters, leaves (draws, *shape), at coordinates z (draws, n)."""
     space = problem.space

@@ -12,9 +12,9 @@ import jax
 import numpy as np
 
 from shardfit.check.identity import Identity, identity
+from shardfit.core.current import at_work
 from shardfit.core.errors import suggestion
 from shardfit.core.mesh import RUNS, layout
-from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.core.transforms import Identity as Untransformed
@@ -106,7 +106,7 @@ def rto(
         raise ValueError(f"rto: draws={draws} must lie between 2 and {MOST:,}.")
     target = sampled(problem, "rto")
     target.objective.require_least_squares("rto")
-    with opened(run_dir) as store, arithmetic(target.precision):
+    with opened(run_dir) as store, at_work(target):
         known = _identity(target, chosen, seed)
         if store is not None:
             store.begin(target, known, resume, mesh)

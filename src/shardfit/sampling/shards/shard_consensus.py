@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.current import at_work
 from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.mesh import layout, spans_processes
-from shardfit.core.precision import PRECISIONS, arithmetic
+from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
 from shardfit.io.compile_cache import use_compile_cache
@@ -97,7 +98,7 @@ def consensus(
         raise ValueError("consensus: the mesh spans several processes. Use workers: each samples shards of its own.")
     whole = problem if isinstance(problem, Problem) else problem()
     plan = ShardPlan.make(whole, Division(shards, by, seed, control.slots, options))
-    with opened(run_dir) as folder, arithmetic(plan.problem.precision):
+    with opened(run_dir) as folder, at_work(plan.problem):
         sampling = ShardSampling(plan, make, mesh, folder, control)
         if folder is not None:
             folder.begin(plan.problem, plan.identity, resume, mesh)

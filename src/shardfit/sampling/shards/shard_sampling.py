@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.core.current import at_work
 from shardfit.core.mesh import n_shards
-from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.io.run_dir import RunDir
 from shardfit.sampling.chains.placement import Place, places, run_groups
@@ -91,7 +91,7 @@ class ShardSampling:
 
         def run_at(_: int, place: Place) -> None:
             tally = Tally()
-            with arithmetic(self.plan.problem.precision), place.chosen():
+            with at_work(self.plan.problem), place.chosen():
                 for run in self.plan.run(start, iter(take, None), place.mesh, tally=tally):
                     with lock:
                         if store is not None:
