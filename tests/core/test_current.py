@@ -1,4 +1,4 @@
-"""Nothing stale: what a function reaches may be edited in any way, and the next fit or evaluation is of what it is now."""
+"""Nothing stale: what a function reaches may be edited in any way, and the next fit or evaluation is of what it is."""
 
 import time
 
