@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardfit.core.current import as_they_are
 from shardfit.core.errors import suggestion
 from shardfit.core.extras import needed_for
 from shardfit.core.lazy import lent
@@ -146,7 +147,7 @@ class Posterior:
             raise ValueError(f"predict: draws={draws} must be at least 1.")
         at = np.linspace(0, self.z.shape[1] - 1, kept).round().astype(int)
         joined = jax.tree.map(lambda leaf: np.asarray(leaf)[:, at].reshape(-1, *np.shape(leaf)[2:]), self.draws)
-        with arithmetic(self.precision):
+        with arithmetic(self.precision), as_they_are(fn):
             found = jax.jit(lambda points: jax.lax.map(fn, points))(joined)
         return jax.tree.map(lambda a: np.asarray(a).reshape(self.chains, kept, *a.shape[1:]), found)
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-import shardfit as sf
 from scipy.optimize import minimize
+
+import shardfit as sf
 from shardfit.solve.base import Finish, evaluate
 
 RATE, steps, ahead = 0.05, 2, None

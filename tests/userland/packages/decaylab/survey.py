@@ -25,5 +25,5 @@ def axes():
     return {"pull": sf.weight_axis("penalty", (0.1, 1.0))}
 
 
-def make(solver="lbfgs"):
-    return terms.problem("penalty"), axes(), {"solver": solver, "maxiter": 20}
+def make(settings, chosen):
+    return terms.problem("penalty"), axes(), {"solver": "lbfgs", "maxiter": settings["maxiter"]}

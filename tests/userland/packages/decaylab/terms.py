@@ -4,6 +4,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+
 import shardfit as sf
 
 from . import settings
@@ -85,5 +86,5 @@ TERMS = {
 
 
 def problem(term="residual_term", **more):
-    terms = {"data": TERMS["residual_term"](), term: TERMS[term]()}
-    return sf.Problem(sf.Objective(terms), {"a": 1.0, "tau": 1.0}, **more)
+    names = [name for name in TERMS if name != "host"] if term == "all" else ["residual_term", term]
+    return sf.Problem(sf.Objective({name: TERMS[name]() for name in names}), {"a": 1.0, "tau": 1.0}, **more)
