@@ -222,7 +222,7 @@ class _Look:
         """The problem's: what axes compute must not depend on who asks."""
         return self.problem.precision
 
-    @in_its_precision
+    @working_on_it
     def found(self) -> Variants:
         """Return the variants, of rows that are on no mesh."""
         for name, axis in self.axes.items():
