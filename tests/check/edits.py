@@ -411,6 +411,9 @@ OTHER = {
         _model("R.normal() * x", "R = np.random.default_rng(0)"), "R = np.random.default_rng(1)"
     ),
     "iterator": Edit(_model("next(copy.copy(I)) * x", "I = iter([2.0, 3.0])"), "next(I)"),
+    "what a function counts and uses": Edit(
+        "n = 1\ndef model(x):\n    global n\n    n += 1\n    return n * x", "n = 5"
+    ),
     "comparison": Edit(_model("2 * x if x is not None and F < 2 else x", "F = 1"), "F = 3"),
     "constant in a tuple": Edit(
         "def model(x): return (1.0, (2.0, 'a'))[1][0] * x", "def model(x): return (1.0, (3.0, 'a'))[1][0] * x"
@@ -498,6 +501,10 @@ SAME = {
     "one list or two": Edit(_model("L[0][0] * x", "a = [2.0]\nL = [a, a]"), "L = [[2.0], [2.0]]"),
     "what a function keeps count in": Edit(
         "seen = []\ndef model(x):\n    seen.append(1)\n    return 2 * x", "seen.append(1)"
+    ),
+    "what a function counts": Edit("n = 0\ndef model(x):\n    global n\n    n += 1\n    return 2 * x", "n = 5"),
+    "what a function counts by name": Edit(
+        "n = {'a': 0}\ndef model(x):\n    n['a'] += 1\n    return 2 * x", "n['a'] = 5"
     ),
     "answer of a cached property": Edit(CACHED + _model("cached.table * x"), "cached.table"),
     "cache of a function": Edit(_model("f(2) * x", "@functools.lru_cache\ndef f(n): return 2.0 * n"), "f(2)"),

@@ -20,6 +20,7 @@ CALL_FLAGS = 0x2EC  # varargs, keywords, generator, coroutine
 WRITTEN = {"__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__"}
 # methods of built-in containers that only put something in: a function that keeps count does not depend on the count
 FILLING = {"append", "extend", "insert", "add", "update", "appendleft"}
+COUNTING = ["LOAD_CONST", "COPY", "COPY", "BINARY_OP", "LOAD_CONST", "BINARY_OP", "SWAP", "SWAP", "STORE_SUBSCR"]
 
 
 class Use(NamedTuple):
@@ -136,6 +137,8 @@ class _Listing:
     def _chained(self, i: int, use: Use) -> Use:
         """Return a use with the attributes that the steps from i on ask of it, and keep it if it is put away."""
         use = use._replace(kept=False)
+        if self._counts(i, use.name):
+            return use._replace(filled=True)
         while i < len(self.steps) and self.steps[i].name in ATTRIBUTE_OPS:
             attribute = self.steps[i].value
             if attribute in FILLING and self._dropped(i):
@@ -155,6 +158,14 @@ class _Listing:
             self.aliases[self.steps[i].value] = use
             return use._replace(kept=True)
         return use
+
+    def _counts(self, i: int, name: str) -> bool:
+        """Return whether the steps from i on only count: `n += 1` or `n["calls"] += 1`."""
+        names = ["LOAD_CONST" if s.name == "LOAD_SMALL_INT" else s.name for s in self.steps[i : i + 9]]
+        names = ["BINARY_OP" if name == "BINARY_SUBSCR" else name for name in names]
+        if names[:2] == ["LOAD_CONST", "BINARY_OP"] and names[2:3] and names[2] in ("STORE_DEREF", "STORE_GLOBAL"):
+            return self.steps[i + 2].value == name
+        return names == COUNTING
 
     def _dropped(self, i: int) -> bool:
         """Return whether what the method called at step i returns is not used."""

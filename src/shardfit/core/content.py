@@ -44,7 +44,7 @@ ADDED = re.compile(
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+|0x[0-9a-fA-F]{6,}")
 PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, types.EllipsisType, types.NotImplementedType))
 BASES = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
-FILLED = (list, set, dict, collections.deque, collections.Counter, collections.defaultdict)
+FILLED = (int, list, set, dict, collections.deque, collections.Counter, collections.defaultdict)
 # of a class: places of fields whose names it has elsewhere
 SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType, type(vars(NamedTuple("_", [("field", Any)]))["field"]))
 DESCRIPTORS = {
