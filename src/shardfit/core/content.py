@@ -74,27 +74,6 @@ class Reader:
         self.volatile = False  # whether something was read that may be exchanged or changed in place
         self.path: list[str] = []
         self.nodes = Nodes()
-        self.ways: tuple[tuple[Any, Callable[[Any], Parts]], ...] = (
-            # from JAX 0.12 on one class is both, and its jaxpr is itself: it must not be taken for a recursion
-            (ClosedJaxpr, lambda x: ("program", [self._jaxpr(x.jaxpr), *map(self._part, x.consts)], True)),
-            (Jaxpr, lambda x: ("jaxpr", [self._jaxpr(x)], True)),
-            ((np.ndarray, np.generic, jax.Array), self._array),
-            (np.dtype, lambda x: ("dtype", [joined(str(x))], True)),
-            (types.MappingProxyType, lambda x: self._object(dict(x))),
-            (functools.partial, self._partial),
-            (types.MethodType, lambda x: self._held("method", x.__func__, x.__self__)),
-            ((types.BuiltinFunctionType, types.MethodWrapperType), self._built_in),
-            (types.FunctionType, self._function),
-            (types.CodeType, lambda x: ("code", self._code(x, {}, {}), True)),
-            (types.ModuleType, self._module),
-            (weakref.ref, lambda x: self._held("reference", x())),
-            (tuple(DESCRIPTORS), self._descriptor),
-            ((*LOCKS, *TABLES), lambda x: (type(x).__name__, (), True)),
-            (Result, lambda x: self._held("result", x.params, x.state)),  # not how long it took
-            (enum.Enum, lambda x: self._held("enum", type(x), x._name_, x._value_)),
-            (type, self._class),
-            (object, self._object),
-        )
 
     def text(self, value: Any) -> str:
         """Return the digest of a value as text."""
@@ -135,8 +114,8 @@ class Reader:
         if name is not None:
             self.path.append(name)
         try:
-            way = next(way for kind, way in self.ways if isinstance(value, kind))
-            return self.nodes.add(value, lambda: way(value))
+            way = next(way for kind, way in WAYS if isinstance(value, kind))
+            return self.nodes.add(value, lambda: way(self, value))
         finally:
             if name is not None:
                 self.path.pop()
@@ -360,6 +339,30 @@ class Reader:
                 maker, given, state, *items = (*copied, None, None, None)[:5]
                 return self._held("made by", maker, given, state, *(each and [*each] for each in items))
         return "unidentified", [self._not_read(value)], True
+
+
+# by class, the first that fits
+WAYS: tuple[tuple[Any, Callable[[Reader, Any], Parts]], ...] = (
+    # from JAX 0.12 on one class is both, and its jaxpr is itself: it must not be taken for a recursion
+    (ClosedJaxpr, lambda r, x: ("program", [r._jaxpr(x.jaxpr), *map(r._part, x.consts)], True)),
+    (Jaxpr, lambda r, x: ("jaxpr", [r._jaxpr(x)], True)),
+    ((np.ndarray, np.generic, jax.Array), Reader._array),
+    (np.dtype, lambda r, x: ("dtype", [joined(str(x))], True)),
+    (types.MappingProxyType, lambda r, x: r._object(dict(x))),
+    (functools.partial, Reader._partial),
+    (types.MethodType, lambda r, x: r._held("method", x.__func__, x.__self__)),
+    ((types.BuiltinFunctionType, types.MethodWrapperType), Reader._built_in),
+    (types.FunctionType, Reader._function),
+    (types.CodeType, lambda r, x: ("code", r._code(x, {}, {}), True)),
+    (types.ModuleType, Reader._module),
+    (weakref.ref, lambda r, x: r._held("reference", x())),
+    (tuple(DESCRIPTORS), Reader._descriptor),
+    ((*LOCKS, *TABLES), lambda r, x: (type(x).__name__, (), True)),
+    (Result, lambda r, x: r._held("result", x.params, x.state)),  # not how long it took
+    (enum.Enum, lambda r, x: r._held("enum", type(x), x._name_, x._value_)),
+    (type, Reader._class),
+    (object, Reader._object),
+)
 
 
 def _type_of(aval: Any) -> str:
