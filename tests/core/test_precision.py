@@ -1,5 +1,6 @@
 """float64 by scope: data decide, and no global setting is touched."""
 
+# pyright: reportAttributeAccessIssue=false
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -23,6 +23,8 @@ Memory = collections.namedtuple("Memory", "x value")
 class Chosen(list):
     """Options in a list of its own class."""
 
+    tolerance: float
+
 
 CHOSEN = Chosen(["BFGS"])
 CHOSEN.tolerance = 1e-6
