@@ -197,7 +197,7 @@ def data_term(
     rows = pack(used, grid, operator, blocks=blocks, pooled=pooled)
     places = next(iter(rows["operator"].values())).shape[: 2 if blocks is None else 3]
     chunk = None if limit is None else max(1, limit // int(np.prod(places[1:])))
-    return residual_term(model, rows, fixed, weight=_floats(weights), chunk=chunk)
+    return residual_term(model, rows, fixed, weight=_floats(weights), chunk=chunk)  # pyright: ignore[reportReturnType]
 
 
 def _blocks(sizes: Sequence[int], limit: int) -> int:
