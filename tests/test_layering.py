@@ -54,6 +54,7 @@ ROOT = {
     "curvature",
     "curves",
     "fitting",
+    "implicit",
     "intervals",
     "robust",
     "run_options",
