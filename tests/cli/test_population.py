@@ -44,7 +44,7 @@ def test_noisy_fit_shows_its_settled_answer(capsys, tmp_path):
         'problem = "gaussian"\nrows = 300\n[solver]\nname = "adam"\nkeep = 1\nmaxiter = 30\nlearning_rate = 1.0'
     )
     code, _, err = run(capsys, "population", "fit", file, "--out", out, "--seed", 4)
-    assert code == 0, err
+    assert code == 1, err
     assert "Mean of the last 20 steps" in (out / "report.html").read_text()
     assert {p.name for p in (out / "figures").iterdir()} >= {"ellipses.png", "descent.png"}
 
