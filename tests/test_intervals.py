@@ -151,3 +151,23 @@ def test_quantiles_of_a_skewed_posterior_agree():
     # the likelihood leaves out a shift of order 1/n, a fifth of a standard deviation here at most
     np.testing.assert_allclose(found.interval, posterior.quantile((0.16, 0.84))["tau"], atol=0.2 * width)
     assert found.upper - found.estimate > 1.1 * (found.estimate - found.lower)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_an_answer_at_its_bound_has_the_end_that_is_left(side):
+    """A straight line through known errors, whose slope a bound stops: the rise is a parabola cut at the bound."""
+    t, sigma = np.linspace(-1.0, 1.0, 20), 0.3
+    rows = {"t": t, "y": 1.0 + np.where(np.arange(20) % 2, 0.2, -0.2), "sigma": np.full(20, sigma)}
+    free = np.polyfit(t, rows["y"], 1)[0]
+    bound = free - 0.05 * side  # the best slope lies beyond it
+    ends = {"b": (None, bound) if side > 0 else (bound, None)}
+    term = sf.residual_term(lambda p, r: (r["y"] - p["a"] - p["b"] * r["t"]) / r["sigma"], rows)
+    problem = sf.Problem(sf.Objective({"line": term}), {"a": 1.0, "b": float(bound - 0.5 * side)}, bounds=ends)
+    result = sf.fit(problem, "lm", certify=False)
+    found, q = sf.profile(problem, result, "b"), quantile(0.68)
+    width = np.hypot(q * sigma / np.sqrt(np.sum((t - t.mean()) ** 2)), 0.05)
+    near, far = (found.upper, found.lower) if side > 0 else (found.lower, found.upper)
+    assert np.isclose(near, bound) and np.isclose(far, free - side * width, atol=2e-3 * width)
+    assert found.open == ((side < 0), (side > 0)) and "cut" in str(found) and np.isfinite(found.rises).all()
+    other = sf.profile(problem, result, "a")  # the slope is fitted again, and may leave its bound
+    assert np.isclose(other.upper - other.lower, 2 * q * sigma / np.sqrt(20), rtol=5e-3) and not any(other.open)

@@ -103,10 +103,15 @@ def profile(
         ends.reverse()
     for end in ends:
         for share in np.arange(1, points + 1) / (points + 1):
-            scan.root(scan.start + share * (end.z - scan.start))
+            if end.z != scan.start:
+                scan.root(scan.start + share * (end.z - scan.start))
     values, rises = scan.curve()
     unit = dict(zip(problem.space.labels, problem.unit_labels(), strict=True)).get(name.partition("[")[0], "")
-    stalled = f"{scan.stalled} refits stalled at the limit of rounding." if scan.stalled else ""
+    notes = [f"{scan.stalled} refits stalled at the limit of rounding."] if scan.stalled else []
+    if scan.start in scan.ends:
+        notes.append(
+            f"{name} is at a bound, where its interval is cut: it holds the truth at least as often as it says."
+        )
     return Profile(
         name=name,
         level=level,
@@ -118,7 +123,7 @@ def profile(
         rises=rises,
         target=0.5 * quantile**2,
         unit=unit,
-        note=stalled,
+        note=" ".join(notes),
     )
 
 
@@ -158,6 +163,7 @@ class _Scan:
             raise ValueError(f"profile: the result is not at a minimum. {bars.note}")
         scaled = of_residuals(problem.objective) and not normalised(problem.objective)
         z = problem.space.host_z(result.params)
+        z = z if problem.box is None else np.clip(z, *problem.box)  # an answer at its bound may miss it by rounding
         slope = jax.jvp(problem.space.unpack, (z,), (np.eye(z.size, dtype=z.dtype)[index],))[1]
         steepest = max(float(np.abs(leaf).max(initial=0)) for leaf in jax.tree.leaves(slope))
         error = float(problem.space.free(bars.stderr)[index])
@@ -210,6 +216,7 @@ class _Scan:
     def _held(self, place: float, start: Any) -> Problem:
         space = self.problem.space
         z = np.array(space.host_z(start))
+        z = z if self.problem.box is None else np.clip(z, *self.problem.box)
         z[self.index] = place
         chosen = space.spread_out(np.arange(z.size) == self.index)
         masks = [
@@ -230,6 +237,8 @@ class _Scan:
 def _end(scan: _Scan, quantile: float, side: int) -> _End:
     """Return where the root of the rise reaches a quantile: secant steps, kept inside the bracket once there is one."""
     limit = scan.ends[0 if side < 0 else 1]
+    if limit == scan.start:  # the answer is at its bound: on this side there is nothing to follow
+        return _End(limit, scan.value_at(limit), True)
     inner, outer = (scan.start, 0.0), None
     place = scan.start + side * quantile * scan.width
     for _ in range(STEPS):

@@ -143,8 +143,44 @@ def test_shapes_have_types_of_the_present_precision(precision, expected):
         assert jnp.issubdtype(shape["key"].dtype, jax.dtypes.prng_key)
 
 
-def test_tables_are_refused_by_name():
-    table = pytest.importorskip("pandas").DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]})
-    with pytest.raises(TypeError, match="rows is a table. Pass its columns as arrays"):
-        check_rows("residual_term", table)
-    assert check_rows("residual_term", {"x": table["x"]})["x"].shape == (2,)
+def same(found, wanted):
+    assert sorted(found) == sorted(wanted) and all(type(each) is np.ndarray for each in found.values())
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+
+
+def test_columns_of_tables_are_rows():
+    pandas, table = pytest.importorskip("pandas"), pytest.importorskip("astropy.table")
+    columns = {"x": np.array([1.0, 2.0]), "n": np.array([3, 4])}
+    frame = pandas.DataFrame(columns, index=["first", "second"])
+    same(check_rows("residual_term", frame), columns)
+    same(check_rows("residual_term", frame[["n"]]), {"n": columns["n"]})
+    same(check_rows("residual_term", table.Table(columns)), columns)
+    assert check_rows("residual_term", {"x": frame["x"]})["x"].shape == (2,)
+    with pytest.raises(TypeError, match="column 'name' of rows is object, not numbers. Leave it out"):
+        check_rows("residual_term", frame.assign(name=["a", None]))
+    with pytest.raises(TypeError, match="a column is named 0, which is no text"):
+        check_rows("residual_term", pandas.DataFrame(np.ones((2, 2))))
+    with pytest.raises(TypeError, match="is a table. Pass its columns"):
+        check_rows("residual_term", {"both": frame})
+    with pytest.raises(TypeError, match="two columns of one name"):
+        check_rows("residual_term", pandas.concat([frame, frame], axis=1))
+    with pytest.raises(ValueError, match="NaN or infinity, first in row 1"):
+        check_rows("residual_term", pandas.DataFrame({"x": [1.0, np.nan]}))
+
+
+def test_variables_of_datasets_are_rows():
+    xarray = pytest.importorskip("xarray")
+    found = {"g2": (("tau", "q"), np.ones((3, 2))), "sigma": ("tau", np.ones(3))}
+    at = {"tau": np.arange(3.0), "q": np.array([0.1, 0.2]), "name": ("tau", ["a", "b", "c"])}
+    data = xarray.Dataset(found, coords=at)
+    same(check_rows("residual_term", data), {"g2": np.ones((3, 2)), "sigma": np.ones(3), "tau": np.arange(3.0)})
+    with pytest.raises(TypeError, match=r"variable 'sigma' of rows has dimensions \('tau',\), but rows lie along 'q'"):
+        check_rows("residual_term", data.transpose("q", "tau"))
+    with pytest.raises(TypeError, match="without variables that have rows"):
+        check_rows("residual_term", xarray.Dataset({"a": 1.0}))
+
+
+def test_masked_arrays_are_refused_unless_nothing_is_masked():
+    same(check_rows("residual_term", {"x": np.ma.array([1.0, 2.0])}), {"x": np.array([1.0, 2.0])})
+    with pytest.raises(TypeError, match="masked array with 1 masked numbers.*a weight that is 0 there"):
+        check_rows("residual_term", {"x": np.ma.array([1.0, 2.0], mask=[False, True])})

@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from shardfit.core.mesh import ROWS, fetch, gather, n_shards, processes_of, ranks_of, replicate
+from shardfit.core.row_tables import as_arrays
 from shardfit.core.stand_ins import stand_in
 
 CHECK_BLOCK = 1 << 22  # elements looked at in one go, so that checking 1e8 rows does not double their memory
@@ -51,6 +52,7 @@ def check_rows(where: str, rows: Any, checked: bool = False) -> Any:
 
     checked: shapes and types are looked at, numbers are not.
     """
+    rows = as_arrays(where, rows)
     paths, treedef = jax.tree_util.tree_flatten_with_path(rows)
     if not paths:
         raise ValueError(f"{where}: rows has no arrays. Pass a dict of arrays with one common leading axis.")
