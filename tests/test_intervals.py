@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from statistics import NormalDist
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -40,7 +41,7 @@ def interval(problem, name, **options):
     return sf.profile(problem, sf.fit(problem, certify=False, ftol=1e-14, gtol=1e-8), name, **options)
 
 
-def roots(rise, best, level, far):
+def roots(rise, best, level, far) -> Any:
     """Where a convex function with its minimum at best has risen by half the quantile of χ²."""
     target = 0.5 * quantile(level) ** 2
     return [brentq(lambda x: rise(x) - rise(best) - target, best, end) for end in far]

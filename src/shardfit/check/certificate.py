@@ -6,8 +6,10 @@ against float64. A mismatch raises, naming the term and the cause. `docs/certifi
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.check import verdict
-from shardfit.check.comparisons import Comparison, combine, compare
+from shardfit.check.comparisons import EPS, Comparison, combine, compare
 from shardfit.check.evaluations import evaluate_terms, pulled_back
+from shardfit.check.grain import grain
 from shardfit.check.probe import Probe, Setting, beside, choose_rows, choose_setting, completed
 from shardfit.check.random_draws import drawn_by_block
 from shardfit.check.walk import walked, walked_equations
@@ -36,6 +39,7 @@ from shardfit.core.terms import RowTerm, StatisticTerm
 log = logging.getLogger(__name__)
 
 STEPS, OTHER_STEPS = (1e-4, 1e-6, 1e-8), (1e-2, 1e-3, 1e-5)  # for smooth and kinked models; for noisy ones
+WIDE_STEPS = (3e-2, 1e-2, 3e-3)  # for models that compute in 32 or 16 bits
 NUDGES = (1e-3, -1e-3, 1e-6)  # relative distances from the given point, tried until the objective is finite
 OUTWARD = 0.02  # share of the way from start to answer by which the second point lies beyond the answer
 
@@ -161,7 +165,9 @@ def _certify_equations(problem: Problem, params: Any, shards: int) -> None:
         return
     # at an answer little may be left of a value but its rounding
     near = beside(problem.space, z, problem.box, NUDGES[0], np.random.default_rng(0))
-    verdict.judge_walk(_equations_walk(problem, *near, shards), verdict.EQUATIONS, problem.precision)
+    verdict.judge_walk(
+        _equations_walk(problem, *near, shards), verdict.EQUATIONS, problem.precision, partial(_grain, problem)
+    )
     memory.equations.add(shards)
 
 
@@ -182,8 +188,8 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
     if examined is None:
         return None
     setting, comparisons = examined
-    terms = dict(probe.objective.items())
-    verdict.judge(comparisons, probe.index, where, lambda name: drawn_by_block(terms[name], problem.x0))
+    terms, rounding = dict(probe.objective.items()), partial(_grain, problem)
+    verdict.judge(comparisons, probe.index, where, lambda name: drawn_by_block(terms[name], problem.x0), rounding)
     # layout and precision do not depend on the point; at an answer little is left of a value but its rounding
     layouts = _layouts(problem, probe, setting, comparisons, mesh, seed) if where == "x0" else (None, None)
     walk = _walk(problem, setting, shards, seed) if where == "x0" else None
@@ -202,23 +208,35 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
         points=(where,),
         flat=where == "x0" and not any(np.any(c.gradients) for c in comparisons.values()),
     )
-    verdict.judge_layouts(certificate, problem.precision)
+    verdict.judge_layouts(certificate, problem.precision, rounding)
     if gram:
         memory.equations.add(shards)
     log.debug("parity certificate: %s", certificate)
     return certificate
 
 
+def _grain(problem: Problem, name: str) -> float:
+    """Return the rounding of the coarsest numbers in a term's program."""
+    return grain(dict(problem.objective.items())[name], problem.x0)
+
+
 def _examine(problem, probe: Probe, z, where, seed, gram) -> tuple[Setting, dict[str, Comparison]] | None:
     """Return the comparisons near z, None where the objective is not finite around an answer.
 
-    A row that is wrong or undecided is looked at again in other directions.
+    A row that is wrong or undecided is looked at again in other directions. What seems wrong in a program that rounds
+    to less than 64 bits is looked at with steps that stand out of that rounding.
     """
     rng = np.random.default_rng([seed, 104729])
 
-    def look(given, how):
+    def look(given, how, coarse: Mapping[str, float] = MappingProxyType({})):
         setting = choose_setting(probe.objective, problem.space, given, problem.box, how, rng)
-        return setting, _comparisons(problem, probe, setting, seed, gram, first=int(where != "x0"))
+        return setting, _comparisons(problem, probe, setting, seed, gram, int(where != "x0"), coarse)
+
+    def settled(comparisons, steps, coarse: Mapping[str, float] = MappingProxyType({})):
+        looks = [comparisons]
+        while _doubtful(looks):
+            looks.append(look(given, (nudge, steps), coarse)[1])
+        return {name: combine([one[name] for one in looks if one[name].finite]) for name in comparisons}
 
     for given, nudge in _candidates(problem, z, where):
         setting, comparisons = look(given, (nudge, STEPS))
@@ -230,10 +248,13 @@ def _examine(problem, probe: Probe, z, where, seed, gram) -> tuple[Setting, dict
         if where == "x0":
             _require_finite("near x0", comparisons, 1, probe)
         return None
-    looks = [comparisons]
-    while _doubtful(looks):
-        looks.append(look(given, (nudge, OTHER_STEPS))[1])
-    return setting, {name: combine([one[name] for one in looks if one[name].finite]) for name in comparisons}
+    found = settled(comparisons, OTHER_STEPS)
+    coarse = {name: _grain(problem, name) for name, one in found.items() if one.suspicion.any()}
+    coarse = {name: rounding for name, rounding in coarse.items() if rounding > EPS}
+    if coarse:
+        again = settled(look(given, (nudge, WIDE_STEPS), coarse)[1], WIDE_STEPS, coarse)
+        found |= {name: again[name] for name in coarse}
+    return setting, found
 
 
 def _doubtful(looks: list[dict[str, Comparison]]) -> bool:
@@ -253,7 +274,7 @@ def _candidates(problem, z, where):
     yield from ((z, nudge) for nudge in NUDGES)
 
 
-def _comparisons(problem, probe, setting, seed, gram, first) -> dict[str, Comparison]:
+def _comparisons(problem, probe, setting, seed, gram, first, coarse) -> dict[str, Comparison]:
     with arithmetic("float64"):
         exact, key = probe.objective.with_precision("float64"), _key(probe.objective, seed)
         evaluated = jax.device_get(evaluate_terms(gram, exact, problem.space, setting, first, key))
@@ -262,7 +283,10 @@ def _comparisons(problem, probe, setting, seed, gram, first) -> dict[str, Compar
             term = exact.terms[i]
             return pulled_back(problem.space, term, setting.points[1], reduce.term_key(term, key, i), cotangents)
 
-        return {name: compare(evaluated[name], setting, i, partial(pull_back, i)) for i, name in enumerate(exact.names)}
+        return {
+            name: compare(evaluated[name], setting, i, partial(pull_back, i), coarse.get(name, EPS))
+            for i, name in enumerate(exact.names)
+        }
 
 
 def _key(objective, seed):

@@ -69,13 +69,15 @@ class Comparison(NamedTuple):
         return float(max(most, np.max(self.wrong), self.backward, self.loss))
 
 
-def compare(term: Evaluations, setting: Setting, position: int, pull_back: Callable) -> Comparison:
+def compare(
+    term: Evaluations, setting: Setting, position: int, pull_back: Callable, rounding: float = EPS
+) -> Comparison:
     """Return the comparison of a term; pull_back(cotangents (n, k)) gives the gradient of their sum with outputs."""
     order = setting.orders[position]
     back = slice(None) if order is None else np.argsort(order)
     with np.errstate(all="ignore"):  # a step may lead to where the model is not defined
         rates = None if term.rates is None else term.rates[back]
-        central = differences(term.steps, setting.steps, rates)
+        central = differences(term.steps, setting.steps, rates, rounding)
         known = central.best if rates is None else rates
         slope, parts = np.vdot(term.gradients[1], setting.direction), np.sum(term.weights * known, axis=1)
         agreement, wrong, backward = central.agreement, np.zeros(len(known)), 0.0
@@ -99,7 +101,7 @@ def compare(term: Evaluations, setting: Setting, position: int, pull_back: Calla
             agreement=agreement,
             wrong=wrong,
             backward=float(backward),
-            loss=0.0 if term.loss_rate is None else _loss_error(term, setting),
+            loss=0.0 if term.loss_rate is None else _loss_error(term, setting, rounding),
             gram=0.0 if term.gram is None else _gram_error(term, order, known),
         )
 
@@ -112,12 +114,20 @@ def combine(looks: list[Comparison]) -> Comparison:
     return looks[0]._replace(agreement=agreement, **second)
 
 
-def differences(steps_taken: np.ndarray, steps: np.ndarray, rates: np.ndarray | None) -> Differences:
-    """Return central differences of values (2 s, n, k) at steps ±h, each row's at the step where it changes least."""
+def differences(
+    steps_taken: np.ndarray, steps: np.ndarray, rates: np.ndarray | None, rounding: float = EPS
+) -> Differences:
+    """Return central differences of values (2 s, n, k) at steps ±h, each row's at the step where it changes least.
+
+    rounding: relative, of the program that gave the values.
+    """
     ahead, behind, h = steps_taken[::2], steps_taken[1::2], steps[::2, None]
     each = (ahead - behind) / (2 * h[..., None])
     # rounding of the values themselves limits what a difference can resolve
-    noise = 4 * EPS * (_norms(ahead) + _norms(behind)) / h
+    sizes = _norms(ahead) + _norms(behind)
+    if rounding > EPS:  # of what a row is made of, which may be more than the row: a residual is what is left
+        sizes = np.maximum(sizes, np.sqrt(np.mean(np.square(sizes), axis=1, keepdims=True)))
+    noise = 4 * rounding * sizes / h
     changes = np.nan_to_num(_norms(np.diff(each, axis=0)) + noise[1:], nan=np.inf)
     best = np.take_along_axis(each[1:], np.argmin(changes, axis=0)[None, :, None], axis=0)[0]
     # the largest of the changes: two differences may agree by chance, where values move in jumps of rounding
@@ -181,9 +191,9 @@ def _apart(other, gradient, scale, value) -> float:
     return np.linalg.norm(scale * (other - gradient)) / _positive(size)
 
 
-def _loss_error(term, setting) -> float:
+def _loss_error(term, setting, rounding) -> float:
     rate = np.reshape(term.loss_rate, (1, 1))
-    return float(_wrong_rows(rate, differences(term.loss_steps[:, None, None], setting.steps, rate))[0])
+    return float(_wrong_rows(rate, differences(term.loss_steps[:, None, None], setting.steps, rate, rounding))[0])
 
 
 def _gram_error(term, order, known) -> float:

@@ -34,7 +34,13 @@ def _from_one_key(jaxpr: Any):
     for step in jaxpr.eqns:
         if step.primitive.name in DRAWS and step.invars[0].aval.shape == ():
             yield tuple(step.outvars[0].aval.shape)
-        for part in jax.tree.leaves(list(step.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
-            inner = getattr(part, "jaxpr", part)
-            if hasattr(inner, "eqns"):
-                yield from _from_one_key(inner)
+        for inner in inner_programs(step):
+            yield from _from_one_key(inner)
+
+
+def inner_programs(step: Any):
+    """Yield the programs inside a step of a program."""
+    for part in jax.tree.leaves(list(step.params.values()), is_leaf=lambda x: hasattr(x, "eqns")):
+        inner = getattr(part, "jaxpr", part)
+        if hasattr(inner, "eqns"):
+            yield inner

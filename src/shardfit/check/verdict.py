@@ -1,6 +1,7 @@
 """What a certificate makes of its comparisons: which rows and terms are wrong, and in which words to say so."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,25 +13,38 @@ BLOCKS = 1e-5  # relative difference of the same row in another block; honest mo
 GRAM = 1e-4
 SHARDED = {"float64": 1e-9, "float32": 2e-3}
 PRECISION = 3e-2
+ROUNDINGS, SUMMED = 16, 1000  # of the coarsest numbers in a program, that a row may be off, and a sum of rows
+MOST = 0.25  # relative difference that no rounding excuses
+Grain = Callable[[str], float]  # name of a term → rounding of the coarsest numbers in its program
 EQUATIONS = "the normal equations differ"
 
 
-def judge(terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str, draws: Callable[[str], bool]) -> None:
+def _within(error: float, tolerance: float, grain: Callable[[], float], roundings: int = ROUNDINGS) -> bool:
+    """Return whether an error is within a tolerance, or within the rounding of a program, asked for only if it counts.
+
+    A model of 16 bits in a fit of 32 or 64 differs from itself by its own rounding.
+    """
+    return bool(error <= tolerance or error <= min(MOST, roundings * grain()))
+
+
+def judge(
+    terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str, draws: Callable[[str], bool], grain: Grain
+) -> None:
     """Raise for the first term that is wrong.
 
     index: which rows were probed; where: 'x0' or 'answer'; draws(name): whether a term draws random numbers by block.
     """
     for name, comparison in terms.items():
-        if not comparison.block_rows <= BLOCKS:
+        if not _within(comparison.block_rows, BLOCKS, partial(grain, name)):
             how = f"the same row differs by {comparison.block_rows:.1e}"
             raise ParityError(_draws(name, how) if draws(name) else _mixes(name, how))
     for name, comparison in terms.items():
         if comparison.suspicion.any():
             raise ParityError(_wrong_derivative(name, comparison, index.get(name), where))
-        if not comparison.block_gradient <= BLOCKS:
+        if not _within(comparison.block_gradient, BLOCKS, partial(grain, name)):
             how = f"its gradient differs by {comparison.block_gradient:.1e} although its values agree"
             raise ParityError(_mixes(name, how))
-        if not comparison.gram <= GRAM:
+        if not _within(comparison.gram, GRAM, partial(grain, name)):
             raise ParityError(
                 f"term {name!r}: the normal equations differ from value and gradient by {comparison.gram:.1e} "
                 "(relative). Check custom_jvp and custom_vjp rules in the model, or use a solver that needs the "
@@ -76,30 +90,30 @@ def _wrong_derivative(name: str, comparison: Comparison, index: np.ndarray | Non
     )
 
 
-def judge_layouts(certificate: Any, precision: str) -> None:
+def judge_layouts(certificate: Any, precision: str, grain: Grain) -> None:
     """Raise for a term that is another on a mesh or in the fit's blocks, or loses its digits in float32."""
     for name, error in (certificate.sharded or {}).items():
-        if not error <= SHARDED[precision]:
+        if not _within(error, SHARDED[precision], partial(grain, name), SUMMED):
             raise ParityError(
                 f"term {name!r}: split over {certificate.shards} devices, value or gradient differs from one device by "
                 f"{error:.1e}, although it does not on one device in blocks. A foreign function inside the model is "
                 "probably not safe to split (its derivative rule under shard_map): give it its own custom_vjp, or run "
                 "without a mesh."
             )
-    judge_walk(certificate.walk, "value or gradient differs", precision)
-    judge_walk(certificate.gram_walk, EQUATIONS, precision)
+    judge_walk(certificate.walk, "value or gradient differs", precision, grain)
+    judge_walk(certificate.gram_walk, EQUATIONS, precision, grain)
     for name, error in (certificate.precision or {}).items():
-        if not error <= PRECISION:
+        if not _within(error, PRECISION, partial(grain, name)):
             raise ParityError(
                 f"term {name!r}: in float32 value or gradient is off by {error:.1e} (relative to float64): digits are "
                 "lost to cancellation. Use precision='float64', or subtract the large common part first."
             )
 
 
-def judge_walk(walk: dict[str, float] | None, what: str, precision: str) -> None:
+def judge_walk(walk: dict[str, float] | None, what: str, precision: str, grain: Grain) -> None:
     """Raise for a term that is another in blocks as long as those of a fit. what: was compared, and differs."""
     for name, error in (walk or {}).items():
-        if not error <= SHARDED[precision]:
+        if not _within(error, SHARDED[precision], partial(grain, name), SUMMED):
             raise ParityError(
                 f"term {name!r}: summed in blocks as long as those of the fit, {what} by {error:.1e} "
                 "(relative) from the same rows in shorter blocks, although short blocks agree with each other. Either "
