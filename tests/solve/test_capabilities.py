@@ -36,11 +36,15 @@ def test_the_page_lists_every_named_solver_with_its_declarations():
         assert (random, surveys, errors) == tuple("yes" if fact else "no" for fact in facts), name
 
 
+class Free(sf.LBFGS):
+    name, bounded = "free", False
+
+
 @pytest.mark.parametrize("use", ["fit", "survey", "plan"])
 @pytest.mark.parametrize(
     ("problem", "solver", "message"),
     [
-        (lambda: least_squares_problem(bounds={"a": (0, 5)}), "lbfgs", "'lbfgs' does not support bounds. Use .*'lm'"),
+        (lambda: least_squares_problem(bounds={"a": (0, 5)}), Free(), "'free' does not support bounds. Use .*'lm'"),
         (stochastic_problem, "lbfgs", "'noisy' draws new random numbers"),
         (penalty_problem, "lm", "'valley' has none"),
         (lambda: 3, "lbfgs", "needs a Problem, not int"),

@@ -106,7 +106,7 @@ def test_what_cannot_be_combined_is_refused():
     import optimistix
 
     with pytest.raises(ValueError, match="does not support bounds.*Interval"):
-        sf.fit(least_squares_problem(bounds={"a": (0, 5)}), "lbfgs")
+        sf.fit(least_squares_problem(bounds={"a": (0, 5)}), optimistix.BFGS(1e-6, 1e-6))
     with pytest.raises(ValueError, match="'noisy' draws new random numbers.*freeze"):
         sf.fit(stochastic_problem(), "lbfgs")
     with pytest.raises(TypeError, match="'valley'"):

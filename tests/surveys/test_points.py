@@ -214,8 +214,6 @@ def test_levenberg_marquardt_with_bounds(tmp_path):
     terms = {"data": residual_term(residual, rows, 0.0), "reg": residual_penalty(nearer, np.zeros(P), weight=1.0)}
     bounded = Problem(Objective(terms), {"m": np.zeros(P)}, bounds={"m": (-0.5, 10.0)})
     axes = {"reg": weight_axis("reg", (0.1, 1.0, 10.0, 100.0, 1000.0))}
-    with pytest.raises(ValueError, match="'lbfgs' does not support bounds. Use 'lm', 'adam'"):
-        survey(bounded, axes, run_dir=tmp_path / "refused")
     with pytest.raises(TypeError, match=r"control=SurveyControl\(progress=...\)"):
         survey(bounded, axes, run_dir=tmp_path / "refused", progress=False)
     with survey(
@@ -231,9 +229,9 @@ def test_levenberg_marquardt_with_bounds(tmp_path):
         assert found.params(0)["m"].min() == -0.5
 
 
-@pytest.mark.parametrize(("solver", "options"), [("lbfgsb", {}), ("swarm", {}), ("adam", {"batch": 8}), (None, {})])
+@pytest.mark.parametrize(("solver", "options"), [("lbfgsb", {}), ("adam", {"batch": 8}), (None, {})])
 def test_solvers_that_cannot_share_a_batch(tmp_path, solver, options):
-    with pytest.raises(ValueError, match="cannot share a batch. Use 'lbfgs', 'lbfgs-bt', 'lm', 'adam'"):
+    with pytest.raises(ValueError, match="cannot share a batch. Use 'lbfgs', .*, 'lm', 'swarm', 'cmaes', 'adam'"):
         run(tmp_path, solver=solver, **options)
     assert not (tmp_path / "ledger.sqlite").exists()
 

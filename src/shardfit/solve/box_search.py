@@ -16,7 +16,6 @@ class BoxSearch(StepSolver):
     needs: ClassVar[str] = "value"
     bounded: ClassVar[bool] = True
     stochastic: ClassVar[bool] = True
-    slots: ClassVar[bool] = False
     any_length: ClassVar[bool] = True
 
     def require_least(self, least: Mapping[str, float]) -> None:

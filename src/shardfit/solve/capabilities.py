@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from shardfit.core.problem import Problem, require_untraced
 from shardfit.solve.base import Solver
+from shardfit.solve.step import StepSolver
 
 
 def require(
@@ -18,6 +19,8 @@ def require(
             f"survey: solver {solver.name!r} does not take one evaluation of all rows per step, so it cannot share a "
             f"batch. Use {_others(lambda kind: kind.slots)} or another optax solver."
         )
+    if use == "survey" and isinstance(solver, StepSolver):
+        solver.check_slots()
     if problem.box is not None and not solver.bounded:
         fitting = _others(lambda kind: kind.bounded and (kind.slots or use != "survey"))
         raise ValueError(

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from shardfit.core.status import Status
 from shardfit.solve.base import ValueAndGrad
+from shardfit.solve.projected import Box, aim, kept_inside, make_box, projected_gradient
 from shardfit.solve.step import StepSolver
 
 ARMIJO, WOLFE = 1e-4, 0.9
@@ -60,13 +61,15 @@ class State(NamedTuple):
     trials: jax.Array  # -1: the start itself has not been evaluated yet
     evaluations: jax.Array
     past: jax.Array  # (patience,) accepted value after each of the last evaluations, in a ring
+    box: Box | None = None  # where there are bounds
 
 
 @dataclass(frozen=True)
 class LBFGS(StepSolver):
-    """L-BFGS on the device, strong Wolfe line search (bracket and zoom with cubic interpolation).
+    """L-BFGS on the device, strong Wolfe line search (bracket and zoom with cubic interpolation), with box bounds.
 
-    memory: stored pairs. ftol: relative change of the value; gtol: largest gradient component; xtol: relative step.
+    memory: stored pairs. ftol: relative change of the value; gtol: largest component of the gradient, projected where
+    there are bounds; xtol: relative step.
     patience: stop when this many evaluations together lowered the value by no more than ptol of it; 0: never. Unlike
     ftol, it is not misled by a single short step.
     """
@@ -75,6 +78,7 @@ class LBFGS(StepSolver):
     patience: int = 0
     ptol: float = 1e-5
     name: ClassVar[str] = "lbfgs"
+    bounded: ClassVar[bool] = True
     any_length: ClassVar[bool] = True
     brief: ClassVar[bool] = True
 
@@ -108,11 +112,13 @@ class LBFGS(StepSolver):
             count - 1,
             count,
             jnp.full(self.patience, jnp.inf, dtype),
+            make_box(lower, upper, dtype),
         )
 
     def ask(self, state):
         """Return the trial point."""
-        return state.x + state.t * state.direction
+        there = state.x + state.t * state.direction
+        return there if state.box is None else kept_inside(there, state.box)
 
     def tell(self, state, evaluation: ValueAndGrad):
         """Accept the trial and choose a new direction, or choose the next trial on the same line.
@@ -139,31 +145,44 @@ class LBFGS(StepSolver):
         aims = first | moves | fails
 
         here = jnp.where(finite & (first | moves), gradient, state.gradient)
-        step = jnp.where(moves, state.t, 0) * state.direction
+        if state.box is None:
+            step = jnp.where(moves, state.t, 0) * state.direction
+            x = state.x + step
+        else:
+            x = jnp.where(moves, self.ask(state), state.x)
+            step = x - state.x
         pairs = _store(state.pairs, step, here - state.gradient, here, moves)
         pairs = pairs._replace(inverse=jnp.where(fails, 0, pairs.inverse), scale=jnp.where(fails, 0, pairs.scale))
-        length = _norm(here)
-        direction, slope = _direction(pairs, here, length)
+        if state.box is None:
+            slopes, box, length = here, None, _norm(here)
+            direction, slope = _direction(pairs, here, length)
+            # without curvature the direction has unit length, which says nothing about the step's
+            t = jnp.where(pairs.scale > 0, 1, jnp.minimum(1, length))
+        else:
+            pairs = pairs._replace(sy=jnp.where(fails, 0, pairs.sy))
+            slopes = projected_gradient(x, here, state.box)
+            direction, slope, reach, t = aim(pairs.vectors, pairs.sy, pairs.head, x, here, state.box)
+            box = state.box._replace(reach=jnp.where(aims, reach, state.box.reach))
         start = Trial(jnp.zeros_like(t_next), jnp.where(fails, state.value, trial.value), slope)
         value_now = jnp.where(first | moves, trial.value, state.value)
         past, idle = self._progress(state, value_now)
         return State(
-            x=state.x + step,
+            x=x,
             value=value_now,
             gradient=here,
-            status=self._status(state, trial, here, step, (first, moves, fails, idle)),
+            status=self._status(state, trial, slopes, step, (first, moves, fails, idle)),
             steps=state.steps + moves,
             pairs=pairs,
             direction=jnp.where(aims, direction, state.direction),
             slope=jnp.where(aims, slope, state.slope),
-            # without curvature the direction has unit length, which says nothing about the step's
-            t=jnp.where(aims, jnp.where(pairs.scale > 0, 1, jnp.minimum(1, length)), jnp.where(returns, low.t, t_next)),
+            t=jnp.where(aims, t, jnp.where(returns, low.t, t_next)),
             low=_choose(aims, start, low),
             high=_choose(aims, start, high),
             bracketed=~aims & bracketed,
             trials=jnp.where(aims, 0, jnp.where(returns, MAX_TRIALS, state.trials) + 1),
             evaluations=state.evaluations + 1,
             past=past,
+            box=box,
         )
 
     def _progress(self, state, value):
@@ -200,6 +219,9 @@ class LBFGS(StepSolver):
         low = _choose(too_long, state.low, trial)
         bracketed = state.bracketed | too_long | uphill
         onward = jnp.clip(_secant(state.low, trial), 2 * trial.t, 10 * trial.t)
+        if state.box is not None:  # where the line leaves the box it ends
+            flat |= ~uphill & (trial.t >= state.box.reach)
+            onward = jnp.minimum(onward, state.box.reach)
         return (
             (enough & ~too_long & flat),
             low,

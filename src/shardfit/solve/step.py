@@ -58,6 +58,13 @@ class StepSolver(Solver):
         """Return the initial state with its random key, and with arrays that the caller gives; most use neither."""
         return state
 
+    def check_slots(self) -> None:  # noqa: B027 (most have none)
+        """Raise for options that runs which share a batch cannot have."""
+
+    def shared(self, space: Space, box: Any, seed: int) -> Any:
+        """Return the arrays for `begin` that runs which share a batch have in common; most solvers have none."""
+        return None
+
     def evaluate(self, space: Space, objective: Objective, z: Any, key: Any) -> Any:
         """Return what `step` needs to know at z."""
         return evaluate(self.needs, space, objective, z, key)

@@ -172,17 +172,41 @@ class Swarm(BoxSearch):
 
     def populate(self, state, space, seed):
         """Draw the start and those of the restarts, or take over the particles of `start`."""
-        draw = partial(population, self, space, np.asarray(state.lower), np.asarray(state.upper))
-        drawn = [draw(np.random.default_rng([seed, number])) for number in range(self.restarts + 1)]
-        position, velocity = drawn[0]
-        state = state._replace(
+        drawn = self._drawn(space, np.asarray(state.lower), np.asarray(state.upper), seed)
+        state = self.begin(state, jax.random.key(seed), drawn)
+        return state if self.start is None else restored(state, self.start)
+
+    def shared(self, space, box, seed):
+        """Return positions and velocities, those of the restarts included: all runs begin with the same particles."""
+        lower, upper = box
+        return self._drawn(space, lower, upper, seed)
+
+    def check_slots(self):
+        """Raise for options of a single run."""
+        given = [name for name in ("polish", "start", "keep") if getattr(self, name)]
+        if given:
+            raise ValueError(
+                f"survey: swarm with {' and '.join(given)} is a run of its own. Leave it out; points that a swarm has "
+                "found can be refined by fits that start there."
+            )
+
+    def begin(self, state, key, given):
+        """Return the initial state with its random key and the particles drawn for it, if they are."""
+        if given is None:
+            return state
+        position, velocity = given[0]
+        return state._replace(
             position=position,
             velocity=velocity,
             best_x=position,
-            key=jax.random.key_data(jax.random.key(seed)),
-            reserve=np.stack(drawn[1:]) if self.restarts else state.reserve,
+            key=jax.random.key_data(key),
+            reserve=given[1:] if self.restarts else state.reserve,
         )
-        return state if self.start is None else restored(state, self.start)
+
+    def _drawn(self, space, lower, upper, seed):
+        """Return positions and velocities (1 + restarts, 2, particles, n)."""
+        draw = partial(population, self, space, lower, upper)
+        return np.stack([draw(np.random.default_rng([seed, number])) for number in range(self.restarts + 1)])
 
     def step(self, evaluate, state):
         """Move, evaluate, remember."""

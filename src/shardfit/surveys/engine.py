@@ -141,7 +141,11 @@ class _Work:
         key = replicate(jax.random.key(engine.seed), mesh)
         placed = engine.variants.placed(mesh)
         self.kind = Kind(engine.solver, problem.space, engine.variants.places(placed))
-        self.shared = Shared(placed, lower, upper, key, replicate(engine.given, mesh))
+        given = engine.given
+        if given is None:
+            ends = None if problem.box is None else tuple(np.asarray(end, dtype) for end in problem.box)
+            given = engine.solver.shared(problem.space, ends, engine.seed)
+        self.shared = Shared(placed, lower, upper, key, replicate(given, mesh))
         self.variants, self.slots = engine.variants, engine.slots
         self.size = max(1, engine.slots // SHARE)  # slots taken and loaded by one call
         self.picture = engine.picture

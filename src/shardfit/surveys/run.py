@@ -23,6 +23,7 @@ from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.io.compile_cache import use_compile_cache
 from shardfit.io.lock import only_writer
+from shardfit.solve.box_search import BoxSearch
 from shardfit.solve.capabilities import require
 from shardfit.solve.registry import as_solver
 from shardfit.solve.step import StepSolver
@@ -113,6 +114,7 @@ def _survey(
 ) -> Survey:
     left_out = left_out_of(run_dir) if control.resume != "never" else {}
     prepared, halving = Prepared.make(problem, axes, left_out=left_out, **choices), choices["halving"]
+    _require_to_go_on(prepared.solver, more=control.more)
     if control.limit is not None and halving is not None:
         raise ValueError(f"survey: limit={control.limit} does not go with halving, which ranks all points.")
     require_begun(run_dir, control.resume)
@@ -167,6 +169,9 @@ class Prepared:
         chosen = as_solver(solver, **options)
         require(problem, chosen, "survey")
         assert isinstance(chosen, StepSolver)  # what slots declare
+        if isinstance(polish, bool) or not isinstance(polish, int) or polish < 0:
+            raise TypeError(f"survey: polish={polish!r} must be a number of steps in float64; 0: none.")
+        _require_to_go_on(chosen, halving=halving, sweep=sweep, polish=polish)
         if spans_processes(mesh):
             raise ValueError("survey: the mesh spans several processes. Give each its own points: survey_parts.")
         made = variants(problem, axes, mesh, left_out)
@@ -327,6 +332,16 @@ def _run_rungs(prepared: Prepared, halving: Halving, engine: Engine, ledger: Led
             ]
         )
         alive = {i: prepared.point(i, tried) for i in left & survivors}
+
+
+def _require_to_go_on(solver: StepSolver, **asked: Any) -> None:
+    """Raise where points are to go on from earlier answers, and the solver searches the whole box anew."""
+    given = [name for name, value in asked.items() if value]
+    if given and isinstance(solver, BoxSearch):
+        raise ValueError(
+            f"survey: solver {solver.name!r} searches the box anew and goes on from no earlier answer, as "
+            f"{' and '.join(given)} would have it. Leave it out."
+        )
 
 
 def _slots(engine: Engine, slots: int | str | None, points: list[SurveyPoint]) -> tuple[int, str]:

@@ -36,7 +36,7 @@ def slot_bytes(engine: Engine) -> int:
     one = footprint(layout)
     leaves, z0 = engine.variants.leaves_of({})
     own = sum(leaf.nbytes for leaf in leaves) + 3 * z0.nbytes  # start, best and found coordinates
-    return one.state + one.temporaries + one.outputs + own
+    return one.state + engine.solver.points * (one.temporaries + one.outputs) + own
 
 
 def choose_slots(engine: Engine, points: int) -> tuple[int, str]:

@@ -141,6 +141,8 @@ def take(kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray) -> tuple[En
         objective = bind(shared.objective, kind.places, leaves)
         key = jax.random.fold_in(shared.key, point) if objective.stochastic else None
         params = kind.space.unpack(ended.z)
+        if kind.solver.needs == "value":  # the model may have no gradient
+            return ended, params, objective.parts(params, key), objective.value(params, key), kind.solver.payload(state)
         # gradient and all: the same arithmetic as the solver's, so that the value is the one that it saw
         value, _, parts = value_grad_losses(objective.mesh, objective.terms, params, key)
         return ended, params, named_parts(objective.names, parts), value, kind.solver.payload(state)
