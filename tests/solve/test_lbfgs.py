@@ -97,7 +97,7 @@ def test_short_runs_on_little_data_are_compiled_sooner():
             program, z = solver.program(), np.ones(1)
             space = sf.Problem(objective, {"a": 1.0}).space
             run = loop.start(program, z, None, None, jax.random.key(0), None)
-            return loop._compiled(program, space, objective, run, None, 0, 0)
+            return loop._compiled(program, space, objective, run, None, 0, 0).advance
 
     assert chosen(100, LBFGS()) is loop._quick_advance
     assert chosen(100_000, LBFGS()) is loop.advance
