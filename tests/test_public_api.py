@@ -118,6 +118,7 @@ PUBLIC = {
     "save_posterior",
     "save_result",
     "seed_axis",
+    "solver_axis",
     "sobol",
     "solution",
     "start_axis",

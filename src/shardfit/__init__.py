@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         pareto,
         seed_axis,
         sobol,
+        solver_axis,
         start_axis,
         survey,
         survey_parts,
@@ -205,6 +206,7 @@ __all__ = [
     "save_posterior",
     "save_result",
     "seed_axis",
+    "solver_axis",
     "sobol",
     "solution",
     "start_axis",
@@ -276,6 +278,6 @@ __getattr__, __dir__ = lazy_names(
         "stats.eliminated": "Coefficients coefficients marginalised recover",
         "stats.linear": "linear_term",
         "surveys": "Axis Fits Halving Picture Span Survey SurveyControl below fit_many grid latin marginals pareto "
-        "seed_axis sobol start_axis survey survey_parts weight_axis",
+        "seed_axis sobol solver_axis start_axis survey survey_parts weight_axis",
     },
 )

@@ -260,3 +260,16 @@ def test_whole_numbers_as_starts(tmp_path, kind):
     starts = start_axis([{"a": kind(1)}, {"a": kind(7)}])
     found = survey(Problem(line, {"a": 0.0}), {"start": starts}, run_dir=tmp_path, control=SurveyControl(2))
     assert [float(found.params(i)["a"]) for i in (0, 1)] == pytest.approx([3.3, 3.3], rel=1e-5)
+
+
+@pytest.mark.parametrize(("cheap", "most"), [(1 << 22, 12), (0, 40)])
+def test_cheap_points_change_places_in_larger_groups(tmp_path, monkeypatch, cheap, most):
+    """Where a point takes a tenth of a millisecond, the calls that take and load it are what it costs."""
+    from shardfit.surveys import engine
+
+    calls, take = [], engine.take
+    monkeypatch.setattr(engine, "CHEAP", cheap)
+    monkeypatch.setattr(engine, "take", lambda *a: calls.append(1) or take(*a))
+    with run(tmp_path, POINTS * 2, slots=16) as found:
+        assert found.complete and not found.failures()
+        assert len(calls) <= most and (cheap or len(calls) == 2 * len(POINTS))

@@ -1,6 +1,6 @@
 """Surveys: thousands of fits of one objective with different leaves, batched, crash-safe, ranked."""
 
-from shardfit.surveys.axes import Axis, Span, Start, seed_axis, start_axis, weight_axis
+from shardfit.surveys.axes import Axis, Span, Start, seed_axis, solver_axis, start_axis, weight_axis
 from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.designs import Design, grid, latin, lines, sobol, table
 from shardfit.surveys.fits import Fits
@@ -30,6 +30,7 @@ __all__ = [
     "marginals",
     "pareto",
     "seed_axis",
+    "solver_axis",
     "sobol",
     "start_axis",
     "survey",

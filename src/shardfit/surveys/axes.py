@@ -60,7 +60,7 @@ class Axis:
     """Values, and what each does.
 
     values: numbers or texts, as they appear in the table, or a Span; change(start, value) returns the changed Start;
-    unit: of the values.
+    unit: of the values. option: of the solver, which the values set; such an axis changes nothing else.
 
     Example: `Axis((0.5, 1.0), lambda start, v: start._replace(objective=start.objective.with_weights(tv=v)))`.
     """
@@ -68,6 +68,7 @@ class Axis:
     values: Sequence[Any] | Span
     change: Callable[[Start, Any], Start]
     unit: str = ""
+    option: str = ""
 
     def __post_init__(self):
         if isinstance(self.values, Span):
@@ -100,6 +101,16 @@ def weight_axis(name: str, values: Sequence[float] | Span) -> Axis:
 def start_axis(starts: Sequence[Any]) -> Axis:
     """Return the axis of different starts: fits of one problem from many places. starts: pytrees like x0."""
     return Axis(range(len(starts)), lambda start, i: start._replace(params=starts[int(i)]))
+
+
+def solver_axis(option: str, values: Sequence[Any] | Span) -> Axis:
+    """Return the axis of an option of the solver, such as "memory" or "learning_rate".
+
+    Points whose solvers have equal options share a batch and its programs; groups of other options follow each other.
+
+    Example: `{"rate": solver_axis("learning_rate", (1e-3, 1e-2, 1e-1))}`.
+    """
+    return Axis(values, lambda start, _: start, option=option)
 
 
 def seed_axis(seeds: Sequence[int], change: Callable[[Start, np.random.Generator], Start]) -> Axis:

@@ -16,6 +16,7 @@ import numpy as np
 from shardfit.core.current import at_work
 from shardfit.core.mesh import replicate
 from shardfit.core.precision import PRECISIONS, for_caller
+from shardfit.core.quick import numbers_in_call
 from shardfit.core.status import Status
 from shardfit.solve.step import StepSolver
 from shardfit.surveys.axes import CannotMake
@@ -27,6 +28,8 @@ from shardfit.surveys.variants import Family
 
 DISPATCH_SECONDS = 0.5  # longest time the device is left alone: progress, writing and Ctrl-C wait this long
 SHARE = 16  # one slot in so many may wait, ended, for the host: more often costs dispatches, less often evaluations
+SHARE_OF_CHEAP = 4  # where a dispatch costs more than many evaluations
+CHEAP = 1 << 22  # numbers computed by a tick of all slots, up to which it is so: a millisecond or two
 
 
 @dataclass
@@ -147,7 +150,7 @@ class _Work:
             given = engine.solver.shared(problem.space, ends, engine.seed)
         self.shared = Shared(placed, lower, upper, key, replicate(given, mesh))
         self.variants, self.slots = engine.variants, engine.slots
-        self.size = max(1, engine.slots // SHARE)  # slots taken and loaded by one call
+        self.size = 1  # slots taken and loaded by one call
         self.picture = engine.picture
         self.waiting = False  # whether the queue has points that cannot begin yet
         self.unmade: list[SurveyPoint] = []
@@ -161,6 +164,9 @@ class _Work:
 
     def fill(self, queue: Iterator[SurveyPoint | Wait]) -> Slots:
         slots = empty_slots(self.kind, self.shared, *self.blank, self.slots)
+        # by how much is computed, not how long it takes here: a survey is the same wherever it goes on
+        cheap = numbers_in_call(advance, self.kind, self.shared, slots, 0, 1) <= CHEAP
+        self.size = max(1, self.slots // (SHARE_OF_CHEAP if cheap else SHARE))
         for some in self.blocks(np.arange(self.slots)):
             slots = self.load(slots, some, self.next_points(queue, len(some)))
         return slots

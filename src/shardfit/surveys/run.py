@@ -23,11 +23,8 @@ from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.io.compile_cache import use_compile_cache
 from shardfit.io.lock import only_writer
-from shardfit.solve.box_search import BoxSearch
-from shardfit.solve.capabilities import require
-from shardfit.solve.registry import as_solver
 from shardfit.solve.step import StepSolver
-from shardfit.surveys.axes import Axis
+from shardfit.surveys.axes import Axis, check_axes
 from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.designs import Design, grid
 from shardfit.surveys.engine import Engine, Tally
@@ -39,6 +36,7 @@ from shardfit.surveys.point import STOPPED, SurveyPoint
 from shardfit.surveys.progress import SurveyProgress
 from shardfit.surveys.reading import Survey
 from shardfit.surveys.sizing import choose_slots, measure_slots
+from shardfit.surveys.solvers import Solvers, check_solvers, require_to_go_on, solvers_of
 from shardfit.surveys.sweep import Parents, SweepQueue, parents_of, turns_of
 from shardfit.surveys.variants import Variants, variants
 
@@ -114,7 +112,7 @@ def _survey(
 ) -> Survey:
     left_out = left_out_of(run_dir) if control.resume != "never" else {}
     prepared, halving = Prepared.make(problem, axes, left_out=left_out, **choices), choices["halving"]
-    _require_to_go_on(prepared.solver, more=control.more)
+    require_to_go_on(prepared.solver, more=control.more)
     if control.limit is not None and halving is not None:
         raise ValueError(f"survey: limit={control.limit} does not go with halving, which ranks all points.")
     require_begun(run_dir, control.resume)
@@ -137,6 +135,7 @@ class Prepared:
     variants: Variants
     design: Design
     solver: StepSolver
+    solvers: Solvers
     seed: int
     mesh: Any
     picture: Picture | None
@@ -166,18 +165,24 @@ class Prepared:
 
         left_out: values of axes that could not be made when the survey began.
         """
-        chosen = as_solver(solver, **options)
-        require(problem, chosen, "survey")
-        assert isinstance(chosen, StepSolver)  # what slots declare
+        check_axes(problem, axes)
+        solvers = solvers_of(problem, solver, options, axes)
+        chosen = solvers.make()
         if isinstance(polish, bool) or not isinstance(polish, int) or polish < 0:
             raise TypeError(f"survey: polish={polish!r} must be a number of steps in float64; 0: none.")
-        _require_to_go_on(chosen, halving=halving, sweep=sweep, polish=polish)
+        require_to_go_on(chosen, halving=halving, sweep=sweep, polish=polish)
         if spans_processes(mesh):
             raise ValueError("survey: the mesh spans several processes. Give each its own points: survey_parts.")
         made = variants(problem, axes, mesh, left_out)
         design = grid(axes) if design is None else design
         if set(design.names) != set(axes):
             raise ValueError(f"survey: the design is of {design.names}, the axes are {tuple(axes)}. Make them agree.")
+        check_solvers(solvers, design)
+        if solvers.options and (halving is not None or sweep in solvers.options):
+            raise ValueError(
+                "survey: options of the solver as axes go neither with halving, which ranks all points together, nor "
+                "with a sweep along them."
+            )
         parents = parents_of(design, sweep)
         more = {"halving": halving, "sweep": sweep, "polish": polish}
         heading = _heading(made, design, chosen, seed, picture, more, left_out)
@@ -185,7 +190,7 @@ class Prepared:
             halving.check(heading.parts)
             if sweep is not None:
                 raise ValueError(f"survey: sweep={sweep!r} does not go with halving, which starts all points together.")
-        return cls(made, design, chosen, seed, mesh, picture, halving, parents, polish, heading)
+        return cls(made, design, chosen, solvers, seed, mesh, picture, halving, parents, polish, heading)
 
     def missing(self, ledger: Ledger, tried: Mapping[int, int]) -> list[int]:
         """Return the numbers of the points to run, line by line where they start from each other.
@@ -228,10 +233,7 @@ def run_points(
     """
     if not points:
         return Tally()
-    engine = Engine(prepared.variants, prepared.solver, 1, prepared.mesh, prepared.seed, prepared.picture)
-    engine.slots, why = _slots(engine, slots, points)
-    ledger.note("slots", why)
-    began = time.time()
+    began, tally = time.time(), Tally()
 
     def write(ended: list[SurveyPoint]) -> None:
         ledger.write(ended)
@@ -239,21 +241,25 @@ def run_points(
             if listener is not None:
                 listener(ended)
 
-    if prepared.halving is not None:
-        _run_rungs(prepared, prepared.halving, engine, ledger, points, write)
-    else:
-        known = starts or {}
+    known = starts or {}
+    for solver, some in prepared.solvers.groups(points):
+        engine = Engine(prepared.variants, solver, 1, prepared.mesh, prepared.seed, prepared.picture, tally=tally)
+        engine.slots, why = _slots(engine, slots, some)
+        ledger.note("slots", why)
+        if prepared.halving is not None:
+            _run_rungs(prepared, prepared.halving, engine, ledger, some, write)
+            continue
         queue = SweepQueue(
-            points, prepared.parents, lambda i: known[i] if i in known else prepared.start_from(ledger.record(i))
+            some, prepared.parents, lambda i: known[i] if i in known else prepared.start_from(ledger.record(i))
         )
         with closing(engine.run(queue)) as batches:
             for ended in batches:
                 write(ended)
                 queue.ended(ended)
-    counts = {"began": began, "seconds": engine.tally.seconds, "compile_seconds": engine.tally.compile_seconds}
-    counts |= {"useful": engine.tally.useful, "total": engine.tally.total, "slots": engine.slots}
+    counts = {"began": began, "seconds": tally.seconds, "compile_seconds": tally.compile_seconds}
+    counts |= {"useful": tally.useful, "total": tally.total, "slots": tally.slots}
     ledger.note("last run", json.dumps(counts))
-    return engine.tally
+    return tally
 
 
 def polish_points(
@@ -274,16 +280,17 @@ def polish_points(
     if not (steps and chosen):
         return
     double = prepared.in_double()
-    solver = replace(prepared.solver, maxiter=steps)
-    engine = Engine(double.variants, solver, 1, prepared.mesh, prepared.seed, prepared.picture)
-    engine.slots, _ = _slots(engine, control.slots, [prepared.point(i, {}) for i in chosen])
-    with closing(engine.run(_again(double, ledger, chosen))) as batches:
-        for ended in batches:
-            done = [_kept(point, prepared.heading.dtype).after(ledger.record(point.id)) for point in ended]
-            ledger.write(done)
-            for listener in listeners:
-                if listener is not None:
-                    listener(done)
+    for solver, some in prepared.solvers.groups(prepared.point(i, {}) for i in chosen):
+        solver = replace(solver, maxiter=steps)
+        engine = Engine(double.variants, solver, 1, prepared.mesh, prepared.seed, prepared.picture)
+        engine.slots, _ = _slots(engine, control.slots, some)
+        with closing(engine.run(_again(double, ledger, [point.id for point in some]))) as batches:
+            for ended in batches:
+                done = [_kept(point, prepared.heading.dtype).after(ledger.record(point.id)) for point in ended]
+                ledger.write(done)
+                for listener in listeners:
+                    if listener is not None:
+                        listener(done)
 
 
 def _again(double: Prepared, ledger: Ledger, numbers: Iterable[int]) -> Iterator[SurveyPoint]:
@@ -332,16 +339,6 @@ def _run_rungs(prepared: Prepared, halving: Halving, engine: Engine, ledger: Led
             ]
         )
         alive = {i: prepared.point(i, tried) for i in left & survivors}
-
-
-def _require_to_go_on(solver: StepSolver, **asked: Any) -> None:
-    """Raise where points are to go on from earlier answers, and the solver searches the whole box anew."""
-    given = [name for name, value in asked.items() if value]
-    if given and isinstance(solver, BoxSearch):
-        raise ValueError(
-            f"survey: solver {solver.name!r} searches the box anew and goes on from no earlier answer, as "
-            f"{' and '.join(given)} would have it. Leave it out."
-        )
 
 
 def _slots(engine: Engine, slots: int | str | None, points: list[SurveyPoint]) -> tuple[int, str]:

@@ -211,7 +211,9 @@ class _Look:
     """
 
     def __init__(self, problem: Problem, axes: Mapping[str, Axis], left_out: Mapping[str, Sequence[Any]] | None):
-        self.problem, self.axes, self.left_out = problem, axes, left_out
+        self.problem, self.left_out = problem, left_out
+        self.axes = {name: axis for name, axis in axes.items() if not axis.option}
+        self.options = {name: axis for name, axis in axes.items() if axis.option}
         self.base, self.z0 = jax.tree.leaves(problem.objective), problem.z0()
         self.bare = Variants(problem, axes)
         self.kept: dict[int, np.dtype] = {}
@@ -235,6 +237,7 @@ class _Look:
             digests = {name: digest_each(self._all(name, now)) for name in self.axes}
             if self.kept == before:
                 break
+        digests |= {name: digest_each([(axis.option, repr(tuple(axis.values)))]) for name, axis in self.options.items()}
         return replace(self._variants(), digests=digests, unmade=self.unmade)
 
     def _variants(self) -> "Variants":

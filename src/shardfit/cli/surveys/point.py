@@ -48,6 +48,7 @@ def _fit(args: argparse.Namespace, folder: Path, out: Path) -> int:
         alone, began = _alone(prepared, survey.ledger, survey.ledger.record(args.point))
     point = {name: rows[0][f"axis.{name}"] for name in axes}
     rest = {name: value for name, value in options.items() if name not in NOT_OF_THE_SOLVER}
+    rest |= prepared.solvers.options_at(point)
     rest["maxiter"] += options.get("polish", 0) if rows[0]["attempt"] > 1 else 0
     record.begin(args, out, options["seed"])
     result = fit(alone, options["solver"], run_dir=out, resume=args.resume, seed=options["seed"], **rest)
