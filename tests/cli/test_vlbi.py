@@ -247,6 +247,22 @@ def test_unsuitable_data_are_refused(capsys, folder, tmp_path, change, expected)
     assert not (tmp_path / "out").exists()
 
 
+def test_chi2_of_an_image_prepares_data_as_its_record_says(capsys, folder, tmp_path):
+    image = folder / "out" / "image.fits"
+    given = ("vlbi", "chi2", folder / "ring.uvfits", image)
+    _, text, _ = run(capsys, *given, "--preset", "eht", "--flux", "0.6", "--json")
+    _, found, _ = run(capsys, *given, "--json")
+    assert json.loads(found)["chi2"] == json.loads(text)["chi2"]
+    assert json.loads(found)["preset"] == "eht"
+    _, told, _ = run(capsys, *given)
+    assert "data prepared as for the image: --preset eht --flux 0.6 (" in told
+    copy = tmp_path / "image.fits"  # no record beside it
+    copy.write_bytes(image.read_bytes())
+    _, other, _ = run(capsys, *given[:3], copy, "--json")
+    assert json.loads(other)["preset"] == "default"
+    assert json.loads(other)["chi2"] != json.loads(text)["chi2"]
+
+
 def test_chi2(capsys, folder):
     out = folder / "out"
     code, text, _ = run(

@@ -74,7 +74,9 @@ def _write(path, kind, rows, data, centres, step, edit):
         table = {"FRQSEL": [1], "IF FREQ": [[0.0]], "CH WIDTH": [[step]], "SIDEBAND": [[1]]}
         tail = ("INTTIM",)
     if edit is not None:
+        rows["cube"] = cube
         edit(rows, names)
+        cube = rows.pop("cube")
     n = len(rows["u"])
     params = {u_name: rows["u"], u_name.replace("U", "V"): rows["v"], u_name.replace("U", "W"): np.zeros(n)}
     params |= {"BASELINE": 256 * rows["one"] + rows["two"], date: np.zeros(n), "_DATE": rows["day"]}

@@ -125,3 +125,23 @@ def test_one_file_of_several_frequencies_tells_the_spectral_index(tmp_path):
         spectral_image(obs, fluxes=[1.8, 1.7])
     with pytest.raises(ValueError, match="needs 2 frequencies"):
         spectral_image(obs.by_frequency()[0])
+
+
+def test_odd_rows_and_names_of_other_writers(tmp_path, caplog):
+    def odd(rows, names):
+        rows["tint"][:3] = np.nan, 1e30, -1
+        names[1:3] = "  FD", "KP\t"
+
+    obs = read(layout(tmp_path / "a.uvfits", "casa", edit=odd))
+    assert set(obs.stations.names) == {"BR", "FD", "KP", "LA"}
+    np.testing.assert_array_equal(obs.tint, 30.0)
+    assert "INTTIM of 3 of 288 rows" in caplog.text
+
+    def few(rows, names):
+        kept = (rows["one"] <= 2) & (rows["two"] <= 2)
+        for name, values in rows.items():
+            rows[name] = values[kept]
+
+    pair = read(layout(tmp_path / "b.uvfits", "difmap", edit=few))
+    assert pair.drop_unused_stations().stations.names == ("BR", "FD")
+    assert chi2(pair) == pytest.approx(1.0, abs=0.3)

@@ -102,7 +102,7 @@ def test_first_fit_on_two_devices(simulated):
 
 @pytest.mark.parametrize("solver", ["lbfgsb", "adam", LBFGS(maxiter=5)])
 def test_solvers(simulated, solver):
-    found = recipes.image(simulated[0], npix=16, maxiter=5, restarts=0, run=RunOptions(solver))
+    found = recipes.image(simulated[0], npix=16, maxiter=5, restarts=0, follow=False, run=RunOptions(solver))
     assert found.result.steps == 5
     assert found.fits[0].value < found.fits[0].history[0]
 
@@ -159,7 +159,7 @@ def test_bad_products(simulated):
 
 
 def test_end_is_told_as_planned(simulated):
-    found = recipes.image(simulated[0], npix=16, maxiter=4, restarts=1)
+    found = recipes.image(simulated[0], npix=16, maxiter=4, restarts=1, follow=False)
     assert found.result.status is Status.COMPLETED
     assert not found.result.success
     assert "best of 2 fits" in found.result.message

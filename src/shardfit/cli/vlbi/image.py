@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -146,9 +146,12 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> tuple
         imaging = image(obs, preset=args.preset, run=how, on_fit=_progress(current), **options)
     if imaging.result.status is Status.INTERRUPTED:
         return _interrupted(f"fit {len(imaging.fits)}")
-    estimated = imaging.options.flux is None
+    estimated = args.flux is None and imaging.options.flux is None
     if estimated:
-        print(f"  compact flux estimated as {imaging.flux:.3f} Jy; give --flux if it is known")
+        sure = imaging.flux_uncertainty
+        error = "" if sure is None else f" ± {sure * imaging.flux:.3f}"
+        print(f"  compact flux estimated as {imaging.flux:.3f}{error} Jy; give --flux if it is known")
+    _tell_weights(imaging)
     errors, refused = _errors(imaging, how) if args.errors else (None, ())
     polarised = None
     if args.pol:
@@ -167,6 +170,20 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> tuple
         print(f"  χ² {product:<8} {count:>5} measurements  " + "  ".join(f"{kind} {v}" for kind, v in values))
     _tell(imaging.doubts + (() if polarised is None else polarised.doubts))
     return report, verdict
+
+
+def _tell_weights(imaging: Any) -> None:
+    """Say what became of the weights that followed the data."""
+    if not imaging.options.follow:
+        return
+    from shardfit.domains.vlbi.recipes import ImagingOptions
+
+    name, usual = next(iter(ImagingOptions().regularisers.items()))
+    factor = imaging.options.regularisers[name] / usual
+    print(f"  regularisers at {factor:.3g} of their usual weights explain the data best")
+    if isinstance(imaging.options.tolerance, Mapping):
+        sizes = ", ".join(f"{station} {100 * size:.0f} %" for station, size in imaging.options.tolerance.items())
+        print(f"  amplitudes are fitted with the gain errors they show: {sizes}")
 
 
 def _tell(doubts: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ IMAGE_FIELDS = {
     "prior": "prior_fwhm_uas",
     "restarts": "restarts",
     "maxiter": "maxiter",
+    "snr_cut": "snr_cut",
 }
 FITTED = {"products": "data"}  # of commands whose products are those of `image`
 FAINTER = {"amp": 0.2}  # weights of products that are named without one, where it is not 1
@@ -61,6 +62,9 @@ def add_zero_baseline(parser: argparse.ArgumentParser, otherwise: str) -> None:
 def add_image(parser: argparse.ArgumentParser, maxiter: str, restarts: str) -> None:
     """Add the preparation, the image's size, its flux and its fits; maxiter, restarts: what these say of themselves."""
     add_preparation(parser)
+    parser.add_argument(
+        "--snr-cut", metavar="S", type=options.size, help="least signal-to-noise ratio of a measurement (0)"
+    )
     parser.add_argument("--npix", metavar="N", type=options.positive, help="pixels a side (64)")
     parser.add_argument(
         "--fov", metavar="UAS", type=options.amount, help="field of view in µas (8 resolutions; eht, m87 128)"

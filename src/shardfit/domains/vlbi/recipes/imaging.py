@@ -23,10 +23,31 @@ from shardfit.domains.vlbi.operations import taper
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_start
 from shardfit.domains.vlbi.recipes.eht import EHT
 from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_settings
+from shardfit.domains.vlbi.recipes.following import (
+    AMPLITUDES,
+    EXPLAINED,
+    FACTORS,
+    LONGER,
+    PROGRESS,
+    Gains,
+    gains_are_wrong,
+    gains_of,
+    tells_flux,
+    weakened,
+    worst,
+)
 from shardfit.domains.vlbi.recipes.m87 import M87
 from shardfit.domains.vlbi.recipes.options import ImagingOptions, Round, options_from
 from shardfit.domains.vlbi.recipes.preparation import parts_of, prepare_all, usual_flux
-from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, phase_doubts, step_doubts, with_doubts
+from shardfit.domains.vlbi.recipes.quality import (
+    chi2_doubts,
+    closure_remedy,
+    flux_doubts,
+    gain_doubts,
+    phase_doubts,
+    step_doubts,
+    with_doubts,
+)
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, self_calibrate, solve_gains
 from shardfit.domains.vlbi.tables import DataSet, data_set, unformable
 from shardfit.fitting import fit
@@ -72,7 +93,8 @@ class ImagingResult:
     its doubts; chi2: χ² per measurement by product, data and errors as in that fit; fits: all of them in order;
     kept: the number of that fit; data: the prepared observation, without taper; calibrated: the same after the last
     self-calibration, and gains: its solution (None without); flux: Jy, as fitted to; options: as used; problem,
-    measured: of that fit, and the products it was made of; doubts: reasons not to believe the image, in words.
+    measured: of that fit, and the products it was made of; doubts: reasons not to believe the image, in words;
+    flux_uncertainty: of a flux estimated with gain errors, relative.
     """
 
     image: Image
@@ -88,6 +110,7 @@ class ImagingResult:
     problem: Problem
     measured: DataSet
     doubts: tuple[str, ...] = ()
+    flux_uncertainty: float | None = None
 
 
 def image(
@@ -127,11 +150,14 @@ def image(
     if "data" not in options and "rounds" not in options:
         chosen = _formable(initial, chosen)
     start = prior_image(initial, flux, chosen)
-    done = _rounds(initial, start, chosen, fit_settings(run or RunOptions(), chosen, "fits/"), on_fit)
+    run, gains = run or RunOptions(), None
+    done = _rounds(initial, start, chosen, fit_settings(run, chosen, "fits/"), on_fit)
+    if chosen.follow:
+        done, chosen, flux, gains = _followed(done, flux, chosen, run, on_fit)
     width = chosen.taper_uas * UAS
     found = done.fits[done.kept]
     doubts = (
-        *chi2_doubts(found.chi2, done.measured, tolerance=chosen.schedule()[-1].tolerance),
+        *judged(found, done, chosen, gains),
         *flux_doubts(found.image.flux, flux),
         *step_doubts(done.result),
         *phase_doubts(done.measured),
@@ -150,7 +176,16 @@ def image(
         options=chosen,
         problem=done.problem,
         measured=done.measured,
+        flux_uncertainty=None if gains is None or options.get("flux") else gains.uncertainty,
     )
+
+
+def judged(found: Fit, done: "_Reached", options: ImagingOptions, gains: Gains | None) -> list[str]:
+    """Return doubts about χ². Amplitudes whose errors were taken from themselves are no test: their size is."""
+    chi2 = {name: value for name, value in found.chi2.items() if gains is None or name not in AMPLITUDES}
+    remedy = closure_remedy(done.data, found.image) if options.follow else None
+    doubts = chi2_doubts(chi2, done.measured, tolerance=options.schedule()[-1].tolerance, remedy=remedy)
+    return doubts + ([] if gains is None else gain_doubts(gains.errors, done.data, found.image.flux))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,16 +232,97 @@ def _rounds(
             if result.status is Status.INTERRUPTED:
                 return replace(reached, result=replace(reached.result, status=Status.INTERRUPTED))
             if on_fit is not None:
-                on_fit(fits[-1], len(fits), options.n_fits)
+                on_fit(fits[-1], len(fits), options.most_fits)
         if one.calibrate:
             data, gains = _calibrated(initial if one.afresh else data, fits[reached.kept].image, one)
     return replace(reached, data=data, gains=gains)
 
 
+def _followed(
+    reached: _Reached, flux: float, options: ImagingOptions, run: RunOptions, on_fit: Any
+) -> tuple[_Reached, ImagingOptions, float, Gains | None]:
+    """Weaken the regularisers until the data are explained; return where this led to, the options and flux as used.
+
+    Amplitudes that are not explained then, though closures are, get the errors of gains that they show, and it begins
+    again with these, and with the flux for which gains are 1 on the mean, unless it was given.
+    """
+    settings = fit_settings(run, replace(options, maxiter=LONGER * options.maxiter), "fits/")
+    done, used = _weakened(reached, options, settings, on_fit)
+    chi2 = done.fits[done.kept].chi2
+    if done.result.status is Status.INTERRUPTED or options.tolerance or not gains_are_wrong(chi2):
+        told = options.flux is None and tells_flux(chi2)
+        return done, used, done.fits[done.kept].image.flux if told else flux, None
+    known = options.flux is not None or bool(options.zero_baseline)
+    first, gains = reached.fits[reached.kept].image, None
+    beam = done.data.nominal_resolution
+    for _ in range(2):  # the first image was pulled by amplitudes that were believed
+        gains = gains_of(done.data, done.fits[done.kept].image, flux_known=known)
+        flux = flux if known else gains.factor * done.fits[done.kept].image.flux
+        used = replace(options, tolerance=dict(gains.errors))
+        measured = measurements(done.data, used)
+        problem = _problem(measured, used.schedule()[-1].data, prior_image(done.data, flux, used), beam, used)
+        problem = with_start(problem, first.blur(options.blur * beam).values["I"])
+        done = _further(replace(done, measured=measured), problem, settings, on_fit, options.most_fits)
+        # errors taken from amplitudes explain them: closures alone say whether the image does
+        done, used = _weakened(done, used, settings, on_fit, gains=True)
+        if done.result.status is Status.INTERRUPTED:
+            break
+    return done, used, flux, gains
+
+
+def _weakened(
+    reached: _Reached,
+    options: ImagingOptions,
+    settings: Callable[[int], dict],
+    on_fit: Any,
+    gains: bool = False,
+) -> tuple[_Reached, ImagingOptions]:
+    """Fit with weaker and weaker regularisers, each from the last image, as long as χ² comes closer to 1.
+
+    gains: amplitudes may be wrong, so that closures alone are looked at and amplitudes do not tell the flux.
+    """
+    used, flux_known = options, gains or options.flux is not None
+    for factor in FACTORS:
+        last = reached.fits[reached.kept]
+        if reached.result.status is Status.INTERRUPTED or worst(last.chi2, gains) <= EXPLAINED:
+            break
+        weights = weakened(options.regularisers, factor, flux_known=flux_known)
+        problem = reached.problem.replace(objective=reached.problem.objective.with_weights(reg=weights))
+        further = _further(reached, with_start(problem, last.image.values["I"]), settings, on_fit, options.most_fits)
+        if further.result.status is Status.INTERRUPTED:
+            return further, used
+        if worst(further.fits[-1].chi2, gains) > (1 - PROGRESS) * worst(last.chi2, gains):
+            return replace(reached, fits=further.fits), used
+        reached, used = further, replace(options, regularisers=weights)
+    return reached, used
+
+
+def _further(
+    reached: _Reached, problem: Problem, settings: Callable[[int], dict], on_fit: Any, planned: int
+) -> _Reached:
+    """Fit another problem of the same kind, and go on from there."""
+    result = fit(problem, certify=False, **settings(len(reached.fits) + 1))
+    result = certified_by(result, reached.result.certificate)
+    grid = reached.fits[reached.kept].image
+    last = reached.fits[-1]
+    one = _fit_record(problem, result, grid, last.round, last.restart + 1)
+    fits = [*reached.fits, one]
+    if on_fit is not None and result.status is not Status.INTERRUPTED:
+        on_fit(one, len(fits), max(planned, len(fits)))
+    return replace(reached, fits=fits, kept=len(fits) - 1, result=result, problem=problem)
+
+
 def measurements(ready: Observation, options: ImagingOptions, number: int = -1) -> DataSet:
     """Return the data products of a prepared observation that a round asks for (default: the last)."""
     one = options.schedule()[number]
-    return data_set(ready, one.data, count=options.count, cp_uv_min=options.cp_uv_min, systematic=one.tolerance)
+    return data_set(
+        ready,
+        one.data,
+        count=options.count,
+        cp_uv_min=options.cp_uv_min,
+        snrcut=options.snr_cut,
+        systematic=one.tolerance,
+    )
 
 
 def _formable(ready: Observation, options: ImagingOptions) -> ImagingOptions:

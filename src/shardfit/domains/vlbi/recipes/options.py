@@ -10,11 +10,13 @@ from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import REGULARISERS
+from shardfit.domains.vlbi.recipes.following import FACTORS
 from shardfit.domains.vlbi.selfcal import METHODS
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES
 
 FIELD = 8.0  # nominal resolutions across a field of which nothing is said
 PRIOR = 0.3  # share of the field that the prior's FWHM is
+OWN_WEIGHTS = {"regularisers", "rounds", "precal"}  # who gives them wants no others
 PRODUCTS = (*ALIGNED[:3], *CLOSURES)
 
 
@@ -80,12 +82,17 @@ class ImagingOptions:
         fraction added to amplitude errors alone, one number or by station (stations not named get none).
     cp_uv_min
         wavelengths: shorter baselines form no triangles.
+    snr_cut
+        least signal-to-noise ratio of a measurement; weaker ones are left out.
     count
         closure sets 'min' or 'max'.
     restarts, blur
         further fits, each from the last image blurred by `blur` times the nominal resolution.
     maxiter, stop
-        iterations and relative tolerance of every fit.
+        iterations and relative tolerance of every fit; with weaker regularisers four times as many iterations.
+    follow
+        weaken the regularisers until χ² is 1, and take gain errors from the amplitudes (see `following`); None: in the
+        preset 'default', unless regularisers, rounds or precal are given. A tolerance that is given is kept.
     epsilon_tv
         rounds off the total variation.
     operator
@@ -107,6 +114,7 @@ class ImagingOptions:
     systematic: float = 0.0
     tolerance: float | Mapping[str, float] = 0.0
     cp_uv_min: float = 0.0
+    snr_cut: float = 0.0
     zero_baseline: float | str = 0.0
     count: str = "min"
     average: bool | float = False
@@ -114,6 +122,7 @@ class ImagingOptions:
     blur: float = 1.0
     maxiter: int = 100
     stop: float = 1e-6
+    follow: bool | None = None
     epsilon_tv: float = 1e-10
     operator: Any = "auto"
     transform: str | None = None
@@ -130,7 +139,7 @@ class ImagingOptions:
         for name in ("fov_uas", "prior_fwhm_uas", "stop", "flux"):
             if getattr(self, name) is not None:
                 _require(name, getattr(self, name), positive=True)
-        for name in ("blur", "taper_uas", "systematic", "cp_uv_min", "average"):
+        for name in ("blur", "taper_uas", "systematic", "cp_uv_min", "average", "snr_cut"):
             _require(name, getattr(self, name))
         if not self.rounds:
             raise ValueError("image: rounds is empty. Give at least one Round.")
@@ -163,6 +172,11 @@ class ImagingOptions:
         """Number of fits of all rounds."""
         return sum(one.restarts + 1 for one in self.schedule())
 
+    @property
+    def most_fits(self) -> int:
+        """The same with those of weaker regularisers, which wrong gains repeat."""
+        return self.n_fits + (len(FACTORS) if self.follow else 0)
+
 
 def options_from(preset: str, presets: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]) -> ImagingOptions:
     """Return the options of a preset, changed by those given."""
@@ -174,6 +188,8 @@ def options_from(preset: str, presets: Mapping[str, Mapping[str, Any]], given: M
             more = {"preset", "solver", "mesh", "seed", "run_dir"}
             raise TypeError(f"image has no option {name!r}.{suggestion(name, known | more)}")
     options = ImagingOptions(**{**presets[preset], **given})
+    if options.follow is None:
+        options = replace(options, follow=preset == "default" and not OWN_WEIGHTS & given.keys())
     if "data" in given and "rounds" not in given and any(one.data is not None for one in options.rounds):
         raise ValueError(
             f"image: the rounds of preset {preset!r} have data of their own, so those given would not be used. Leave "

@@ -9,6 +9,10 @@ import numpy as np
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.core.success import HIGH, LOW, SCATTER
+from shardfit.domains.vlbi.error_sizes import noise_scale
+from shardfit.domains.vlbi.images import Image
+from shardfit.domains.vlbi.observation import Observation
+from shardfit.domains.vlbi.sites import co_located
 from shardfit.domains.vlbi.tables import DataSet
 
 TOLERATED = ("vis", "amp", "logamp")  # products whose errors a tolerance is added to
@@ -20,6 +24,10 @@ LOOSEN = (
     "(`shardfit vlbi weights`, `cross_validate`), widen field and prior, or raise the errors (systematic)."
 )
 RESHAPE = "Gains do not affect them: the source has another shape, or the errors are too small (systematic)."
+LARGE_GAINS = 0.4  # relative: a calibration so wrong is rare
+EDGE, AT_EDGE = 2, 0.05  # pixels, and the share of the flux in them, of a field that is too small
+WEAK_SNR = 2.0  # median: most closures are then no measurements
+NOISY = 1.2  # times the errors that closure phases scatter
 FLUX = 0.1  # relative difference of an image's flux from the given one
 
 
@@ -45,11 +53,13 @@ def chi2_doubts(
     *,
     tolerance: Any = 0.0,
     what: str = "image",
+    remedy: str | None = None,
 ) -> list[str]:
     """Return what is odd about χ² per measurement, by product; data: tells how many measurements there are.
 
     tolerance: that of amplitudes, as in `ImagingOptions`. It allows for errors that may be smaller, so a low χ² of
-    amplitudes is then not odd. what: 'image', or 'shape' where there are no regularisers.
+    amplitudes is then not odd. what: 'image', or 'shape' where there are no regularisers; remedy: for closures, where
+    more is known of the cause (`closure_remedy`).
     """
     found, high = [], unexplained(chi2, data)
     for name, value in chi2.items():
@@ -57,13 +67,55 @@ def chi2_doubts(
         if not np.isfinite(value):
             found.append(f"{told}.")
         elif name in high:
-            remedy = CALIBRATE if name not in GAIN_FREE else LOOSEN if what == "image" else RESHAPE
+            usual = remedy or LOOSEN if what == "image" else RESHAPE
+            advice = usual if name in GAIN_FREE else CALIBRATE
             found.append(
-                f"{told} per measurement: the {what} does not explain these data within their errors. {remedy}"
+                f"{told} per measurement: the {what} does not explain these data within their errors. {advice}"
             )
         elif value < min(LOW, 1 - _scatter(name, data)) and not (tolerance and name in TOLERATED):
             found.append(f"{told} per measurement: the errors are too large, or noise is fitted.")
     return found
+
+
+def closure_remedy(obs: Observation, image: Image) -> str:
+    """Return what to do about closures that an image with weak regularisers does not explain, by their likely cause."""
+    told = "Gains do not affect them, and weaker regularisers did not help. "
+    edge = float(1 - image.values["I"][EDGE:-EDGE, EDGE:-EDGE].sum() / image.flux)
+    if edge > AT_EDGE:
+        return told + f"{100 * edge:.0f} % of the flux is at the edge: give a larger field (--fov)."
+    weak = float(np.median(obs.snr))
+    if weak < WEAK_SNR:
+        return told + (
+            f"The median signal-to-noise ratio is {weak:.1f}, where closures are not Gaussian: average over time "
+            "(--average), leave weak data out (--snr-cut), or fit calibrated visibilities (--products vis)."
+        )
+    try:
+        scatter = noise_scale(obs)
+    except ValueError:  # too few successive closure phases to tell
+        scatter = None
+    if scatter is not None and scatter.factor - 2 * scatter.sd > NOISY:
+        return told + (
+            f"They scatter {scatter.factor:.1f} times as much as their errors say from one time to the next: raise "
+            "the errors (--systematic)."
+        )
+    return told + (
+        "The source may change during the observation (`shardfit vlbi movie`), extend beyond the field (--fov), or the "
+        "errors leave something out, such as leakage (--systematic)."
+    )
+
+
+def gain_doubts(errors: Mapping[str, float], obs: Observation, flux: float) -> list[str]:
+    """Return doubts about an image for which amplitudes are off by more than gains are wrong, by station."""
+    usual = float(np.median(list(errors.values())))
+    if usual <= LARGE_GAINS:
+        return []
+    short = obs.uv_distance < co_located(obs)
+    seen = f" Baselines within a site see {np.median(np.abs(obs.vis['I'][short])):.3g} Jy." if short.any() else ""
+    return [
+        f"amplitudes are off by {100 * usual:.0f} % (median of the stations), more than gains usually are: the flux of "
+        f"{flux:.3g} Jy, the field, or the calibration is wrong.{seen} Give --flux, and --zero-baseline where "
+        "baselines within a site see more."
+    ]
 
 
 def flux_doubts(flux: float, given: float) -> list[str]:

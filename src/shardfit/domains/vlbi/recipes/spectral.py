@@ -117,6 +117,7 @@ def spectral_image(
     reference = float(np.exp(np.mean([np.log(one.freq_hz) for one in channels]))) if ref_hz is None else float(ref_hz)
     ready = _prepared(channels, known, chosen)
     about = {"count": chosen.count, "cp_uv_min": chosen.cp_uv_min, "systematic": chosen.tolerance}
+    about |= {"snrcut": chosen.snr_cut}
     measured = [data_set(one, chosen.data, ref_hz=reference, **about) for one in ready]
     spectrum = np.polyfit([one.log_ratio for one in measured], np.log(known), order)[::-1]
     if alone:

@@ -1,0 +1,113 @@
+"""How weights follow the data: regularisers are weakened until χ² is 1, and gain errors are read off amplitudes.
+
+Weights that suit one array pull too hard on more or better data: χ² stays above 1 though the sky itself would reach
+it. By the discrepancy principle the strongest regularisers are taken with which the data are explained. Amplitudes
+that no image explains, where closures are explained, are wrong by the gains of their stations.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import nnls
+
+from shardfit.core.success import HIGH
+from shardfit.domains.vlbi.images import Image, visibilities
+from shardfit.domains.vlbi.observation import Observation
+from shardfit.domains.vlbi.sites import co_located
+from shardfit.domains.vlbi.tables import CLOSURES, debias_amplitude
+
+FACTORS = tuple(10 ** (-k / 2) for k in range(1, 7))  # of the weights, one after the other
+EXPLAINED = 1.1  # χ² per measurement of every product that is aimed at
+PROGRESS = 0.03  # relative, of the worst χ²: with less, weaker regularisers fit errors that are no noise
+LONGER = 4  # times the usual steps of a fit: weak regularisers take more
+KEPT = ("cm", "rgauss", "compact", "compact2")  # what is known of the source, which the data do not replace
+AMPLITUDES = ("amp", "logamp")
+LEAST_SNR, LEAST_MODEL = 3.0, 0.02  # of amplitudes that tell gains: over their error, and over the flux
+USUAL = 0.455  # median of a squared normal deviate
+ROUNDS = 4  # of weighting
+ALIKE = 0.02  # share of the rows by which stations without many are taken to be like the others
+TINY = 1e-8
+EXTRAPOLATED = 0.3  # error of what no baseline beyond a site sees of the flux, as a share of it
+LARGEST = 2.0  # |ln| of a ratio that counts: more is a sign of the image's nulls
+
+
+def weakened(weights: Mapping[str, float], factor: float, *, flux_known: bool) -> dict[str, float]:
+    """Return weights of regularisers times a factor, but for those of what is known of the source."""
+    kept = {*KEPT, "flux"} if flux_known else {*KEPT}
+    return {name: weight if name in kept else weight * factor for name, weight in weights.items()}
+
+
+def worst(chi2: Mapping[str, float], closures: bool = False) -> float:
+    """Return the largest χ² per measurement, infinite if one is no number; closures: of these alone."""
+    largest = max(value for name, value in chi2.items() if not closures or name in CLOSURES)
+    return float(largest) if np.isfinite(largest) else np.inf
+
+
+def gains_are_wrong(chi2: Mapping[str, float]) -> bool:
+    """Return whether amplitudes are not explained by an image that closures, which are free of gains, agree with."""
+    amplitudes = [value for name, value in chi2.items() if name in AMPLITUDES]
+    closures = [value for name, value in chi2.items() if name in CLOSURES]
+    return bool(amplitudes and closures) and max(amplitudes) > max(EXPLAINED**2, 2 * max(closures))
+
+
+def tells_flux(chi2: Mapping[str, float]) -> bool:
+    """Return whether an image explains amplitudes, so that its flux is theirs."""
+    flux = [value for name, value in chi2.items() if name in ("vis", *AMPLITUDES)]
+    return bool(flux) and max(flux) <= HIGH
+
+
+@dataclass(frozen=True)
+class Gains:
+    """What amplitudes compared with an image tell of gains.
+
+    errors: their relative size by station, about factor; factor: what the image's flux should be multiplied with for
+    gains to be 1 on the mean; uncertainty: of the flux, relative, from the gains and from what no baseline sees.
+    """
+
+    errors: Mapping[str, float]
+    factor: float
+    uncertainty: float
+
+
+def gains_of(obs: Observation, image: Image, *, flux_known: bool) -> Gains:
+    """Compare amplitudes with an image. flux_known: its flux is not to be doubted, so factor is 1.
+
+    The mean square of ln|V_ij/V(image)|, less the noise, is the sum of the squares of two stations. Baselines within a
+    site, which see more than the compact source, tell nothing.
+    """
+    model, sigma = np.abs(visibilities(image, obs.u, obs.v)["I"]), obs.sigma["I"]
+    amplitude = debias_amplitude(np.abs(obs.vis["I"]), sigma)
+    beyond = obs.uv_distance > co_located(obs)
+    good = np.flatnonzero((amplitude > LEAST_SNR * sigma) & (model > LEAST_MODEL * image.flux) & beyond)
+    names = obs.stations.names
+    if not len(good):
+        return Gains(dict.fromkeys(names, 0.0), 1.0, 1.0)
+    ratio = np.log(amplitude[good] / model[good]).clip(-LARGEST, LARGEST)
+    noise = (sigma[good] / amplitude[good]) ** 2
+    pairs = obs.ant1[good] * len(names) + obs.ant2[good]
+    shift = 0.0 if flux_known else float(np.median([np.median(ratio[pairs == pair]) for pair in np.unique(pairs)]))
+    ends = np.stack([obs.ant1[good], obs.ant2[good]])
+    squares = _station_squares((ratio - shift) ** 2 - noise, noise, ends, len(names))
+    present = np.unique(ends)
+    # a mean over baselines is one over stations of two gains each
+    from_gains = 2 * np.sqrt(squares[present].sum()) / len(present)
+    unseen = 1 - min(1.0, float(model[beyond].max()) / image.flux)
+    errors = {name: float(np.sqrt(x)) for name, x in zip(names, squares, strict=True)}
+    return Gains(errors, float(np.exp(shift)), float(np.hypot(from_gains, EXTRAPOLATED * unseen)))
+
+
+def _station_squares(excess: np.ndarray, noise: np.ndarray, ends: np.ndarray, n: int) -> np.ndarray:
+    """Return the mean square gain error of every station, (n,), from the sums of two."""
+    design = np.zeros((len(excess), n))
+    design[np.arange(len(design)), ends] = 1.0
+    common = float(np.median(np.maximum(excess, 0.0))) / USUAL / 2
+    squares = np.full(n, common)
+    for _ in range(ROUNDS):
+        # the scatter of a square is in proportion to its mean: rows of weak or wrong amplitudes say less of small gains
+        weight = 1 / (design @ squares + noise + TINY)
+        alike = np.eye(n) * np.sqrt(ALIKE * len(design)) / (2 * squares.mean() + np.median(noise) + TINY)
+        system = np.concatenate([design * weight[:, None], alike])
+        squares, _ = nnls(system, np.concatenate([excess * weight, alike @ np.full(n, common)]))
+        common = float(squares.mean())
+    return squares
