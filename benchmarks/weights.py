@@ -67,7 +67,7 @@ def case(source: str, seed: int, axes) -> dict:
     field = FINE * sky.pixel_rad
     truth = vlbi.regrid(sky, NPIX, field)
     options = {"preset": preset, "npix": NPIX, "fov_uas": field / UAS, "flux": sky.flux}
-    plain = vlbi.image(obs, **options)
+    plain = vlbi.image(obs, **options, follow=False)
     beam = 0.5 * obs.nominal_resolution
     made = {"default": _figures(plain, truth, beam)}
     for by in DIVISIONS:
