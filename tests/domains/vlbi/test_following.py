@@ -8,7 +8,7 @@ import pytest
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import blank, gaussian
 from shardfit.domains.vlbi.recipes import image, known_image, observe
-from shardfit.domains.vlbi.recipes.following import gains_of, weakened
+from shardfit.domains.vlbi.recipes.following import Gains, combined_flux, gains_of, weakened
 from shardfit.domains.vlbi.recipes.quality import closure_remedy, gain_doubts
 
 NPIX = 32
@@ -57,6 +57,16 @@ def test_the_flux_comes_from_all_amplitudes_where_gains_are_half_wrong(sky):
     assert found.flux_uncertainty > 0.2
     assert "amplitudes are off by" in found.doubts[0]
     assert "--flux" in found.doubts[0]
+
+
+def test_a_flux_that_no_baseline_sees_counts_little(sky):
+    known = Gains({"AA": 0.1, "LM": 0.1}, 1.0, 0.05)
+    flux, sure = combined_flux(0.3, sky, known)
+    assert 0.56 < flux < sky.flux  # 0.05 against 0.27
+    assert sure == pytest.approx(0.05, rel=0.05)
+    flux, sure = combined_flux(0.3, sky.normalise(6.0), replace(known, uncertainty=1.0))
+    assert flux == pytest.approx(0.37, abs=0.03)
+    assert 0.2 < sure < 0.27
 
 
 def test_given_weights_are_kept(clean):

@@ -21,6 +21,7 @@ FACTORS = tuple(10 ** (-k / 2) for k in range(1, 7))  # of the weights, one afte
 EXPLAINED = 1.1  # χ² per measurement of every product that is aimed at
 PROGRESS = 0.03  # relative, of the worst χ²: with less, weaker regularisers fit errors that are no noise
 LONGER = 4  # times the usual steps of a fit: weak regularisers take more
+NOT_EVEN_SO = 4.0  # χ² of amplitudes above which the gain errors that they show do not explain them either
 KEPT = ("cm", "rgauss", "compact", "compact2")  # what is known of the source, which the data do not replace
 AMPLITUDES = ("amp", "logamp")
 LEAST_SNR, LEAST_MODEL = 3.0, 0.02  # of amplitudes that tell gains: over their error, and over the flux
@@ -28,7 +29,8 @@ USUAL = 0.455  # median of a squared normal deviate
 ROUNDS = 4  # of weighting
 ALIKE = 0.02  # share of the rows by which stations without many are taken to be like the others
 TINY = 1e-8
-EXTRAPOLATED = 0.3  # error of what no baseline beyond a site sees of the flux, as a share of it
+EXTRAPOLATED = 0.5  # error of ln flux, as a share of that of the part that a baseline beyond a site sees
+SHORT_BASELINES = 0.25  # relative error of a flux from short baselines alone, without gains
 LARGEST = 2.0  # |ln| of a ratio that counts: more is a sign of the image's nulls
 
 
@@ -92,9 +94,21 @@ def gains_of(obs: Observation, image: Image, *, flux_known: bool) -> Gains:
     present = np.unique(ends)
     # a mean over baselines is one over stations of two gains each
     from_gains = 2 * np.sqrt(squares[present].sum()) / len(present)
-    unseen = 1 - min(1.0, float(model[beyond].max()) / image.flux)
+    seen = min(1.0, float(model[beyond].max()) / image.flux)
     errors = {name: float(np.sqrt(x)) for name, x in zip(names, squares, strict=True)}
-    return Gains(errors, float(np.exp(shift)), float(np.hypot(from_gains, EXTRAPOLATED * unseen)))
+    return Gains(errors, float(np.exp(shift)), float(np.hypot(from_gains, -EXTRAPOLATED * np.log(seen))))
+
+
+def combined_flux(short: float, image: Image, gains: Gains) -> tuple[float, float]:
+    """Return a flux, Jy, and its relative uncertainty, from short baselines and from an image and all its amplitudes.
+
+    An image that closures alone shape may have any flux that no baseline sees, so each counts by its own uncertainty.
+    """
+    usual = float(np.sqrt(np.mean(np.square(list(gains.errors.values())))))
+    sizes = np.array([np.hypot(SHORT_BASELINES, usual), max(gains.uncertainty, TINY)])
+    weights = sizes**-2 / np.sum(sizes**-2)
+    found = float(np.exp(weights @ np.log([short, gains.factor * image.flux])))
+    return found, float(np.sum(sizes**-2) ** -0.5)
 
 
 def _station_squares(excess: np.ndarray, noise: np.ndarray, ends: np.ndarray, n: int) -> np.ndarray:

@@ -28,8 +28,10 @@ from shardfit.domains.vlbi.recipes.following import (
     EXPLAINED,
     FACTORS,
     LONGER,
+    NOT_EVEN_SO,
     PROGRESS,
     Gains,
+    combined_flux,
     gains_are_wrong,
     gains_of,
     tells_flux,
@@ -182,7 +184,8 @@ def image(
 
 def judged(found: Fit, done: "_Reached", options: ImagingOptions, gains: Gains | None) -> list[str]:
     """Return doubts about χ². Amplitudes whose errors were taken from themselves are no test: their size is."""
-    chi2 = {name: value for name, value in found.chi2.items() if gains is None or name not in AMPLITUDES}
+    trusted = {name for name in found.chi2 if gains is None or name not in AMPLITUDES}
+    chi2 = {name: value for name, value in found.chi2.items() if name in trusted or not value <= NOT_EVEN_SO}
     remedy = closure_remedy(done.data, found.image) if options.follow else None
     doubts = chi2_doubts(chi2, done.measured, tolerance=options.schedule()[-1].tolerance, remedy=remedy)
     return doubts + ([] if gains is None else gain_doubts(gains.errors, done.data, found.image.flux))
@@ -252,12 +255,14 @@ def _followed(
     if done.result.status is Status.INTERRUPTED or options.tolerance or not gains_are_wrong(chi2):
         told = options.flux is None and tells_flux(chi2)
         return done, used, done.fits[done.kept].image.flux if told else flux, None
-    known = options.flux is not None or bool(options.zero_baseline)
+    known, short = options.flux is not None or bool(options.zero_baseline), flux
     first, gains = reached.fits[reached.kept].image, None
     beam = done.data.nominal_resolution
     for _ in range(2):  # the first image was pulled by amplitudes that were believed
         gains = gains_of(done.data, done.fits[done.kept].image, flux_known=known)
-        flux = flux if known else gains.factor * done.fits[done.kept].image.flux
+        if not known:
+            flux, sure = combined_flux(short, done.fits[done.kept].image, gains)
+            gains = replace(gains, uncertainty=sure)
         used = replace(options, tolerance=dict(gains.errors))
         measured = measurements(done.data, used)
         problem = _problem(measured, used.schedule()[-1].data, prior_image(done.data, flux, used), beam, used)
