@@ -7,9 +7,9 @@ import pytest
 
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import blank, gaussian
-from shardfit.domains.vlbi.recipes import image, known_image, observe
+from shardfit.domains.vlbi.recipes import ImagingOptions, image, known_image, observe
 from shardfit.domains.vlbi.recipes.following import Gains, combined_flux, gains_of, weakened
-from shardfit.domains.vlbi.recipes.quality import closure_remedy, gain_doubts
+from shardfit.domains.vlbi.recipes.quality import closure_remedy, gain_doubts, weak_doubts
 
 NPIX = 32
 FIELD = {"npix": NPIX, "fov_uas": 128.0}
@@ -103,7 +103,10 @@ def test_advice_fits_the_cause(sky, clean):
     assert "larger field" in closure_remedy(clean, blank(NPIX, 128 * UAS).replace(values={"I": np.ones((NPIX, NPIX))}))
     inside = gaussian(blank(NPIX, 128 * UAS), 0.6, 20 * UAS)
     weak = clean.replace(sigma={k: 1e3 * s for k, s in clean.sigma.items()})
-    assert "--snr-cut" in closure_remedy(weak, inside)
+    assert "--snr-cut" in weak_doubts(weak, ImagingOptions())[0]
+    assert not weak_doubts(weak, ImagingOptions(snr_cut=3.0))
+    assert not weak_doubts(weak, ImagingOptions(data={"vis": 1.0}))
+    assert not weak_doubts(clean, ImagingOptions())
     assert "vlbi movie" in closure_remedy(clean, inside)
     assert "calibrat" not in closure_remedy(clean, inside).lower()
     assert gain_doubts({"AA": 0.1, "AP": 0.9, "LM": 0.3}, clean, 0.6) == []

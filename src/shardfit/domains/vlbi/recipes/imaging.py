@@ -48,6 +48,7 @@ from shardfit.domains.vlbi.recipes.quality import (
     gain_doubts,
     phase_doubts,
     step_doubts,
+    weak_doubts,
     with_doubts,
 )
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, self_calibrate, solve_gains
@@ -184,11 +185,12 @@ def image(
 
 def judged(found: Fit, done: "_Reached", options: ImagingOptions, gains: Gains | None) -> list[str]:
     """Return doubts about χ². Amplitudes whose errors were taken from themselves are no test: their size is."""
-    trusted = {name for name in found.chi2 if gains is None or name not in AMPLITUDES}
+    weak = weak_doubts(done.data, options) if options.follow else []
+    trusted = {name for name in found.chi2 if name not in AMPLITUDES or (gains is None and not weak)}
     chi2 = {name: value for name, value in found.chi2.items() if name in trusted or not value <= NOT_EVEN_SO}
     remedy = closure_remedy(done.data, found.image) if options.follow else None
     doubts = chi2_doubts(chi2, done.measured, tolerance=options.schedule()[-1].tolerance, remedy=remedy)
-    return doubts + ([] if gains is None else gain_doubts(gains.errors, done.data, found.image.flux))
+    return weak + doubts + ([] if gains is None else gain_doubts(gains.errors, done.data, found.image.flux))
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ LOOSEN = (
 RESHAPE = "Gains do not affect them: the source has another shape, or the errors are too small (systematic)."
 LARGE_GAINS = 0.4  # relative: a calibration so wrong is rare
 EDGE, AT_EDGE = 2, 0.05  # pixels, and the share of the flux in them, of a field that is too small
-WEAK_SNR = 2.0  # median: most closures are then no measurements
+WEAK_SNR = 2.5  # median: most closures are then no measurements
 NOISY = 1.2  # times the errors that closure phases scatter
 FLUX = 0.1  # relative difference of an image's flux from the given one
 
@@ -83,12 +83,6 @@ def closure_remedy(obs: Observation, image: Image) -> str:
     edge = float(1 - image.values["I"][EDGE:-EDGE, EDGE:-EDGE].sum() / image.flux)
     if edge > AT_EDGE:
         return told + f"{100 * edge:.0f} % of the flux is at the edge: give a larger field (--fov)."
-    weak = float(np.median(obs.snr))
-    if weak < WEAK_SNR:
-        return told + (
-            f"The median signal-to-noise ratio is {weak:.1f}, where closures are not Gaussian: average over time "
-            "(--average), leave weak data out (--snr-cut), or fit calibrated visibilities (--products vis)."
-        )
     try:
         scatter = noise_scale(obs)
     except ValueError:  # too few successive closure phases to tell
@@ -102,6 +96,18 @@ def closure_remedy(obs: Observation, image: Image) -> str:
         "The source may change during the observation (`shardfit vlbi movie`), extend beyond the field (--fov), or the "
         "errors leave something out, such as leakage (--systematic)."
     )
+
+
+def weak_doubts(obs: Observation, options: Any) -> list[str]:
+    """Return a doubt if most data are weak and not left out; options: has snr_cut and data."""
+    weak = float(np.median(obs.snr))
+    if weak >= WEAK_SNR or options.snr_cut >= WEAK_SNR or set(options.data) == {"vis"}:
+        return []
+    return [
+        f"the median signal-to-noise ratio is {weak:.1f}, where noise raises amplitudes and closures are not Gaussian: "
+        "average over time (--average), leave weak data out (--snr-cut 3), or fit calibrated visibilities "
+        "(--products vis)."
+    ]
 
 
 def gain_doubts(errors: Mapping[str, float], obs: Observation, flux: float) -> list[str]:
