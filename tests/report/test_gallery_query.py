@@ -165,6 +165,8 @@ def test_rate_leaves_a_pause_out():
 def test_progress_of_a_survey_that_is_complete_or_stands_still(tmp_path):
     complete = Points.open(write_survey(tmp_path / "complete", 5, side=4))
     assert complete.progress()["state"] == "complete"
+    doubtful = Points.open(write_survey(tmp_path / "doubtful", 100, side=4))
+    assert doubtful.progress()["badge"] == ("doubtful", "warn")  # some failed, some stopped at their step limit
     still = Points.open(write_survey(tmp_path / "still", 5, side=4, total=9))
     assert still.progress()["state"] == "running"
     still.close()
@@ -175,10 +177,10 @@ def test_progress_of_a_survey_that_is_complete_or_stands_still(tmp_path):
     still = Points.open(tmp_path / "still")
     assert (still.progress()["state"], still.progress()["eta"]) == ("paused", None)
     empty = Points.open(write_survey(tmp_path / "empty", 0, side=4, total=9))
-    none = {"done": 0, "failed": 0, "converged": 0, "state": "waiting", "rate": None, "eta": None, "age": None}
-    assert empty.progress() == none
+    counted = {"done": 0, "failed": 0, "converged": 0, "state": "waiting"}
+    assert empty.progress() == counted | dict.fromkeys(("badge", "rate", "eta", "age"))
     assert empty.page()["count"] == 0
-    for survey in (complete, still, empty):
+    for survey in (complete, doubtful, still, empty):
         survey.close()
 
 

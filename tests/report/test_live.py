@@ -76,7 +76,7 @@ def test_a_running_run(client):
 
 def test_an_ended_run(client, root):
     page = client.get("/run/a/line/").text
-    assert "Converged" in page and "finished" in page and "ended" in page
+    assert "Converged" in page and "finished" in page and ">converged<" in page
     assert "<th>parameter</th>" in page and "<th>unit</th>" not in page  # there are none
     assert client.get("/run/a/line/report.html").status_code == 404
     sf.save_result(sf.load_result(root / "a/line"), root / "a/line")
@@ -160,7 +160,21 @@ def test_a_fit_tells_where_it_stands_and_then_is_done(tmp_path, monkeypatch):
     known = [one for one in told if one]
     assert known and known[-1]["title"] == "line" and known[-1]["numbers"]["evaluations"] > 1
     assert len(known[-1]["curves"]["lowest value"][0]) == known[-1]["numbers"]["evaluations"]
-    assert read_live(tmp_path) is None and state_of(tmp_path).badge().text == "ended"
+    assert read_live(tmp_path) is None and state_of(tmp_path).badge() == ("converged", "good")
+
+
+def test_the_state_of_what_has_ended_is_its_verdict(tmp_path):
+    sf.fit(problem(), "adam", maxiter=2, run_dir=tmp_path / "stopped", progress=False)
+    write_survey(tmp_path / "doubtful", 100, side=4)
+    write_survey(tmp_path / "incomplete", 3, side=4, total=9)
+    states = {state.folder.name: state for state in runs_below(tmp_path)}
+    assert {name: state.badge() for name, state in states.items()} == {
+        "stopped": ("step limit reached", "warn"),
+        "doubtful": ("doubtful", "warn"),
+        "incomplete": ("incomplete", "warn"),
+    }
+    (tmp_path / "stopped" / "result.json").write_text("{")
+    assert state_of(tmp_path / "stopped").badge() == ("unreadable", "warn")
 
 
 def test_curves_are_thinned_and_drawn():

@@ -135,7 +135,7 @@ class Points:
         return self.drawer.ask((number, rows[0]["finished"]), point, self.ledger.params(number))
 
     def progress(self) -> dict[str, Any]:
-        """Return how many points are done, how fast they come, and whether they still come."""
+        """Return how many points are done, how fast they come, whether they still come, and in the end the verdict."""
         counts = "count(*), coalesce(sum(failed), 0), coalesce(sum(status LIKE 'CONVERGED%'), 0)"
         done, failed, converged = self._all(f"SELECT {counts} FROM points")[0]
         recent = [t for (t,) in self._all("SELECT finished FROM points ORDER BY finished DESC LIMIT ?", RECENT) if t]
@@ -150,7 +150,9 @@ class Points:
             state = "running" if age < max(QUIET_SECONDS, 20 / rate if rate else 0.0) else "paused"
         eta = left / rate if rate and state == "running" else None
         counted = {"done": done, "failed": failed, "converged": converged}
-        return {**counted, "state": state, "rate": rate, "eta": eta, "age": age}
+        verdict = self.survey.verdict() if state == "complete" else None
+        badge = None if verdict is None else (verdict.word, verdict.tone)  # a doubtful one is false
+        return {**counted, "state": state, "badge": badge, "rate": rate, "eta": eta, "age": age}
 
     def page(self, after: tuple[float, int] = (-1.0, -1), limit: int = MOST_POINTS) -> dict[str, Any]:
         """Return the columns of the points finished after (time, number), in that order, at most `limit`."""

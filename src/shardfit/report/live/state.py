@@ -4,13 +4,15 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from shardfit.core.success import DOUBTFUL
 from shardfit.io.live import NAME as LIVE
 from shardfit.io.live import read_live
 from shardfit.io.living import is_alive
-from shardfit.report.folders import BEGUN, Kind, kind_of
+from shardfit.report.folders import BEGUN, Kind, kind_of, verdict_in
 from shardfit.report.html import Badge
 from shardfit.report.made import COMMAND, read_command
 
@@ -64,8 +66,19 @@ class State:
         told = self.command.get("error")
         return told if isinstance(told, str) and self.ended is not None else ""
 
+    @cached_property
+    def answer(self) -> Badge:
+        """The verdict on what this folder holds, in a word; never better than the exit code of its command."""
+        try:
+            verdict = verdict_in(self.folder)
+        except (ValueError, OSError, RuntimeError):  # being written at this moment, or damaged
+            return Badge("unreadable", "warn")
+        if self.ended and verdict.success:
+            return Badge(DOUBTFUL, "warn")
+        return Badge(verdict.word, verdict.tone)
+
     def badge(self, now: float | None = None) -> Badge:
-        """Return the state in a word: by what was recorded, else by its process where that can be seen, else by time.
+        """Return the state in a word: by the verdict on what was recorded, by its process where it is seen, or by time.
 
         A process that compiles for minutes writes nothing and is running all the same.
         """
@@ -81,7 +94,7 @@ class State:
         if self.ended == 2:
             return Badge("failed", "bad")
         if self.kind is not None and (self.ended is not None or not self.command):
-            return Badge("ended", "good" if self.ended in (0, None) else "warn")
+            return self.answer
         if self.ended is not None:
             return Badge("ended", "good" if self.ended == 0 else "warn")
         if alive or now - self.updated < SILENT_SECONDS:

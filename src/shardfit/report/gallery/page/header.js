@@ -3,9 +3,9 @@
 import { byId, el } from "./dom.js";
 import { duration, short, whole } from "./numbers.js";
 
+// a survey that is complete has the badge of its verdict
 const STATES = {
   running: ["running", "good"],
-  complete: ["complete", "good"],
   paused: ["not running", "warn"],
   waiting: ["waiting for the first point", "plain"],
 };
@@ -19,8 +19,9 @@ export class Header {
 
   show({ points, progress, state }) {
     const { done, failed } = progress;
-    byId("badge").textContent = STATES[progress.state][0];
-    byId("badge").className = `badge ${STATES[progress.state][1]}`;
+    const [word, tone] = progress.badge ?? STATES[progress.state];
+    byId("badge").textContent = word;
+    byId("badge").className = `badge ${tone}`;
     const share = (n) => `${(100 * n) / Math.max(1, this.total)}%`;
     byId("done").style.width = share(done - failed);
     byId("lost").style.width = share(failed);
