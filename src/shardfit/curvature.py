@@ -15,6 +15,7 @@ from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
+from shardfit.io.compile_cache import programs_kept
 from shardfit.solve.base import value_and_grad_parts
 from shardfit.solve.covariance import ErrorBars, count_residuals, normalised, of_residuals, standard_errors, uncounted
 from shardfit.stats.laplace import hessian_matrix, laplace
@@ -25,6 +26,7 @@ DOWNWARDS = 1e-6  # least curvature over the largest that rounding explains
 SCALE = "Standard errors take the objective as a negative log likelihood (½χ² for Gaussian errors)."
 
 
+@programs_kept()
 @working_on_it
 def error_bars(problem: Problem, result: Result, *, absolute_sigma: bool | None = None, mesh: Any = None) -> Result:
     """Return the result with covariance and standard errors, whichever solver found it.

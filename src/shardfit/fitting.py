@@ -30,7 +30,7 @@ from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.core.terms import Penalty
 from shardfit.distributed.exchange import meet, require_same, share
-from shardfit.io.compile_cache import use_compile_cache
+from shardfit.io.compile_cache import not_kept, programs_kept
 from shardfit.io.progress import FitLive, Progress
 from shardfit.io.run_dir import RunDir, opened
 from shardfit.solve.base import Finish, Solver, Task
@@ -42,6 +42,7 @@ from shardfit.solve.scrutiny import scrutiny
 ANEW = "Programs are traced anew at every fit, because it cannot be known what has changed: {}."
 
 
+@programs_kept()
 def fit(
     problem: Problem,
     solver: Any = None,
@@ -71,13 +72,12 @@ def fit(
     Example: `fit(problem, "lbfgs", maxiter=200, mesh=shardfit.mesh(rows=4))`.
     """
     began = time.perf_counter()
-    use_compile_cache()
     let_go_of_programs()
     solver = as_solver(solver, **options)
     require(problem, solver, callback=callback is not None, run_dir=run_dir is not None)
     if every < 1:
         raise ValueError(f"every={every} must be at least 1 step.")
-    callback = callback and outside(for_caller(callback))
+    callback = callback and not_kept(outside(for_caller(callback)))
     mesh, problem = _common_mesh(problem, mesh), shared_problem(problem)
     with opened(run_dir) as store, at_work(problem, solver) as unread:
         _require_agreement(problem, solver, mesh, seed)

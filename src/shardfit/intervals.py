@@ -19,6 +19,7 @@ from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.curvature import error_bars
 from shardfit.fitting import fit
+from shardfit.io.compile_cache import programs_kept
 from shardfit.solve.base import Solver
 from shardfit.solve.covariance import normalised, of_residuals
 from shardfit.solve.registry import as_solver
@@ -68,6 +69,7 @@ class Profile:
         return " ".join(filter(None, (text, self.note)))
 
 
+@programs_kept()
 @working_on_it
 def profile(
     problem: Problem,

@@ -8,7 +8,7 @@ from typing import Any
 from shardfit.core.errors import suggestion
 from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.problem import Problem
-from shardfit.io.compile_cache import use_compile_cache
+from shardfit.io.compile_cache import programs_kept
 from shardfit.io.run_dir import RESUME, RunDir
 from shardfit.sampling.posterior import Posterior
 
@@ -21,6 +21,7 @@ METHODS = {
 }
 
 
+@programs_kept()
 def sample(
     problem: Problem,
     method: str = "nuts",
@@ -60,7 +61,6 @@ def sample(
     Example: `sample(Problem(objective, {"tau": 1.0}, priors={"tau": HalfCauchy(5.0)}), chains=4, draws=1000)`.
 
     """
-    use_compile_cache()
     let_go_of_programs()
     if method not in METHODS:
         raise ValueError(f"sample: unknown method {method!r}.{suggestion(method, METHODS)}")

@@ -18,7 +18,7 @@ from shardfit.core.mesh import RUNS, n_shards, replicate, spans_processes
 from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
-from shardfit.io.compile_cache import use_compile_cache
+from shardfit.io.compile_cache import programs_kept
 from shardfit.solve.capabilities import require
 from shardfit.solve.covariance import errors_at
 from shardfit.solve.registry import as_solver
@@ -35,6 +35,7 @@ ERRORS_AT_ONCE = 1024  # sets
 CERTIFIED = 3  # answers, of as many sets
 
 
+@programs_kept()
 def fit_many(
     problem: Problem,
     rows: Mapping[str, Any],
@@ -76,7 +77,6 @@ def fit_many(
     Example: `fits = fit_many(problem, {"data": {"y": many_y}}); fits.params["tau"], fits.stderr["tau"]`.
 
     """
-    use_compile_cache()
     let_go_of_programs()
     chosen = as_solver(solver, **options)
     require(problem, chosen, "survey")

@@ -21,7 +21,7 @@ from shardfit.core.params import label_of
 from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
-from shardfit.io.compile_cache import use_compile_cache
+from shardfit.io.compile_cache import not_kept, programs_kept
 from shardfit.io.lock import only_writer
 from shardfit.solve.step import StepSolver
 from shardfit.surveys.axes import Axis, check_axes
@@ -43,6 +43,7 @@ from shardfit.surveys.variants import Variants, variants
 LEFT_OUT = "values of axis {!r} that could not be made"  # as a heading calls them
 
 
+@programs_kept()
 def survey(
     problem: Problem,
     axes: Mapping[str, Axis],
@@ -94,7 +95,6 @@ def survey(
     Example: `survey(problem, {"tv": weight_axis("reg.tv", (0, 1, 10))}, run_dir="runs/tv", maxiter=100)`.
 
     """
-    use_compile_cache()
     let_go_of_programs()
     control = control or SurveyControl()
     control.check(mesh)
@@ -122,7 +122,8 @@ def _survey(
         tried = ledger.attempts() if control.retry else {}
         show = SurveyProgress(problem.name, ledger, control.progress)
         points = [prepared.point(i, tried) for i in prepared.missing(ledger, tried)[: control.limit]]
-        run_points(prepared, ledger, points, control.slots, [show, control.on_points])
+        told = control.on_points and not_kept(control.on_points)
+        run_points(prepared, ledger, points, control.slots, [show, told])
         polish_points(prepared, ledger, control, [show, control.on_points])
         show.close()
     return Survey(run_dir)

@@ -26,6 +26,7 @@ from shardfit.core.rows import leading
 from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, numbers_in
 from shardfit.curvature import hessian
 from shardfit.fitting import fit
+from shardfit.io.compile_cache import programs_kept
 from shardfit.sampling.refits.integral import integral
 from shardfit.solve.covariance import at_bound, of_residuals
 
@@ -52,6 +53,7 @@ class Evidence:
     method: str = "laplace"
 
 
+@programs_kept()
 @working_on_it
 def evidence(
     problem: Problem, result: Result | None = None, *, mesh: Any = None, correct: bool = True, seed: int = 0

@@ -21,7 +21,7 @@ from shardfit.core.mesh import layout, spans_processes
 from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
-from shardfit.io.compile_cache import use_compile_cache
+from shardfit.io.compile_cache import programs_kept
 from shardfit.io.run_dir import RunDir, opened
 from shardfit.sampling.density import in_words, parameters_of, values_on_z
 from shardfit.sampling.modes import shares
@@ -38,6 +38,7 @@ from shardfit.sampling.start import Start
 from shardfit.sampling.store import save_posterior
 
 
+@programs_kept()
 def consensus(
     problem: Problem | Callable[[], Problem],
     shards: int,
@@ -84,7 +85,6 @@ def consensus(
 
     """
     began = time.perf_counter()
-    use_compile_cache()
     let_go_of_programs()
     require_rule(rule)
     control = control or ShardControl()

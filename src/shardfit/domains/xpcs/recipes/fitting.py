@@ -24,7 +24,7 @@ from shardfit.domains.xpcs.recipes.frames import errors_by_frames
 from shardfit.domains.xpcs.recipes.starts import about_minima, find_starts
 from shardfit.domains.xpcs.terms import SCALES
 from shardfit.fitting import fit
-from shardfit.io.compile_cache import use_compile_cache
+from shardfit.io.compile_cache import programs_kept
 from shardfit.io.results import save_result
 from shardfit.run_options import RunOptions
 
@@ -32,6 +32,7 @@ MAXITER = 200
 NEAR = 1e-6  # distance to the answer, in standard errors, at which a search ends
 
 
+@programs_kept()  # the search for a start comes before the fit
 def fit_correlation(
     data: Correlation,
     model: Model | None = None,
@@ -49,7 +50,6 @@ def fit_correlation(
     model, options, run = model or static(), options or FitOptions(), run or RunOptions()
     if starts < 1:
         raise ValueError(f"starts={starts} must be at least 1.")
-    use_compile_cache()  # the search for a start comes before the fit
     ready = setup(data, model, options)
     keywords = run.series("start")
     best: Result | None = None
