@@ -16,6 +16,7 @@ NEEDED = {
     "shardfit.domains.seismic": "seismic",
     "shardfit.cli.seismic": "seismic",
     "shardfit.report.server": "serve",
+    "shardfit.report.listening": "serve",
     "shardfit.report.live.server": "serve",
 }
 

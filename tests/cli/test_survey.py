@@ -152,7 +152,7 @@ def test_init_writes_what_run_reads(capsys, tmp_path):
         (("slots = 4", "slot = 4"), "Did you mean 'slots'"),
         (("slots = 4", "slots = 0"), "at least 1"),
         (("maxiter", "maxitr"), "Did you mean 'maxiter'"),
-        (('name = "lbfgs"', 'name = "swarm"'), "cannot share a batch"),
+        (('name = "lbfgs"', 'name = "lm-cg"'), "cannot share a batch"),
         (("[axes]", "[axes"), "not valid TOML"),
     ],
 )

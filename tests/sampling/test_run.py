@@ -142,7 +142,8 @@ def test_what_a_program_tells_is_asked_once():
     assert _counted.cache_info()._replace(hits=0) == before._replace(hits=0)
     start, again = find_start(target), find_start(target, seed=5)
     np.testing.assert_array_equal(start.root, again.root)
-    assert len(_memories[shared_problem(target)].starts) == 1
+    (memory,) = _memories[shared_problem(target)].values()
+    assert len(memory.starts) == 1
 
 
 def test_an_interrupt_of_the_fit_ends_the_call(monkeypatch):

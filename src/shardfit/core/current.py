@@ -10,7 +10,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import lru_cache, wraps
 from inspect import signature
 from typing import Any
@@ -118,6 +118,10 @@ def roots_of(owner: Any) -> Iterator[Any]:
             yield from _classes(jax.tree.structure(term))
     elif isinstance(owner, jax.tree_util.PyTreeDef):
         yield from _classes(owner)
+    elif is_dataclass(owner) and package_of(type(owner).__module__) is not None:
+        # our own class with numbers of a user's choice: limits and rates are told apart where they matter
+        values = (getattr(owner, each.name) for each in fields(owner))
+        yield from (value for value in values if type(value) not in PLAIN)
     elif owner is not None:
         yield owner
 

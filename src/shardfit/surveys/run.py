@@ -166,9 +166,9 @@ class Prepared:
 
         left_out: values of axes that could not be made when the survey began.
         """
-        check_axes(problem, axes)
         solvers = solvers_of(problem, solver, options, axes)
         chosen = solvers.make()
+        check_axes(problem, axes)
         if isinstance(polish, bool) or not isinstance(polish, int) or polish < 0:
             raise TypeError(f"survey: polish={polish!r} must be a number of steps in float64; 0: none.")
         require_to_go_on(chosen, halving=halving, sweep=sweep, polish=polish)

@@ -43,7 +43,7 @@ class Solvers:
 
 def solvers_of(problem: Problem, solver: Any, options: Mapping[str, Any], axes: Mapping[str, Axis]) -> Solvers:
     """Return the solvers of a survey; raise for one that cannot take its points. solver, options: as of `survey`."""
-    on_axes = {name: axis.option for name, axis in axes.items() if axis.option}
+    on_axes = {name: axis.option for name, axis in axes.items() if isinstance(axis, Axis) and axis.option}
     for name, option in on_axes.items():
         if option in options or list(on_axes.values()).count(option) > 1:
             raise TypeError(f"survey: the solver's option {option!r} is set by axis {name!r}. Give it once.")
