@@ -120,6 +120,13 @@ def test_fixed_parameters_and_units():
     assert "1/s" in str(ours)
 
 
+def test_tied_parameters():
+    popt, pcov = sf.curve_fit(decay(jnp), X, Y, tied={"c": lambda p: 0.2 * p["a"]}, certify=False)
+    a, b = scipy_curve_fit(lambda x, a, b: a * (np.exp(-b * x) + 0.2), X, Y, xtol=1e-15)
+    np.testing.assert_allclose(popt, [*a, 0.2 * a[0]], rtol=1e-5)
+    np.testing.assert_allclose(np.diag(pcov), [*np.diag(b), 0.04 * b[0, 0]], rtol=1e-3)
+
+
 def test_a_fit_that_ends_nowhere_raises_with_what_it_had():
     with pytest.raises(NotConvergedError, match="step") as caught:
         sf.curve_fit(decay(jnp), X, Y, [50.0, 30.0, -20.0], maxiter=1)

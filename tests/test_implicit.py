@@ -104,3 +104,12 @@ def test_the_callers_precision_may_be_less_than_the_problems():
     exact = jax.grad(lambda y: answer(problem, y, 0.0, 0.5)["tau"])(jnp.asarray(Y))
     assert slope.dtype == jnp.float32
     np.testing.assert_allclose(slope, exact, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"transforms": {"tau": sf.Log()}}, {"tied": {"a": lambda p: 2 * p["tau"]}}])
+def test_a_caller_in_32_bits_gets_the_same_derivatives(options):
+    problem = problem_of(**options)
+    wide = jax.grad(lambda y: answer(problem, y, 0.0, 0.5)["a"])(jnp.asarray(Y))
+    with jax.enable_x64(False):
+        narrow = jax.grad(lambda y: answer(problem, y, 0.0, 0.5)["a"])(jnp.asarray(Y))
+    np.testing.assert_allclose(narrow, wide, rtol=1e-4, atol=1e-6)

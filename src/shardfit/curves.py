@@ -72,6 +72,7 @@ def curve_fit(
     bounds: Any = None,
     names: Sequence[str] | None = None,
     fixed: Any = None,
+    tied: Any = None,
     units: Any = None,
     mesh: Any = None,
     certify: bool = True,
@@ -100,7 +101,7 @@ def curve_fit(
         (lower, upper), each a number or one for each parameter, or by name {"tau": (0, None)}.
     names
         of the parameters; None: those in f's signature.
-    fixed, units
+    fixed, tied, units
         by name, as for `Problem`.
     mesh, certify, options
         as for `fit` with `lm`: maxiter, ftol, gtol, xtol, ...
@@ -121,7 +122,9 @@ def curve_fit(
     ends = _by_name(bounds, names)
     x0 = _start(p0, names, ends)
     objective = Objective({"curve": _term(f, *_points(xdata, y.size), y, _deviations(sigma, y.size))})
-    problem = Problem(objective, x0, bounds=ends, fixed=fixed, units=units, name=getattr(f, "__name__", "curve"))
+    problem = Problem(
+        objective, x0, bounds=ends, fixed=fixed, tied=tied, units=units, name=getattr(f, "__name__", "curve")
+    )
     free = problem.space.size
     if y.size < free:
         raise ValueError(f"{WHERE}: {y.size} points cannot determine {free} parameters. Fix some of these: fixed=.")

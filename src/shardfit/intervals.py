@@ -95,6 +95,7 @@ def profile(
     labels = problem.space.coordinate_labels()
     if name not in labels:
         held = " It is held." if name in problem.space.held_labels() else ""
+        held = " It is tied: take one that it follows." if name in problem.space.tied_labels() else held
         raise ValueError(f"profile: no free number {name!r}.{held}{suggestion(name, labels)}")
     if problem.space.shapes != problem.space.inner_shapes:
         raise ValueError("profile: a transform mixes parameters (Simplex): none can be held alone.")
@@ -167,7 +168,7 @@ class _Scan:
         z = problem.space.host_z(result.params)
         z = z if problem.box is None else np.clip(z, *problem.box)  # an answer at its bound may miss it by rounding
         slope = jax.jvp(problem.space.unpack, (z,), (np.eye(z.size, dtype=z.dtype)[index],))[1]
-        steepest = max(float(np.abs(leaf).max(initial=0)) for leaf in jax.tree.leaves(slope))
+        steepest = float(np.abs(problem.space.free(slope)).max(initial=0))
         error = float(problem.space.free(bars.stderr)[index])
         width = error / steepest if steepest > 0 else np.inf
         scan = cls(problem, result, index, solver, mesh, z, width, (bars.reduced_chi2 or 1.0) if scaled else 1.0)

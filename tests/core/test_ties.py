@@ -6,6 +6,8 @@ import pytest
 
 import shardfit as sf
 from shardfit.core.errors import CheckpointError
+from shardfit.core.functions import shared_space
+from shardfit.stats.scan import scan
 
 X = np.linspace(0, 3, 60)
 Y = 2 * np.exp(-X) + 1.0 * np.exp(-2 * X) + 0.02 * np.random.default_rng(0).standard_normal(60)
@@ -54,7 +56,52 @@ def test_with_bounds_held_numbers_transforms_and_shards():
 
 def test_equal_functions_share_a_space_and_others_do_not():
     factors = [problem(tied={"b": lambda p, f=f: f * p["a"]}) for f in (0.5, 0.5, 0.7)]
-    assert factors[0].space == factors[1].space != factors[2].space
+    spaces = [shared_space(each) for each in factors]
+    assert spaces[0] == spaces[1] != spaces[2]
+
+
+SHARE = 0.5
+
+
+def test_what_a_tie_reaches_is_as_it_is_now(monkeypatch):
+    share = 0.5
+    reached = {"b": lambda p: SHARE * p["a"], "sum": lambda p: share * p["a"]}
+    made = problem(tied=reached)
+    for share, other in ((0.5, 0.5), (0.7, 0.5), (0.7, 0.3)):  # noqa: B007 (the closure's)
+        monkeypatch.setitem(globals(), "SHARE", other)
+        found = sf.error_bars(made, sf.fit(made, "lm"))
+        for of in (found.params, found.stderr):
+            assert of["b"] / of["a"] == pytest.approx(other)
+            assert of["sum"] / of["a"] == pytest.approx(share)
+    many = sf.fit_many(made, {"decays": {"y": np.stack([Y, Y])}}, certify=False)
+    np.testing.assert_allclose(many.params["b"], 0.3 * many.params["a"])
+
+
+def test_starts_of_tied_numbers_do_not_matter_and_those_of_held_ones_do():
+    rows = {"decays": {"y": np.stack([Y, Y])}}
+    starts = {"a": np.ones(2), "k": np.array([[0.8, 1.0], [0.9, 7.0]]), "b": np.full(2, 9.0), "sum": np.zeros(2)}
+    many = sf.fit_many(problem(), rows, starts, certify=False)
+    np.testing.assert_allclose(many.params["sum"], 1.5 * many.params["a"])
+    np.testing.assert_allclose(many.params["a"], sf.fit(problem(), "lm").params["a"], rtol=1e-6)
+    with pytest.raises(ValueError, match="starts k elsewhere"):
+        sf.fit_many(problem(fixed={"k[0]": 1.0}), rows, starts)
+
+
+def test_draws_of_a_scan_follow():
+    draws = scan(problem(), 5, {"a": (1, 2), "k": (0.5, 1.5)})
+    np.testing.assert_allclose(draws.params["sum"], 1.5 * draws.params["a"])
+
+
+def test_a_profile_is_that_of_fewer_parameters_in_whatever_units_others_follow():
+    steep = TIES | {"sum": lambda p: 1e12 * p["a"]}
+    for made, plain in (
+        (problem(tied=steep), problem(fewer, {"a": 1.5, "k": 0.8}, None)),
+        (problem(tied=steep, fixed={"k[0]": 1.0}), problem(fewer, {"a": 1.5, "k": 0.8}, None, fixed={"k": 1.0})),
+    ):
+        found, expected = (sf.profile(each, sf.fit(each, "lm"), "a", points=0) for each in (made, plain))
+        np.testing.assert_allclose(found.interval, expected.interval, rtol=1e-5)
+    with pytest.raises(ValueError, match="It is tied"):
+        sf.profile(made, sf.fit(made, "lm"), "b")
 
 
 def test_a_run_directory_knows_other_ties(tmp_path):

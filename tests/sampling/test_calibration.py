@@ -110,3 +110,20 @@ def test_what_cannot_be_calibrated_is_refused():
         sf.calibrate(flat, {"c": np.zeros(2)}, exact, 10)
     with pytest.raises(ValueError, match="at least 10"):
         sf.calibrate(make_line, {"c": np.zeros(2)}, exact, 5)
+
+
+def test_truths_of_tied_parameters_follow():
+    seen = []
+
+    def make(params, key):
+        seen.append(params)
+        made, start = make_line(params, key), {"c": np.zeros(2), "twice": 0.0}
+        return made.replace(x0=start, priors=PRIOR, tied={"twice": lambda p: 2 * p["c"][0]})
+
+    def draws_of_nothing(problem, seed):
+        c = np.random.default_rng(seed).normal(size=(1, 20, 2))
+        return Posterior({"c": c, "twice": 2 * c[..., 0]}, c, {}, None, "none", extra={"independent": True})
+
+    found = sf.calibrate(make, {"c": np.zeros(2), "twice": 0.0}, draws_of_nothing, 10, ranks=9)
+    assert found.names == ("c[0]", "c[1]", "log density") and len(seen) == 11
+    assert all(params["twice"] == 2 * params["c"][0] for params in seen)

@@ -244,3 +244,9 @@ def test_float32(weights):
     assert posterior.z.dtype == np.float32
     assert np.abs((posterior.mean() - mean) / sd).max() < 4 / np.sqrt(DRAWS)
     np.testing.assert_allclose(posterior.sd() / sd, 1, atol=0.15)
+
+
+def test_robust_losses_are_refused():
+    term = sf.residual_term(line, {"A": A, "y": Y, "sigma": np.full(30, SIGMA)}, loss="cauchy")
+    with pytest.raises(TypeError, match="'data' has the loss 'cauchy'"):
+        rto(sf.Problem(sf.Objective({"data": term}), np.zeros(3)))

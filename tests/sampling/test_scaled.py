@@ -48,6 +48,12 @@ def test_a_parameter_that_scales_residuals_is_refused(case):
         sf.sample(problem(SCALED[case]), progress=False)
 
 
+def test_a_scale_inside_a_robust_loss_is_refused():
+    term = sf.residual_term(SCALED["sigma"], ROWS, loss="cauchy")
+    with pytest.raises(ValueError, match=r"s scales the residuals of term 'd'.*Their loss lacks.*'cauchy'"):
+        sampled(sf.Problem(sf.Objective({"d": term}), X0, priors={"s": sf.HalfNormal(2.0)}))
+
+
 @pytest.mark.parametrize("case", FIXED)
 def test_other_parameters_are_not_scales(case):
     sampled(problem(FIXED[case]))

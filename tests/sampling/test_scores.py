@@ -115,18 +115,19 @@ def test_several_terms_products_and_statistics_are_rows():
                 lambda p, r: {"a": r["y"] * (1 + 1j) * p, "b": r["y"] - p}, {"y": Y}, weight=2.0
             ),
             "counts": sf.statistic_term(lambda p, r: (r["y"] - p) ** 2, {"y": Y[:5]}),
+            "robust": sf.residual_term(lambda p, r: 3 * (r["y"] - p), {"y": Y[:7]}, loss="cauchy", weight=2.0),
             "smooth": sf.penalty(lambda p: p**2),
         }
     )
     p = sf.Problem(two, 1.0)
     draws = np.random.default_rng(1).normal(1, 0.1, size=(2, 50))
     score = waic(p, Posterior(draws, draws[..., None], {}, None, "made up"))
-    assert score.rows == {"complex": N, "counts": 5}
+    assert score.rows == {"complex": N, "counts": 5, "robust": 7}
     lines = [
         b.log_likelihoods
         for b in row_blocks(p, Posterior(draws, draws[..., None], {}, None, ""), row_terms(p, None, ""))
     ]
-    rows = two.only("complex", "counts")
+    rows = two.only("complex", "counts", "robust")
     np.testing.assert_allclose(sum(b.sum(1) for b in lines)[0], -rows.value(draws[0, 0]), rtol=1e-10)
 
 

@@ -111,6 +111,7 @@ def roots_of(owner: Any) -> Iterator[Any]:
     if hasattr(owner, "objective"):
         yield from roots_of(owner.objective)
         yield from (one for one in owner.space.transforms if package_of(type(one).__module__) is None)
+        yield from (tie.fn for tie in owner.space.ties)
         yield from _classes(jax.tree.structure(owner.x0))
     elif hasattr(owner, "terms"):
         for term in owner.terms:

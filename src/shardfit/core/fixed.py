@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from shardfit.core.errors import suggestion
-from shardfit.core.functions import shared
 from shardfit.core.params import leaf_labels
 from shardfit.core.ties import Tie, check_tie
 
@@ -51,8 +50,6 @@ def hold(fixed: Any, params: Any) -> tuple[list[np.ndarray], Any]:
 def tie_up(tied: Any, masks: list[np.ndarray], params: Any) -> tuple[tuple[Tie, ...], list[np.ndarray], Any]:
     """Return the ties of {name: function of all parameters}, which numbers are held then, and params with their values.
 
-    Functions are taken as they are now: what their closures hold may change afterwards without a change of the ties.
-
     Example: `tie_up({"b": lambda p: 2 * p["a"]}, masks, {"a": np.array(1.0), "b": np.array(0.0)})`.
     """
     if not isinstance(tied, Mapping) or not all(callable(fn) for fn in tied.values()):
@@ -64,13 +61,11 @@ def tie_up(tied: Any, masks: list[np.ndarray], params: Any) -> tuple[tuple[Tie, 
         places = _places(name, labels, leaves, "tied")
         if len(places) > 1:
             raise ValueError(f"tied: {name!r} names several parameters. Tie each by its own name.")
-        ties.append(Tie(name, *places[0], shared(fn)))
+        ties.append(Tie(name, *places[0], fn))
     for i, tie in enumerate(ties):
         masks[tie.leaf][tie.index] = True
         check_tie(tie, treedef.unflatten(leaves), ties[i:])
         leaves[tie.leaf][tie.index] = np.asarray(tie.fn(treedef.unflatten(leaves)))
-    if all(mask.all() for mask in masks):
-        raise ValueError("tied: no parameter is left to follow. Leave one free.")
     return tuple(ties), masks, treedef.unflatten(leaves)
 
 

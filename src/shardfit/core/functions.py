@@ -97,13 +97,21 @@ _problems: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 def shared_problem(problem: Any) -> Any:
     """Return the problem with the functions that stand for its own: the same one while their closures do not change."""
-    objective = shared_objective(problem.objective)
-    if objective is problem.objective:
+    objective, space = shared_objective(problem.objective), shared_space(problem)
+    if objective is problem.objective and space is problem.space:
         return problem
     known = _problems.get(problem)
-    if known is None or not _same_functions(known.objective.terms, objective.terms):
-        known = _problems[problem] = problem.with_checked(objective)
+    if known is None or not (
+        _same_functions(known.objective.terms, objective.terms) and known.space.ties == space.ties
+    ):
+        known = _problems[problem] = problem.with_checked(objective, space)
     return known
+
+
+def shared_space(problem: Any) -> Any:
+    """Return the problem's space with the functions that stand for those of its ties."""
+    ties = tuple(tie._replace(fn=shared(tie.fn)) for tie in problem.space.ties)
+    return problem.space if ties == problem.space.ties else replace(problem.space, ties=ties)
 
 
 def _same_functions(some: tuple, others: tuple) -> bool:

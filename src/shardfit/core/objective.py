@@ -308,7 +308,7 @@ class Objective:
         if wrong:
             raise TypeError(
                 f"{what} needs residuals, but {', '.join(map(repr, wrong))} has none (a statistic term, a marginal "
-                f"linear term or a penalty). {remedy}"
+                f"linear term, a penalty, or a loss of residuals that is not half their squares). {remedy}"
             )
         for name, term in self.items():
             for leaf in jax.tree.leaves(term.weight):

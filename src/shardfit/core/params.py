@@ -114,8 +114,16 @@ class Space:
     def moved(self, params: Any) -> list[str]:
         """Return the names of held leaves at which params have other numbers than those held."""
         leaves = enumerate(jax.tree.leaves(params))
-        masks = [self.held_at(i) for i in range(len(self.masks))]
+        masks = [self._held_alone(i) for i in range(len(self.masks))]
         return [self.labels[i] for i, leaf in leaves if masks[i].any() and _differ(leaf, self.held[i], masks[i])]
+
+    def _held_alone(self, i: int) -> np.ndarray:
+        """Return which numbers of leaf i are held at a value, so follow no others."""
+        mask = self.held_at(i).copy()
+        for tie in self.ties:
+            if tie.leaf == i:
+                mask[tie.index] = False
+        return mask
 
     def spread_out(self, z: Any, fill: float = 0.0) -> Any:
         """Return coordinates in the structure of the parameters, without transforms; fill stands for held numbers."""
@@ -146,7 +154,8 @@ class Space:
         """Return the coordinates of params as a NumPy vector."""
         if self.plain:
             return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(params)])
-        return np.asarray(_pack(self, params))
+        with arithmetic(precision_of(params)):
+            return np.asarray(_pack(self, params))
 
     def coordinate_labels(self) -> list[str]:
         """Return a name for every coordinate: 'a', 'w[0]', 'w[1]' ..."""
@@ -160,10 +169,7 @@ class Space:
         """Return the names of what is held: a leaf that is held whole by its own, others number by number."""
         names = []
         for i, label in enumerate(self.labels):
-            mask = self.held_at(i).copy()
-            for tie in self.ties:
-                if tie.leaf == i:
-                    mask[tie.index] = False
+            mask = self._held_alone(i)
             names += [label] if mask.size and mask.all() else [element_label(label, at) for at in np.argwhere(mask)]
         return names
 

@@ -141,10 +141,11 @@ class Problem:
         """Return a copy with other fields."""
         return replace(self, **changes)
 
-    def with_checked(self, objective: Objective) -> "Problem":
-        """Return a copy with another objective, all of whose terms are known to fit the parameters."""
+    def with_checked(self, objective: Objective, space: Space | None = None) -> "Problem":
+        """Return a copy with another objective, all of whose terms are known to fit the parameters, and equal space."""
         other = copy(self)
         object.__setattr__(other, "objective", objective)
+        object.__setattr__(other, "space", space or self.space)
         return other
 
 

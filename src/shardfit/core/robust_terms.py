@@ -49,7 +49,7 @@ class RobustTerm(RowTerm):
     def statistics(self, params: Any, rows: Any, mask: jax.Array | None, key: Any) -> Any:
         """Return the loss of a block, per named product."""
         found = self.residuals(params, rows, mask, key)
-        return {name: self._cost(r) for name, r in found.items()} if isinstance(found, dict) else self._cost(found)
+        return {name: self.cost(r) for name, r in found.items()} if isinstance(found, dict) else self.cost(found)
 
     def losses(self, totals: Any, key: Any) -> Any:
         """Return the sums themselves."""
@@ -60,7 +60,8 @@ class RobustTerm(RowTerm):
         size = residual.real**2 + residual.imag**2 if jnp.iscomplexobj(residual) else residual**2
         return size / jnp.asarray(self.f_scale, size.dtype) ** 2
 
-    def _cost(self, residuals: Any) -> Any:
+    def cost(self, residuals: Any) -> Any:
+        """Return the loss of residuals."""
         rho = LOSSES[self.robust].rho
         costs = [jnp.sum(rho(self.squares(leaf))) for leaf in jax.tree.leaves(residuals)]
         return sum(0.5 * cost * jnp.asarray(self.f_scale, cost.dtype) ** 2 for cost in costs)

@@ -13,8 +13,9 @@ import numpy as np
 
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
+from shardfit.core.robust_terms import RobustTerm
 from shardfit.core.rows import leading
-from shardfit.core.terms import ResidualTerm
+from shardfit.core.terms import ResidualTerm, RowTerm
 
 ROWS = 16  # that are looked at
 LARGEST_LEAF, MOST = 32, 64  # numbers of a parameter that may be scales, and of all: images and fields are none
@@ -28,19 +29,22 @@ BROUGHT = (0.5, 2.0)  # what another term must add, in units of the logarithm th
 def require_fixed_scales(problem: Problem, use: str) -> None:
     """Raise for residuals that a parameter scales, unless other terms bring the logarithm of the scale."""
     for name, term in problem.objective.items():
-        if not isinstance(term, ResidualTerm) or term.stochastic:
+        if not isinstance(term, ResidualTerm | RobustTerm) or term.stochastic:
             continue
         for label, step, missing in _scales(problem, term):
             share = _others(problem, name, step) / missing
             if not BROUGHT[0] < share < BROUGHT[1]:
+                squares, written = "Half their squares lack", "0.5 * ((y - model) / sigma) ** 2"
+                if isinstance(term, RobustTerm):
+                    squares, written = "Their loss lacks", f"the loss of (y - model) / sigma ({term.robust!r})"
                 raise ValueError(
-                    f"{use}: {label} scales the residuals of term {name!r}. Half their squares lack the logarithm of "
-                    f"the scale, without which {label} runs away. Write this likelihood as a statistic_term of "
-                    "0.5 * ((y - model) / sigma) ** 2 + jnp.log(sigma)."
+                    f"{use}: {label} scales the residuals of term {name!r}. {squares} the logarithm of the scale, "
+                    f"without which {label} runs away. Write this likelihood as a statistic_term of "
+                    f"{written} + jnp.log(sigma)."
                 )
 
 
-def _scales(problem: Problem, term: ResidualTerm) -> list[tuple[str, np.ndarray, float]]:
+def _scales(problem: Problem, term: RowTerm) -> list[tuple[str, np.ndarray, float]]:
     """Return coordinates that scale residuals: name, a step along it, and by how much the missing term would grow."""
     own, z0 = _small(problem.space), problem.z0()
     few = jax.tree.map(lambda leaf: np.asarray(leaf[:: max(1, leading(term.rows) // ROWS)][:ROWS]), term.rows)
@@ -71,7 +75,7 @@ def _small(space: Space) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnums=0)
-def _residuals(columns: tuple[int, ...], space: Space, term: ResidualTerm, points: jax.Array) -> list[jax.Array]:
+def _residuals(columns: tuple[int, ...], space: Space, term: RowTerm, points: jax.Array) -> list[jax.Array]:
     """Return residuals (points, factors, numbers) for each column of the rows that is multiplied."""
     leaves, treedef = jax.tree.flatten(term.rows)
 

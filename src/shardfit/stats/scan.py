@@ -36,7 +36,8 @@ def scan(problem: Problem, n: int, bounds: Any = None, *, seed: int = 0, mesh: A
     if n < 1:
         raise ValueError(f"scan: n={n} must be at least 1.")
     held = [problem.space.held_at(i) for i in range(len(problem.space.shapes))]
-    space = make_space(problem.x0, held=held)  # of the free parameters themselves, without transforms
+    # of the free parameters themselves, without transforms
+    space = make_space(problem.x0, held=held, ties=problem.space.ties)
     pairs = spread("bounds", problem.bounds if bounds is None else bounds, problem.x0)
     ends = [ends_of(*leaf) for leaf in zip(space.labels, pairs, space.shapes, strict=True)]
     lower, upper = (np.concatenate([end[side][~h] for end, h in zip(ends, held, strict=True)]) for side in (0, 1))

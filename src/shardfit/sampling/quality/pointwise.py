@@ -14,6 +14,7 @@ import numpy as np
 from shardfit.core.current import at_work
 from shardfit.core.errors import suggestion
 from shardfit.core.problem import Problem
+from shardfit.core.robust_terms import RobustTerm
 from shardfit.core.rows import shapes_of_rows, take
 from shardfit.core.terms import ResidualTerm, RowTerm, half_square, weighted_sum
 from shardfit.sampling.posterior import Posterior
@@ -58,7 +59,7 @@ def row_blocks(
     log_norm: Mapping[str, Any] | None = None,
     memory: int = MEMORY,
 ) -> Iterator[RowBlock]:
-    """Yield log likelihoods of rows at all draws: -½|r|² of residuals, -c of contributions that are summed.
+    """Yield log likelihoods of rows at all draws: -½|r|² of residuals or minus their loss, -c of what is summed.
 
     log_norm: by name of a term, what to subtract from each row's, a number or (n_rows,): log(σ√2π) of a residual over
     σ. Without it log likelihoods lack a constant, which cancels between models of equal errors.
@@ -82,15 +83,16 @@ def row_blocks(
 def _log_likelihoods(term: RowTerm, rows: Any, draws: Any) -> jax.Array:
     def at(params):
         contributions = term.contributions(params, rows, None)
-        losses = jax.vmap(half_square)(contributions) if isinstance(term, ResidualTerm) else contributions
-        return -weighted_sum(term.weight, losses)
+        if isinstance(term, ResidualTerm | RobustTerm):
+            contributions = jax.vmap(half_square if isinstance(term, ResidualTerm) else term.cost)(contributions)
+        return -weighted_sum(term.weight, contributions)
 
     return jax.lax.map(at, draws)
 
 
 def n_numbers(term: RowTerm, params: Any) -> int:
     """Return how many real numbers the data of a term are: residuals, complex ones twice, or rows."""
-    if not isinstance(term, ResidualTerm):
+    if not isinstance(term, ResidualTerm | RobustTerm):
         return term.n_rows
     shapes = jax.eval_shape(lambda p, r: term.contributions(p, r, None), params, shapes_of_rows(term.rows, 1))
     sizes = [

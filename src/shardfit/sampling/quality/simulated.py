@@ -9,11 +9,13 @@ import jax
 import numpy as np
 
 from shardfit.core.current import at_work
+from shardfit.core.functions import shared_space
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space, element_label, spread
 from shardfit.core.precision import for_caller
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
+from shardfit.core.ties import tied_together
 from shardfit.sampling.density import sampled
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.quality.calibration import Calibration
@@ -99,9 +101,10 @@ def calibrate(
 def _simulate(make_problem: Callable, template: Problem, draw: Callable | None, key: Any) -> DataSet:
     truth_key, data_key = jax.random.split(key)
     truth = _from_priors(template, truth_key) if draw is None else for_caller(draw)(truth_key)
-    truth = jax.tree.map(np.asarray, truth)
+    with at_work(template):
+        truth = jax.tree.map(np.asarray, tied_together(template.space.ties, truth))
     problem = for_caller(make_problem)(truth, data_key)
-    if not _alike(template.objective, problem.objective) or problem.space != template.space:
+    if not _alike(template.objective, problem.objective) or shared_space(problem) != shared_space(template):
         raise ValueError(
             "calibrate: make_problem returned another kind of problem than the first time. Define the functions of its "
             "terms once, outside make_problem, give all data sets one shape, and let rows alone depend on params."

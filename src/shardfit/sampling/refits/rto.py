@@ -16,6 +16,7 @@ from shardfit.core.current import at_work
 from shardfit.core.errors import suggestion
 from shardfit.core.mesh import RUNS, layout
 from shardfit.core.problem import Problem
+from shardfit.core.robust_terms import RobustTerm
 from shardfit.core.status import Status
 from shardfit.core.transforms import Identity as Untransformed
 from shardfit.io.run_dir import RunDir, opened
@@ -106,6 +107,7 @@ def rto(
         raise ValueError(f"rto: draws={draws} must lie between 2 and {MOST:,}.")
     target = sampled(problem, "rto")
     target.objective.require_least_squares("rto")
+    _require_gaussian(target)
     with opened(run_dir) as store, at_work(target):
         known = _identity(target, chosen, seed)
         if store is not None:
@@ -126,6 +128,17 @@ def rto(
             save_posterior(posterior, store.path, store.run)
             store.event("finished", draws=posterior.size)
     return posterior
+
+
+def _require_gaussian(problem: Problem) -> None:
+    """Raise for losses that are not half the squares of residuals: data are perturbed by Gaussian errors."""
+    terms = problem.objective.items()
+    robust = [f"{name!r} has the loss {term.robust!r}" for name, term in terms if isinstance(term, RobustTerm)]
+    if robust:
+        raise TypeError(
+            f"rto: term {', '.join(robust)}, and perturbed refits draw data with Gaussian errors. Use "
+            "sample(problem), which takes any density, or leave the loss out."
+        )
 
 
 def _identity(problem: Problem, chosen: RefitOptions, seed: int) -> Identity:
