@@ -20,7 +20,11 @@ import numpy as np
 from benchmarks.peers import ROOT, THREADS
 
 PEERS = ()
-SETTINGS = {"threads": "one", "steps": "as many as each case says"}
+SETTINGS = {
+    "precision": "float64, float32 where a case says so",
+    "threads": "one",
+    "steps": "as many as each case says",
+}
 TOLERANCE = 0.25
 # by case: solver and its options
 CASES: dict[str, tuple[str, dict]] = {
