@@ -7,6 +7,7 @@ import pytest
 import shardfit as sf
 from shardfit.core.errors import CheckpointError
 from shardfit.core.functions import shared_space
+from shardfit.stats.laplace import laplace
 from shardfit.stats.scan import scan
 
 X = np.linspace(0, 3, 60)
@@ -130,3 +131,15 @@ def test_what_cannot_follow_is_refused(tied, message):
 def test_bounds_of_a_tied_parameter_are_refused():
     with pytest.raises(ValueError, match="bounds: b is tied"):
         problem(bounds={"b": (0, 1)})
+    with pytest.raises(ValueError, match=r"bounds: k\[1\] is tied.*inf for what is tied"):
+        problem(bounds={"k": (0, None)})
+    assert problem(bounds={"k": (np.array([0, -np.inf]), None), "b": (None, np.inf)}).box is not None
+
+
+def test_errors_without_a_matrix_are_those_of_what_is_followed():
+    made = problem()
+    drawn = sf.fit(made, "lm-cg", draws=4)
+    around = laplace(made, drawn.params)
+    for errors in (drawn.stderr, around.sd):
+        assert errors["sum"] == pytest.approx(1.5 * errors["a"]) and errors["k"][1] == pytest.approx(2 * errors["k"][0])
+    assert around.sd["a"] > 0

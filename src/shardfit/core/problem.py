@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from shardfit.core.bounds import box, boxed, by_name, inside, pinned
+from shardfit.core.bounds import box, boxed, by_name, ends_of, inside, pinned
 from shardfit.core.current import working_on_it
 from shardfit.core.errors import suggestion
 from shardfit.core.fixed import hold, tie_up
@@ -207,19 +207,21 @@ def with_prior(objective: Objective, priors: list | None) -> Objective:
 
 def _refuse_on_ties(ties: tuple[Tie, ...], given: dict[str, Any], x0: Any) -> None:
     """Raise where a parameter that follows others has bounds or a transform of its own."""
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(x0)]
     for what, entries in given.items():
         each = spread(what, entries, x0)
         for tie in ties:
             entry = each[tie.leaf]
-            if tie.index is ... and not (entry is None or isinstance(entry, Identity) or _unbounded(entry)):
+            if what == "transforms":
+                own = tie.index is ... and not (entry is None or isinstance(entry, Identity))
+            else:
+                ends = ends_of(tie.name, entry, shapes[tie.leaf])
+                own = any(np.isfinite(end[tie.index]).any() for end in ends)
+            if own:
                 raise ValueError(
                     f"{what}: {tie.name} is tied to other parameters, so it has none of its own. Give them to those it "
-                    "follows, or add a penalty on its value."
+                    "follows (an array of bounds has inf for what is tied), or add a penalty on its value."
                 )
-
-
-def _unbounded(entry: Any) -> bool:
-    return isinstance(entry, tuple | list) and all(end is None or np.all(np.isinf(end)) for end in entry)
 
 
 def _check_start(space, x0):

@@ -54,7 +54,8 @@ def sampled_errors(
     key, here = jax.random.key(task.seed), jnp.asarray(z)
     signs = [np.asarray(_signs(space, objective, here, jax.random.fold_in(key, i))) for i in range(FIRST_SIGNS)]
     metric = preconditioner(jnp.asarray(np.mean(np.square(signs), axis=0)))
-    variance, idle = np.zeros(z.shape), np.mean(np.square(signs), axis=0) == 0
+    idle = np.mean(np.square(signs), axis=0) == 0
+    squares = jax.tree.map(lambda leaf: np.zeros(leaf.shape), params)
     for i in range(draws):
         drawn = _draw(space, objective, here, metric, jax.random.fold_in(key, FIRST_SIGNS + i), products)
         if int(drawn.count) >= products:
@@ -62,15 +63,21 @@ def sampled_errors(
                 f"No standard errors: {products} conjugate gradients do not solve the normal equations. Raise "
                 "products, or add a residual_penalty for what the data do not determine."
             )
-        variance += np.asarray(drawn.found, float) ** 2 / draws
-    variance = np.where(idle, np.inf, variance)
+        squares = jax.tree.map(lambda s, d: s + np.asarray(d, float) ** 2, squares, _along(space, here, drawn.found))
     factor = 2 * float(value_at(objective, params, None)) / dof if scale else 1.0
-    spread = space.spread_out(np.sqrt(factor * variance).astype(z.dtype))
-    slope = jax.jvp(space.unpack, (here,), (jnp.ones_like(here),))[1]
-    stderr = jax.tree.map(lambda s, d: np.where(s == 0, 0, np.abs(d) * np.asarray(s)), spread, slope)
+    lost = _along(space, here, idle.astype(z.dtype))
+    stderr = jax.tree.map(
+        lambda s, d: np.where(np.asarray(d) != 0, np.inf, np.sqrt(factor / draws * s)).astype(z.dtype), squares, lost
+    )
     scaled = " They are scaled by the reduced χ²." if scale else ""
     note = f"Standard errors are those of {draws} sampled solves, uncertain by {(2 * draws) ** -0.5:.0%}.{scaled}"
     return {"stderr": stderr, "dof": dof}, note
+
+
+@jax.jit
+def _along(space: Any, z: jax.Array, direction: jax.Array) -> Any:
+    """Return how all parameters, held and tied ones too, change along a direction of coordinates."""
+    return jax.jvp(space.unpack, (z,), (direction,))[1]
 
 
 @jax.jit

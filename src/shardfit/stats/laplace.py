@@ -30,6 +30,7 @@ from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty
 
 DENSE = 4096  # coordinates up to which the matrix is formed: exact, and sooner than probes are solved for
+MOST_TIED = 1000  # numbers of a tie, whose standard deviations are found one by one
 COLUMNS = 16  # of the Hessian at once: more would hold as many copies of an evaluation's memory
 RANK = 300  # directions found by Lanczos iterations, beyond
 LOOKS = 50  # products with the inverse that find the least curvature
@@ -114,7 +115,8 @@ def laplace(
     slope = jax.jvp(space.unpack, (z,), (jnp.ones_like(z),))[1]
     plain = space.spread_out(spread)
     sd = jax.tree.map(lambda s, d: np.asarray(jnp.abs(d) * s), plain, slope)
-
+    if space.ties:
+        sd = _with_tied(space, z, sd, around.solve)
     return Laplace(
         sd=sd,
         sd_log=jax.tree.map(np.asarray, plain),
@@ -135,6 +137,23 @@ class _Around(NamedTuple):
     lowest: float
     rank: int
     solve: Callable[[np.ndarray], np.ndarray]
+
+
+def _with_tied(space: Space, z: jax.Array, sd: Any, solve: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """Return standard deviations with those of numbers that follow others, each from a product with the inverse."""
+    leaves, tree = jax.tree.flatten(sd)
+    leaves = [np.array(leaf) for leaf in leaves]
+    for tie in space.ties:
+        there = leaves[tie.leaf][tie.index]
+        if there.size > MOST_TIED:
+            raise ValueError(
+                f"laplace: {tie.name} is {there.size:,} tied numbers, each of which takes a solve. Take sd_of what you "
+                "need of them, of a problem without the tie."
+            )
+        slopes = jax.jacrev(lambda z, tie=tie: jnp.ravel(jax.tree.leaves(space.unpack(z))[tie.leaf][tie.index]))(z)
+        spread = [np.sqrt(slope @ solve(slope)) for slope in np.asarray(slopes)]
+        leaves[tie.leaf][tie.index] = np.reshape(spread, there.shape)
+    return tree.unflatten(leaves)
 
 
 def _check(lowest: float) -> None:
