@@ -113,3 +113,15 @@ def test_a_caller_in_32_bits_gets_the_same_derivatives(options):
     with jax.enable_x64(False):
         narrow = jax.grad(lambda y: answer(problem, y, 0.0, 0.5)["a"])(jnp.asarray(Y))
     np.testing.assert_allclose(narrow, wide, rtol=1e-4, atol=1e-6)
+
+
+BASE = 0.0
+
+
+def test_derivatives_are_of_the_constants_of_now(monkeypatch):
+    term = sf.residual_term(lambda p, rows: p["a"] - BASE * rows["y"] - rows["y"], ROWS)
+    problem = sf.Problem(sf.Objective({"d": term}), {"a": 1.0})
+    for base in (0.0, 1.0):
+        monkeypatch.setitem(globals(), "BASE", base)
+        slope = jax.grad(lambda y: sf.solution(problem, problem.objective.with_rows(d={**ROWS, "y": y}))["a"])(Y)
+        np.testing.assert_allclose(slope, (1 + base) / T.size, rtol=1e-8)

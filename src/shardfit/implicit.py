@@ -11,10 +11,11 @@ from jax.core import Tracer
 from jax.tree_util import register_static
 
 from shardfit.core import reduce
+from shardfit.core.current import at_work
 from shardfit.core.errors import NotConvergedError
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
-from shardfit.core.precision import arithmetic, cast
+from shardfit.core.precision import cast
 from shardfit.core.problem import Problem
 from shardfit.fitting import fit
 from shardfit.solve.covariance import at_bound
@@ -97,7 +98,7 @@ def _fitted(how: _How, objective: Objective) -> tuple[Any, np.ndarray, Problem]:
 
 def _forward(how: _How, objective: Objective) -> tuple[Any, _Minimum]:
     params, z, problem = _fitted(how, objective)
-    with arithmetic(problem.precision):
+    with at_work(problem):
         moves = ~at_bound(problem, z)
         inverse = _inverse(np.asarray(hessian_matrix(problem.space, problem.objective, jnp.asarray(z))), moves, problem)
     return params, _Minimum(objective, z, inverse)
@@ -123,7 +124,7 @@ def _inverse(hessian: np.ndarray, moves: np.ndarray, problem: Problem) -> np.nda
 
 def _backward(how: _How, minimum: _Minimum, cotangent: Any) -> tuple[Objective]:
     problem = how.problem
-    with arithmetic(problem.precision):
+    with at_work(problem):
         objective = cast(jax.tree.map(np.asarray, minimum.objective), problem.precision)
         slopes = _slopes(problem.space, objective, minimum.z, minimum.inverse, cast(cotangent, problem.precision))
     # as JAX sees what was given, in the precision of the caller

@@ -74,8 +74,9 @@ def test_what_a_tie_reaches_is_as_it_is_now(monkeypatch):
         for of in (found.params, found.stderr):
             assert of["b"] / of["a"] == pytest.approx(other)
             assert of["sum"] / of["a"] == pytest.approx(share)
-    many = sf.fit_many(made, {"decays": {"y": np.stack([Y, Y])}}, certify=False)
-    np.testing.assert_allclose(many.params["b"], 0.3 * many.params["a"])
+        many = sf.fit_many(made, {"decays": {"y": np.stack([Y, Y])}}, certify=False)
+        np.testing.assert_allclose(many.params["b"], other * many.params["a"])
+        np.testing.assert_allclose(many.stderr["b"], other * many.stderr["a"])
 
 
 def test_starts_of_tied_numbers_do_not_matter_and_those_of_held_ones_do():

@@ -38,7 +38,7 @@ _work = _Work()
 
 @contextmanager
 def as_they_are(*owners: Any) -> Iterator[tuple[str, ...]]:
-    """Work on problems, objectives or solvers with their functions as they are now; yields what could not be read.
+    """Work on problems or parts of them, or solvers, with their functions as they are now; yields what cannot be read.
 
     Where something cannot be read, programs are traced anew each time. Within such work, parts of the same owners are
     not read again.
@@ -107,12 +107,14 @@ def _read(roots: tuple) -> tuple[tuple, tuple[str, ...]]:
 
 
 def roots_of(owner: Any) -> Iterator[Any]:
-    """Yield what of a problem, an objective or a solver can change what is traced: functions, objects, classes."""
+    """Yield what of a problem, its parts or a solver can change what is traced: functions, objects, classes."""
     if hasattr(owner, "objective"):
         yield from roots_of(owner.objective)
-        yield from (one for one in owner.space.transforms if package_of(type(one).__module__) is None)
-        yield from (tie.fn for tie in owner.space.ties)
+        yield from roots_of(owner.space)
         yield from _classes(jax.tree.structure(owner.x0))
+    elif hasattr(owner, "ties"):
+        yield from (one for one in owner.transforms if package_of(type(one).__module__) is None)
+        yield from (tie.fn for tie in owner.ties)
     elif hasattr(owner, "terms"):
         for term in owner.terms:
             yield from _static(term)

@@ -11,12 +11,12 @@ import numpy as np
 
 from shardfit.check.certificate import Certificate, certify_answer
 from shardfit.check.certificate import certify as certify_start
+from shardfit.core.current import at_work
 from shardfit.core.functions import shared_problem
 from shardfit.core.gram import gram
 from shardfit.core.loaded_programs import let_go_of_programs
 from shardfit.core.mesh import RUNS, n_shards, replicate, spans_processes
 from shardfit.core.objective import Objective
-from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.io.compile_cache import programs_kept
 from shardfit.solve.capabilities import require
@@ -84,7 +84,7 @@ def fit_many(
     if n_shards(mesh) > 1 or spans_processes(mesh):
         raise ValueError("fit_many: sets are not split. Use mesh(rows=1, runs=...) with the devices of this process.")
     problem = shared_problem(problem)
-    with arithmetic(problem.precision):
+    with at_work(problem, chosen):
         sets = read_sets(problem, rows, x0)
         sheet = Sheet(problem, chosen, sets)
         good = [i for i, wrong in enumerate(sets.wrong) if not wrong]
