@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import register_dataclass
 
-from shardfit.core.current import as_they_are
 from shardfit.core.errors import suggestion
 from shardfit.core.precision import arithmetic, precision_of
 from shardfit.core.quick import quick_jit
@@ -148,14 +147,14 @@ class Space:
             pieces = np.split(z.copy(), np.cumsum(self.leaf_sizes())[:-1])
             leaves = [piece.reshape(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
             return jax.tree.unflatten(self.treedef, leaves)
-        with arithmetic(precision_of(z)), as_they_are(self):
+        with arithmetic(precision_of(z)):
             return jax.tree.map(np.asarray, _unpack(self, z))
 
     def host_z(self, params: Any) -> np.ndarray:
         """Return the coordinates of params as a NumPy vector."""
         if self.plain:
             return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(params)])
-        with arithmetic(precision_of(params)), as_they_are(self):
+        with arithmetic(precision_of(params)):
             return np.asarray(_pack(self, params))
 
     def coordinate_labels(self) -> list[str]:

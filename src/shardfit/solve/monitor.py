@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shardfit.core.current import as_they_are
 from shardfit.core.params import Space
 from shardfit.core.status import Status
 
@@ -28,7 +29,8 @@ class Snapshot:
     @property
     def params(self) -> Any:
         """Best parameters so far."""
-        return self.space.host_params(self.z)
+        with as_they_are(self.space):  # a callback begins work of its own
+            return self.space.host_params(self.z)
 
 
 class Trace:
