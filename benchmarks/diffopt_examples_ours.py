@@ -41,7 +41,7 @@ def _kdescent():
     from shardfit.stats.scan import trajectory
 
     problem = gaussian.problem(5000)
-    options = {"learning_rate": 1.0, "maxiter": 100, "gtol": 0.0, "keep": 1, "seed": 1, **QUIET}
+    options = {"learning_rate": 1.0, "maxiter": 100, "gtol": 0.0, "x_scale": 1.0, "keep": 1, "seed": 1, **QUIET}
 
     def describe(found):
         steps = trajectory(problem, found.history)

@@ -72,7 +72,7 @@ def _adam(asked):
     from shardfit.domains.population import smf
 
     problem = smf.problem("B", asked["n"], precision="float32")
-    options = {"learning_rate": 0.01, "maxiter": 100, "gtol": 0.0, "certify": False, "progress": False}
+    options = {"learning_rate": 0.01, "maxiter": 100, "gtol": 0.0, "x_scale": 1.0, "certify": False, "progress": False}
     return lambda: sf.fit(problem, "adam", **options).value
 
 

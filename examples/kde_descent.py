@@ -23,7 +23,7 @@ bank = make_bank(observed, kernels=15, positions=15, reach=2.0)
 term = comparison_term(sample, {"row": np.arange(4000, dtype=np.int32)}, bank, misfit=density_difference)
 problem = sf.Problem(sf.Objective({"density": term}), {"centre": 0.0, "width": 0.8}, transforms={"width": sf.Log()})
 
-result = sf.fit(problem, "adam", learning_rate=0.05, maxiter=200, keep=1)
+result = sf.fit(problem, "adam", learning_rate=0.05, maxiter=200, keep=1, x_scale=1.0)
 way = trajectory(problem, result.history).params
 centre, width = (float(way[name][-50:].mean()) for name in ("centre", "width"))
 print(f"centre {centre:.3f} (0.4), width {width:.3f} (0.3)")

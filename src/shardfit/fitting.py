@@ -13,7 +13,7 @@ import numpy as np
 from shardfit.check.agreement import require_same_value
 from shardfit.check.certificate import Certificate, certify_answer
 from shardfit.check.certificate import certify as certify_start
-from shardfit.check.identity import identity, probe_digest, settings
+from shardfit.check.identity import identity, of_value, probe_digest, settings
 from shardfit.core.centring import centred
 from shardfit.core.current import at_work, outside
 from shardfit.core.errors import NonFiniteError, ParityError
@@ -35,6 +35,7 @@ from shardfit.io.progress import FitLive, Progress
 from shardfit.io.run_dir import RunDir, opened
 from shardfit.solve.base import Finish, Solver, Task
 from shardfit.solve.capabilities import require
+from shardfit.solve.legs import solve_in_legs
 from shardfit.solve.monitor import Monitor, Snapshot
 from shardfit.solve.registry import as_solver
 from shardfit.solve.scrutiny import scrutiny
@@ -50,6 +51,7 @@ def fit(
     mesh: Any = None,
     run_dir: str | Path | RunDir | None = None,
     resume: str = "auto",
+    x_scale: Any = None,
     callback: Callable[[Snapshot], Any] | None = None,
     every: int = 10,
     seed: int = 0,
@@ -63,6 +65,9 @@ def fit(
     'lm-cg', 'swarm') with its options as keywords, a Solver object, any optax transformation, any optimistix solver, or
     a callable.
     mesh: devices to split the rows over, from `shardfit.mesh`; the answer does not depend on it.
+    x_scale: what a change of 1 is to the solver, as in scipy: numbers like x0 (1.0: parameters as they are), or 'jac'
+    for lengths that change the residuals as much in every parameter. None: the start's own size, to the solvers
+    named 'lbfgsb', 'lbfgs', 'lbfgs-bt', 'adam', 'adamw', 'sgd' and 'rmsprop'; 'lm' is scale-free by itself.
     run_dir: folder for checkpoints and the result; resume: 'auto' continues an earlier call if there is one, 'must'
     fails if there is none, 'never' starts over. callback(snapshot) is called every `every` steps; returning True ends
     the fit.
@@ -80,10 +85,10 @@ def fit(
     callback = callback and not_kept(outside(for_caller(callback)))
     mesh, problem = _common_mesh(problem, mesh), shared_problem(problem)
     with opened(run_dir) as store, at_work(problem, solver) as unread:
-        _require_agreement(problem, solver, mesh, seed)
+        _require_agreement(problem, solver, mesh, seed, x_scale)
         if store is not None:
             earlier = None
-            if store.begin(problem, identity(problem, solver, seed), resume, mesh):
+            if store.begin(problem, _identity(problem, solver, seed, x_scale), resume, mesh):
                 earlier = store.earlier_result(problem)
             if earlier is not None and not _goes_on(earlier, solver):
                 return earlier
@@ -102,7 +107,7 @@ def fit(
         monitor.diagnose = partial(_diagnose, problem, placed)
         task = Task(problem, problem.space, z0, problem.box, placed, mesh, seed, monitor, trusted=not certify)
         try:
-            finish = solver.solve(task) if z0.size else _nothing_to_fit(task)
+            finish = solve_in_legs(solver, task, x_scale) if z0.size else _nothing_to_fit(task)
         finally:
             for display in (shown, live):
                 if display is not None:
@@ -144,12 +149,18 @@ def _common_mesh(problem, mesh):
     return mesh
 
 
-def _require_agreement(problem, solver, mesh, seed):
+def _identity(problem, solver, seed, x_scale):
+    """Return what makes this fit the same fit."""
+    known = identity(problem, solver, seed)
+    return known if x_scale is None else replace(known, facts={**known.facts, **of_value("x_scale", x_scale).facts})
+
+
+def _require_agreement(problem, solver, mesh, seed, x_scale):
     """Raise where processes are about to fit different things together: that would end in nonsense or a deadlock."""
     if not spans_processes(mesh):
         return
     meet(mesh)
-    facts = dict(settings(problem, solver, seed).facts) | {"mesh": dict(mesh.shape)}
+    facts = dict(settings(problem, solver, seed).facts) | {"mesh": dict(mesh.shape), "x_scale": repr(x_scale)}
     if problem.objective.mesh is None:
         facts["rows"] = probe_digest(problem)
     require_same("fit", facts, mesh)
@@ -224,6 +235,8 @@ def _result(task: Task, solver: Solver, finish: Finish) -> Result:
     parts = _parts(task, solver, params) if finish.parts is None else finish.parts
     fields, note = solver.extras(task, params, finish)
     note = " ".join(text for text in (finish.note, monitor.stopped_by, note) if text)
+    judged = scrutiny(problem, finish.z, params, parts, getattr(solver, "absolute_sigma", None))
+    judged["doubts"] += finish.doubts
     return Result(
         params=params,
         value=float(sum(_shares(problem.objective, parts).values())),
@@ -241,7 +254,7 @@ def _result(task: Task, solver: Solver, finish: Finish) -> Result:
         units=dict(zip(space.labels, problem.unit_labels(), strict=True)),
         derived={} if problem.decode is None else problem.decode(params),
         state=finish.leaves or {},
-        **scrutiny(problem, finish.z, params, parts, getattr(solver, "absolute_sigma", None)),
+        **judged,
         **fields,
     )
 

@@ -41,7 +41,8 @@ def test_fit_leaves_a_run_directory_with_report(capsys, tmp_path):
 def test_noisy_fit_shows_its_settled_answer(capsys, tmp_path):
     file, out = tmp_path / "run.toml", tmp_path / "out"
     file.write_text(
-        'problem = "gaussian"\nrows = 300\n[solver]\nname = "adam"\nkeep = 1\nmaxiter = 30\nlearning_rate = 1.0'
+        'problem = "gaussian"\nrows = 300\n[solver]\nname = "adam"\nkeep = 1\nmaxiter = 30\n'
+        "learning_rate = 1.0\nx_scale = 1.0"
     )
     code, _, err = run(capsys, "population", "fit", file, "--out", out, "--seed", 4)
     assert code == 1, err

@@ -29,7 +29,7 @@ def noisy_problem():
 
 def test_one_step_moves_the_parameters():
     problem = penalty_problem()
-    result = sf.fit(problem, "sgd", maxiter=1, learning_rate=1e-4, progress=False)
+    result = sf.fit(problem, optax.sgd(1e-4), maxiter=1, progress=False)
     gradient = np.asarray(problem.objective.value_and_grad(problem.x0)[1])
     assert result.steps == 1 and result.evaluations == 2
     np.testing.assert_allclose(result.params, problem.x0 - 1e-4 * gradient, rtol=1e-12)

@@ -180,6 +180,7 @@ def test_patience_looks_back_over_evaluations():
     """It stops at the first evaluation before which the last ones brought too little, line-search trials included."""
     patience, ptol = 7, 1e-3
     options = {"ftol": 0.0, "gtol": 0.0, "patience": patience, "ptol": ptol, "progress": False}
+    options |= {"x_scale": 1.0}
     result = sf.fit(ill_scaled(), "lbfgs", **options)
     assert result.status is sf.Status.CONVERGED_PROGRESS and result.success
     values = result.history["value"]

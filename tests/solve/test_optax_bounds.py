@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import shardfit as sf
@@ -29,7 +30,7 @@ def test_the_answer_lies_on_the_bounds(solver, rate):
 
 def test_pressing_against_bounds_is_convergence():
     box = problem(bounds={"a": (np.array([-1.0, -1.0, 0.0]), np.array([1.0, 1.0, 0.4]))})
-    found = sf.fit(box, "sgd", learning_rate=0.1, maxiter=500, progress=False)
+    found = sf.fit(box, optax.sgd(0.1), maxiter=500, progress=False)
     assert found.status is Status.CONVERGED_GRADIENT
     assert found.steps < 100
 
@@ -52,7 +53,7 @@ def test_a_resumed_run_keeps_its_bounds(tmp_path):
 
 def test_callbacks_see_the_gradient():
     seen = []
-    sf.fit(problem(), "sgd", learning_rate=0.1, maxiter=3, callback=seen.append, every=1, progress=False)
+    sf.fit(problem(), optax.sgd(0.1), maxiter=3, callback=seen.append, every=1, progress=False)
     for shot in seen:
         expected = 2 * (shot.params["a"] - np.array([2.0, -3.0, 0.5]))
         assert np.abs(shot.slope).max() == pytest.approx(shot.gradient)

@@ -108,7 +108,7 @@ def test_stochastic_terms_get_a_fresh_key_every_step():
 
 def test_mini_batches_reach_the_answer_and_report_the_whole_value():
     problem = least_squares_problem()
-    options = {"learning_rate": 1e-2, "maxiter": 600, "batch": 64, "progress": False}
+    options = {"learning_rate": 2e-2, "maxiter": 600, "batch": 64, "progress": False}
     result = sf.fit(problem, "adam", seed=3, **options)
     whole = float(problem.objective.value(result.params))
     best = sf.fit(problem, "lbfgs", progress=False).value

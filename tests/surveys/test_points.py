@@ -168,7 +168,7 @@ def test_listeners_run_in_the_callers_precision_and_their_errors_leave_it_alone(
 
 
 def test_adam(tmp_path):
-    options = {"solver": "adam", "learning_rate": 0.05, "maxiter": 60}
+    options = {"solver": "adam", "learning_rate": 0.01, "maxiter": 60}
     points = [*POINTS[:4], point(**LATER), *POINTS[4:6]]
     with run(tmp_path, points, **options) as found:
         for number in (0, 3, 4, 6):

@@ -48,6 +48,7 @@ class RunDir:
     def __init__(self, path: str | Path, seconds: float = 10.0):
         self.path = Path(path)
         self.seconds = seconds
+        self.leg = 1  # of the fit (solve/legs.py), whose state and journal are written
         self.last_saved = 0.0
         self.mesh, self.shared, self.writes = None, False, True
         self.run, self.notes, self.failure = "", [], ""
@@ -60,6 +61,7 @@ class RunDir:
         with facts, unidentified and digest.
         """
         require_resume(resume)
+        self.leg = 1
         if problem is not None:
             require_storable(problem)
         self.mesh, self.shared, self.writes = mesh, spans_processes(mesh), leads(mesh)
@@ -145,6 +147,8 @@ class RunDir:
         """Remove the state and the answer of an earlier fit, nothing else."""
         for name in ("config.json", *STATE):
             (self.path / name).unlink(missing_ok=True)
+        for path in self.path.glob("ckpt/*-[0-9]*.*"):  # of later legs
+            path.unlink()
 
     # ---- while it runs ------------------------------------------------------------------------------------------
 
@@ -190,13 +194,13 @@ class RunDir:
         """Write the state of a device loop."""
         arrays = {f"run{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(run))}
         arrays |= {f"history_{name}": column for name, column in history.items()} | {"run": np.array(self.run)}
-        self.attempt(lambda: write_arrays(self.path / "ckpt" / "state.npz", arrays))
+        self.attempt(lambda: write_arrays(self._of_leg("state.npz"), arrays))
         self.last_saved = time.monotonic()
         self.event("checkpoint", evaluations=len(history["value"]))
 
     def load_run(self, like: Any) -> tuple[Any, dict[str, np.ndarray]] | None:
         """Return the stored state in the structure of `like`, and the history; None if there is none."""
-        path = self.path / "ckpt" / "state.npz"
+        path = self._of_leg("state.npz")
         if not path.exists():
             return None
         try:
@@ -226,7 +230,31 @@ class RunDir:
 
     def journal(self, z0: np.ndarray) -> Journal:
         """Return the journal of a host solver's evaluations."""
-        return Journal(self.path / "ckpt" / "journal.bin", z0, self.run, self._fail)
+        return Journal(self._of_leg("journal.bin"), z0, self.run, self._fail)
+
+    def _of_leg(self, name: str, leg: int | None = None) -> Path:
+        """Return the file of a leg of the run; that of the first has the plain name."""
+        leg = self.leg if leg is None else leg
+        stem, _, suffix = name.partition(".")
+        return self.path / "ckpt" / (name if leg == 1 else f"{stem}-{leg}.{suffix}")
+
+    def save_leg(self, leg: int, found: dict[str, Any]) -> None:
+        """Write from where a leg begins, and what is known there."""
+        arrays = {name: np.array(value) for name, value in found.items() if value is not None}
+        self.attempt(lambda: write_arrays(self._of_leg("start.npz", leg), arrays | {"run": np.array(self.run)}))
+
+    def load_leg(self, leg: int) -> dict[str, np.ndarray] | None:
+        """Return from where a leg begins; None where it has not begun."""
+        path = self._of_leg("start.npz", leg)
+        if not path.exists():
+            return None
+        try:
+            arrays = read_arrays(path)
+        except ValueError as error:
+            raise CheckpointError(f"{error} {ANEW}") from None
+        if str(arrays.pop("run", "")) != self.run:
+            raise CheckpointError(f"{path} is of another run. {ANEW}")
+        return arrays
 
     # ---- the answer ---------------------------------------------------------------------------------------------
 

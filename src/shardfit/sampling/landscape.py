@@ -23,6 +23,7 @@ from shardfit.solve.monitor import Monitor
 
 DENSE = 200  # coordinates up to which a Hessian is formed
 STEPS = 300
+GATOL = 1e-6  # slopes of a density, in nats, that are none
 BATCH = 256  # points whose values are asked for at once: always as many, so that they share a program
 POLISHING = 12  # steps by curvature
 LENGTHS = 2.0 ** -np.arange(-3, 13)  # of such a step
@@ -62,7 +63,7 @@ class Landscape:
         monitor = Monitor(None, None, None, None)
         z = np.asarray(z, self.problem.z0().dtype)
         task = Task(self.density, self.space, z, None, self.objective, self.mesh, self.seed, monitor, trusted=True)
-        finish = LBFGSB(maxiter=steps).solve(task)
+        finish = LBFGSB(maxiter=steps, gatol=GATOL).solve(task)
         if finish.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         return finish

@@ -19,7 +19,7 @@ from shardfit.core.problem import Problem
 from shardfit.core.status import Status
 from shardfit.fitting import fit
 from shardfit.sampling.endless import require_end, require_fall
-from shardfit.sampling.landscape import BATCH, DENSE, STEPS, Bowl, Landscape, bowl
+from shardfit.sampling.landscape import BATCH, DENSE, GATOL, STEPS, Bowl, Landscape, bowl
 from shardfit.sampling.modes import Modes, end_of, find_modes, in_words, minimum
 from shardfit.sampling.owned import read_owned, write_owned
 
@@ -107,7 +107,9 @@ def find_start(problem: Problem, mesh: Any = None, seed: int = 0, how: Any = FIT
     certificate = certify(problem, mesh=mesh) if points is None and how == FIT else None
     if certificate is not None:
         # on the host: a loop on the device would be a program of its own, which takes longer to compile than to run
-        result = fit(landscape.density, "lbfgsb", maxiter=STEPS, mesh=mesh, seed=seed, certify=False, progress=False)
+        result = fit(
+            landscape.density, "lbfgsb", maxiter=STEPS, gatol=GATOL, mesh=mesh, seed=seed, certify=False, progress=False
+        )
         if result.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         z = problem.space.host_z(result.params)

@@ -39,7 +39,7 @@ class Task:
     space, z0, box: coordinates, where to start, and (lower, upper) or None. placed: the objective on the mesh; None for
     a solver with mini-batches, which places rows as it draws them. monitor: history, callback, progress, checkpoints.
     given: arrays for the solver's `begin`, such as the covariance to start from. trusted: what the solver knows of its
-    answer is not evaluated again.
+    answer is not evaluated again. earlier: steps and evaluations before this leg of the run (legs.py).
     """
 
     problem: Problem
@@ -52,6 +52,7 @@ class Task:
     monitor: Monitor
     given: Any = None
     trusted: bool = False
+    earlier: tuple[int, int] = (0, 0)
 
     @property
     def objective(self) -> Objective:
@@ -73,6 +74,7 @@ class Finish(NamedTuple):
     leaves: dict[str, np.ndarray] | None = None  # what a later run can start from
     parts: dict[str, float] | None = None  # unweighted losses at z, where the solver has them
     equations: Gram | Factored | None = None  # normal equations at z, where the solver has them
+    doubts: tuple[str, ...] = ()  # what speaks against the answer
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,11 @@ class Solver:
     name: ClassVar[str] = "solver"
     needs: ClassVar[str] = "value_and_grad"  # or "gram", "residuals", "value"
     bounded: ClassVar[bool] = False  # honours box bounds
+    gatol: ClassVar[float] = 0.0  # absolute tolerance of the gradient, where values have a natural unit
+    scaled: ClassVar[bool] = False  # works in scale-free coordinates (scale.py); False: in those of the parameters
     stochastic: ClassVar[bool] = False  # copes with a fresh random key every step
     slots: ClassVar[bool] = False  # one evaluation per step: many runs can share a batch
+    slow: ClassVar[bool] = False  # ends near the minimum, not at it: steps have a length of their own
     error_bars: ClassVar[bool] = False  # adds covariance and standard errors
     resumable: ClassVar[bool] = True  # stops between steps: callbacks, checkpoints
     batch: ClassVar[int | None] = None  # rows of a mini-batch; None: all

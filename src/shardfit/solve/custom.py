@@ -16,7 +16,7 @@ class Custom(HostSolver):
 
     run(value_and_grad, x0, *, maxiter, tol, callback) works on flat NumPy vectors, calls callback(x) once per
     iteration, and returns the last x, or None to take the best point evaluated. Whether it converged is not assumed:
-    the gradient at the best point is compared with gtol.
+    the gradient at the best point is compared with gtol times that at the start, which is the tol it is given.
     """
 
     run: Callable | None = field(default=None, kw_only=True, repr=False)
@@ -29,9 +29,10 @@ class Custom(HostSolver):
     def minimise(self, function, z0, lower, upper):
         """Run the callable, then judge the best point by its gradient."""
         assert self.run is not None
-        self.run(function, z0, maxiter=self.maxiter, tol=self.gtol, callback=function.step)
+        tol = self.gtol * function.unit
+        self.run(function, z0, maxiter=self.maxiter, tol=tol, callback=function.step)
         _, gradient = function(function.best_z)
-        converged = np.max(np.abs(gradient)) <= self.gtol
+        converged = np.max(np.abs(gradient)) <= tol
         status = Status.CONVERGED_GRADIENT if converged else Status.STALLED
         note = (
             ""

@@ -54,13 +54,15 @@ class Stop(Exception):
 class HostFunction:
     """value_and_grad on float64 NumPy vectors, as scipy and its like expect."""
 
-    def __init__(self, space: Any, objective: Any, z0: np.ndarray, maxiter: int, monitor: Monitor):
+    def __init__(self, space: Any, objective: Any, z0: np.ndarray, maxiter: int, monitor: Monitor, earlier=(0, 0)):
         self.space, self.objective, self.dtype = space, objective, z0.dtype
         self.maxiter, self.monitor = maxiter, monitor
         self.best_z, self.best_value = np.array(z0), np.inf
         self.worst_value = -np.inf
-        self.steps, self.evaluations, self.saw_nonfinite = 0, 0, False
+        self.steps, self.evaluations = earlier
+        self.earlier, self.saw_nonfinite = self.steps, False
         self.last_gradient = np.nan
+        self.unit = 1.0  # largest gradient component at the start
         self.journal = monitor.store.journal(z0) if monitor.store else None
         self.followed = spans_processes(objective.mesh)
 
@@ -78,7 +80,7 @@ class HostFunction:
             value, gradient = recorded
         self.evaluations += 1
         finite = np.isfinite(value) and bool(np.isfinite(gradient).all())
-        if self.evaluations == 1 and not finite and self.monitor.diagnose:
+        if len(self.monitor.trace) == 0 and not finite and self.monitor.diagnose:
             self.say(DIAGNOSE, z)
             self.monitor.diagnose()
         if finite and value < self.best_value:
@@ -123,11 +125,12 @@ def run_host(solver: HostSolver, task: Task) -> Finish:
     space, objective, z0, monitor = task.space, task.objective, task.z0, task.monitor
     # a call outside the solver, so that compile time is known; it is not counted
     began = monitor.trace.seconds()
-    jax.block_until_ready(evaluate_parts(space, objective, np.asarray(z0), None))
+    start, _ = jax.block_until_ready(evaluate_parts(space, objective, np.asarray(z0), None))
     compile_seconds = monitor.trace.seconds() - began
     if not leads(objective.mesh):
         return _follow(space, objective, z0, monitor)
-    function = HostFunction(space, objective, z0, solver.maxiter, monitor)
+    function = HostFunction(space, objective, z0, solver.maxiter, monitor, task.earlier)
+    function.unit = float(np.max(np.abs(start.gradient), initial=0.0)) or 1.0
     said = FAIL
     try:
         finish = _minimise(solver, function, z0, task.box, monitor)._replace(compile_seconds=compile_seconds)
@@ -147,7 +150,7 @@ def _minimise(solver, function, z0, box, monitor) -> Finish:
     try:
         outcome = solver.minimise(function, np.asarray(z0, np.float64), lower, upper)
         status, note = outcome.status, outcome.note
-        function.steps = max(function.steps, outcome.steps)
+        function.steps = max(function.steps, function.earlier + outcome.steps)
     except Stop:
         status = Status.INTERRUPTED if monitor.stopped_by else Status.MAX_STEPS
     except KeyboardInterrupt:

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 
 from shardfit.core.status import Status
 from shardfit.solve.base import ValueAndGrad
-from shardfit.solve.projected import Box, aim, kept_inside, make_box, projected_gradient
+from shardfit.solve.projected import Box, aim, free_gradient, kept_inside, make_box, projected_gradient
 from shardfit.solve.step import StepSolver
 
 ARMIJO, WOLFE = 1e-4, 0.9
 MAX_TRIALS = 25
+FLAT = 100.0  # roundings of the value below which a slope says nothing
 
 
 class Trial(NamedTuple):
@@ -61,6 +62,7 @@ class State(NamedTuple):
     trials: jax.Array  # -1: the start itself has not been evaluated yet
     evaluations: jax.Array
     past: jax.Array  # (patience,) accepted value after each of the last evaluations, in a ring
+    unit: jax.Array  # largest gradient component at the start, which tolerances and first steps are measured by
     box: Box | None = None  # where there are bounds
 
 
@@ -68,23 +70,27 @@ class State(NamedTuple):
 class LBFGS(StepSolver):
     """L-BFGS on the device, strong Wolfe line search (bracket and zoom with cubic interpolation), with box bounds.
 
-    memory: stored pairs. ftol: relative change of the value; gtol: largest component of the gradient, projected where
-    there are bounds; xtol: relative step.
+    memory: stored pairs. ftol: relative change of the value; gtol: largest gradient component (projected where there
+    are bounds), relative to that at the start; gatol: the same, absolute, for coordinates and values that have a
+    natural unit; xtol: relative step.
     patience: stop when this many evaluations together lowered the value by no more than ptol of it; 0: never. Unlike
     ftol, it is not misled by a single short step.
     """
 
+    gtol: float = 1e-8
+    gatol: float = 0.0  # type: ignore[misc]
     memory: int = 10
     patience: int = 0
     ptol: float = 1e-5
     name: ClassVar[str] = "lbfgs"
     bounded: ClassVar[bool] = True
+    scaled: ClassVar[bool] = True
     any_length: ClassVar[bool] = True
     brief: ClassVar[bool] = True
 
     def __post_init__(self):
         super().__post_init__()
-        for name, least in (("memory", 1), ("patience", 0), ("ptol", 0)):
+        for name, least in (("memory", 1), ("patience", 0), ("ptol", 0), ("gatol", 0)):
             if not getattr(self, name) >= least:
                 raise ValueError(f"{self.name}: {name}={getattr(self, name)} must be at least {least}.")
 
@@ -112,6 +118,7 @@ class LBFGS(StepSolver):
             count - 1,
             count,
             jnp.full(self.patience, jnp.inf, dtype),
+            zero,
             make_box(lower, upper, dtype),
         )
 
@@ -153,15 +160,18 @@ class LBFGS(StepSolver):
             step = x - state.x
         pairs = _store(state.pairs, step, here - state.gradient, here, moves)
         pairs = pairs._replace(inverse=jnp.where(fails, 0, pairs.inverse), scale=jnp.where(fails, 0, pairs.scale))
+        free = here if state.box is None else free_gradient(x, here, state.box)
+        unit = jnp.where(first, _largest(free), state.unit)
         if state.box is None:
             slopes, box, length = here, None, _norm(here)
             direction, slope = _direction(pairs, here, length)
-            # without curvature the direction has unit length, which says nothing about the step's
-            t = jnp.where(pairs.scale > 0, 1, jnp.minimum(1, length))
+            # without curvature the direction has unit length, which says nothing about the step's: the nearer to the
+            # minimum, the shorter
+            t = jnp.where(pairs.scale > 0, 1, jnp.minimum(1, length / unit))
         else:
             pairs = pairs._replace(sy=jnp.where(fails, 0, pairs.sy))
-            slopes = projected_gradient(x, here, state.box)
-            direction, slope, reach, t = aim(pairs.vectors, pairs.sy, pairs.head, x, here, state.box)
+            slopes = projected_gradient(x, here, unit, state.box)
+            direction, slope, reach, t = aim(pairs.vectors, pairs.sy, pairs.head, x, here, unit, state.box)
             box = state.box._replace(reach=jnp.where(aims, reach, state.box.reach))
         start = Trial(jnp.zeros_like(t_next), jnp.where(fails, state.value, trial.value), slope)
         value_now = jnp.where(first | moves, trial.value, state.value)
@@ -170,7 +180,7 @@ class LBFGS(StepSolver):
             x=x,
             value=value_now,
             gradient=here,
-            status=self._status(state, trial, slopes, step, (first, moves, fails, idle)),
+            status=self._status(state._replace(unit=unit), trial, slopes, step, (first, moves, fails, idle)),
             steps=state.steps + moves,
             pairs=pairs,
             direction=jnp.where(aims, direction, state.direction),
@@ -182,6 +192,7 @@ class LBFGS(StepSolver):
             trials=jnp.where(aims, 0, jnp.where(returns, MAX_TRIALS, state.trials) + 1),
             evaluations=state.evaluations + 1,
             past=past,
+            unit=unit,
             box=box,
         )
 
@@ -199,9 +210,11 @@ class LBFGS(StepSolver):
         size = jnp.maximum(jnp.maximum(jnp.abs(state.value), jnp.abs(taken.value)), jnp.finfo(step.dtype).tiny)
         small_f = state.value - taken.value <= self.ftol * size
         small_x = jnp.max(jnp.abs(step)) <= self.xtol * jnp.max(jnp.abs(state.x))
+        flat = jnp.max(jnp.abs(gradient)) <= jnp.maximum(self.gtol * state.unit, self.gatol)
+        flat |= flat_to_rounding(state.x + step, taken.value, gradient)
         return _first(
             (first & ~jnp.isfinite(taken.value), Status.NONFINITE),
-            ((first | moves) & (jnp.max(jnp.abs(gradient)) <= self.gtol), Status.CONVERGED_GRADIENT),
+            ((first | moves) & flat, Status.CONVERGED_GRADIENT),
             (moves & small_f & (self.ftol > 0), Status.CONVERGED_VALUE),
             (moves & small_x & (self.xtol > 0), Status.CONVERGED_STEP),
             (idle, Status.CONVERGED_PROGRESS),
@@ -285,6 +298,18 @@ def _direction(pairs, gradient, length):
     # rounding can spoil the estimate; steepest descent is always downhill
     downhill = jnp.isfinite(slope) & (slope < 0)
     return jnp.where(downhill, direction, -gradient / length), jnp.where(downhill, slope, -length)
+
+
+def _largest(gradient):
+    """Return the largest component, 1 where all are zero: what gradients are measured by."""
+    largest = jnp.max(jnp.abs(gradient))
+    return jnp.where(largest > 0, largest, 1)
+
+
+def flat_to_rounding(x, value, gradient):
+    """Return whether coordinates must change by their own size for the value to change by more than its rounding."""
+    eps = jnp.finfo(x.dtype).eps
+    return jnp.max(jnp.abs(gradient) * jnp.maximum(jnp.abs(x), 1)) <= FLAT * eps * jnp.abs(value)
 
 
 def _slack(state):

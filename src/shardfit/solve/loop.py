@@ -4,6 +4,7 @@ How a run is cut into segments never changes its numbers: the loop body is compi
 run that was interrupted and resumed equals one that was not, to the bit.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable
 from functools import partial
@@ -291,6 +292,10 @@ def _begun(solver: "StepSolver", task: Task, parts: int) -> Run:
     lower, upper = (None, None) if task.box is None else (np.asarray(end, z0.dtype) for end in task.box)
     run = _start(solver.program(), z0, lower, upper, np.int64(task.seed), task.given)
     state = solver.populate(run.state, task.space, task.seed)
+    if any(task.earlier):
+        steps, evaluations = task.earlier
+        change = state._replace if hasattr(state, "_replace") else partial(dataclasses.replace, state)
+        run, state = run._replace(ticks=np.int32(evaluations // solver.points)), change(steps=np.int32(steps))
     return run._replace(state=state, parts=np.zeros(parts, z0.dtype) if parts else None)
 
 

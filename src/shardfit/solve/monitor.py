@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from shardfit.core.current import as_they_are
-from shardfit.core.params import Space
 from shardfit.core.status import Status
 
 
@@ -19,12 +18,19 @@ class Snapshot:
     step: int
     evaluations: int
     value: float
-    gradient: float  # largest component
+    gradient: float  # largest component, in the coordinates of the solver
     seconds: float
     z: Any = field(repr=False)
-    space: Space = field(repr=False)
+    space: Any = field(repr=False)
     slope: Any = field(default=None, repr=False)  # gradient (n,) at the last evaluated coordinates, where kept
     glance: dict[str, Any] = field(default_factory=dict, repr=False)  # what the solver shows besides
+
+    def outside(self) -> "Snapshot":
+        """Return the same in coordinates of the parameters, where the solver works in scale-free ones."""
+        if not hasattr(self.space, "coordinates"):
+            return self
+        slope = None if self.slope is None else np.asarray(self.slope) / np.asarray(self.space.scale)
+        return replace(self, z=self.space.z(self.z), slope=slope, space=self.space.space)
 
     @property
     def params(self) -> Any:
@@ -69,6 +75,21 @@ class Trace:
     def evaluations(self) -> np.ndarray:
         """Return how many evaluations were made up to each entry: one each, unless a column says otherwise."""
         return counted(self.arrays())
+
+    def value(self, entry: int) -> float:
+        """Return the value of an entry; NaN where there is none."""
+        values = self.arrays()["value"] if self.length > entry else [np.nan] * (entry + 1)
+        return float(values[entry])
+
+    def count(self, name: str) -> int:
+        """Return how many entries a column has; 0 where there is none."""
+        return sum(map(len, self.columns.get(name, ())))
+
+    def change(self, name: str, fn: Callable[[np.ndarray], np.ndarray], first: int = 0) -> None:
+        """Replace the entries of a column, where there is one, by fn of them, from the first on."""
+        if self.count(name) > first:
+            whole = np.concatenate(self.columns[name])
+            self.columns[name] = [whole[:first], fn(whole[first:])]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the history as one array per column."""
@@ -144,7 +165,7 @@ class Monitor:
         live = self.live if self.live is not None and self.live.due() else None
         if self.callback is None and self.progress is None and live is None:
             return False
-        shot = snapshot()
+        shot = snapshot().outside()
         if live is not None:
             live.update(shot, self.trace)
         if self.progress is not None:

@@ -63,7 +63,8 @@ class Optimistix(Solver):
             status = Status.CONVERGED_STEP
         else:
             status = Status.MAX_STEPS if steps >= self.maxiter else Status.FAILED
-        return Finish(z, value, status, steps, steps + 1, compile_seconds)
+        before, evaluated = task.earlier
+        return Finish(z, value, status, before + steps, evaluated + steps + 1, compile_seconds)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -43,14 +43,27 @@ def kept_inside(x: jax.Array, box: Box) -> jax.Array:
     return jnp.where(box.upper - x <= high, box.upper, x)
 
 
-def projected_gradient(x: jax.Array, gradient: jax.Array, box: Box) -> jax.Array:
-    """Return what of a step of minus the gradient stays inside the box, with the gradient's sign: zero at a minimum."""
-    return x - jnp.clip(x - gradient, box.lower, box.upper)
+def free_gradient(x: jax.Array, gradient: jax.Array, box: Box) -> jax.Array:
+    """Return the gradient without what pushes against a bound that was reached."""
+    return jnp.where(_held(x, gradient, box), 0, gradient)
 
 
-def aim(vectors: jax.Array, sy: jax.Array, head: jax.Array, x: jax.Array, gradient: jax.Array, box: Box) -> Aim:
-    """Return where to go from x. vectors: stored pairs (m, 2, n); sy: their products, 0 where there is no pair."""
-    held = ((x <= box.lower) & (gradient >= 0)) | ((x >= box.upper) & (gradient <= 0))
+def projected_gradient(x: jax.Array, gradient: jax.Array, unit: jax.Array, box: Box) -> jax.Array:
+    """Return what of a step of minus the gradient stays inside the box, with the gradient's sign: zero at a minimum.
+
+    unit: gradient that is a step of length one.
+    """
+    return unit * (x - jnp.clip(x - gradient / unit, box.lower, box.upper))
+
+
+def aim(
+    vectors: jax.Array, sy: jax.Array, head: jax.Array, x: jax.Array, gradient: jax.Array, unit: jax.Array, box: Box
+) -> Aim:
+    """Return where to go from x. vectors: stored pairs (m, 2, n); sy: their products, 0 where there is no pair.
+
+    unit: gradient that is a first step of length one.
+    """
+    held = _held(x, gradient, box)
     slopes = jnp.where(held, 0, gradient)
     size = _length(slopes)
     newton = _two_loops(jnp.where(held, 0, vectors), sy, head, slopes)
@@ -63,8 +76,12 @@ def aim(vectors: jax.Array, sy: jax.Array, head: jax.Array, x: jax.Array, gradie
     ends = jnp.where(direction > 0, box.upper, box.lower) - x
     moves = direction != 0
     reach = jnp.min(jnp.where(moves, ends / jnp.where(moves, direction, 1), jnp.inf), initial=jnp.inf)
-    t = jnp.where(followed, 1, jnp.minimum(1, size))
+    t = jnp.where(followed, 1, jnp.minimum(1, size / unit))
     return Aim(direction, jnp.vdot(direction, gradient), jnp.maximum(reach, 1), t)
+
+
+def _held(x: jax.Array, gradient: jax.Array, box: Box) -> jax.Array:
+    return ((x <= box.lower) & (gradient >= 0)) | ((x >= box.upper) & (gradient <= 0))
 
 
 def _two_loops(vectors: jax.Array, sy: jax.Array, head: jax.Array, gradient: jax.Array) -> jax.Array:

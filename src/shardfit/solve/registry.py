@@ -80,4 +80,4 @@ def _named(name: str, options: dict) -> Solver:
     except TypeError as error:
         raise TypeError(f"solver {name!r}: {error}.") from None
     label = ", ".join([f"learning_rate={rate}", *(f"{k}={v}" for k, v in sorted(own.items()))])
-    return OptaxLoop(transform=transform, label=f"{name}({label})", **rest)
+    return OptaxLoop(transform=transform, label=f"{name}({label})", scaled=True, **rest)

@@ -18,13 +18,16 @@ from shardfit.core.mesh import replicate
 from shardfit.core.precision import PRECISIONS, for_caller
 from shardfit.core.quick import numbers_in_call
 from shardfit.core.status import Status
+from shardfit.solve.base import Task
+from shardfit.solve.monitor import Monitor
+from shardfit.solve.scale import natural
 from shardfit.solve.step import StepSolver
 from shardfit.surveys.axes import CannotMake
 from shardfit.surveys.picture import Picture
 from shardfit.surveys.point import SurveyPoint
 from shardfit.surveys.slots import EMPTY, Kind, Shared, Slots, advance, empty_slots, load, take
 from shardfit.surveys.sweep import Wait
-from shardfit.surveys.variants import Family
+from shardfit.surveys.variants import Family, bind
 
 DISPATCH_SECONDS = 0.5  # longest time the device is left alone: progress, writing and Ctrl-C wait this long
 SHARE = 16  # one slot in so many may wait, ended, for the host: more often costs dispatches, less often evaluations
@@ -53,7 +56,7 @@ class Engine:
     """Runs points of one problem in slots. picture: drawn of every point, where it is not one of the parameters.
 
     given: arrays that every run's solver begins with. look: called whenever the device has handed back its work, twice
-    a second or so.
+    a second or so. scaled: each run is in scale-free coordinates of its own start, as a fit is.
 
     Example: `for finished in Engine(variants(problem, axes), LBFGS(), 64).run(points): ...`.
     """
@@ -66,6 +69,7 @@ class Engine:
     picture: Picture | None = None
     given: Any = None
     look: Callable[[], Any] | None = None
+    scaled: bool = False
     tally: Tally = field(default_factory=Tally)
 
     @property
@@ -138,8 +142,8 @@ class _Work:
     def __init__(self, engine: Engine):
         problem, mesh = engine.variants.problem, engine.mesh
         box = (None, None) if problem.box is None else problem.box
-        self.blank = engine.variants.leaves_of({})
-        dtype = self.blank[1].dtype
+        leaves, z0 = engine.variants.leaves_of({})
+        dtype = z0.dtype
         lower, upper = (None if b is None else replicate(jnp.asarray(b, dtype), mesh) for b in box)
         key = replicate(jax.random.key(engine.seed), mesh)
         placed = engine.variants.placed(mesh)
@@ -149,6 +153,9 @@ class _Work:
             ends = None if problem.box is None else tuple(np.asarray(end, dtype) for end in problem.box)
             given = engine.solver.shared(problem.space, ends, engine.seed)
         self.shared = Shared(placed, lower, upper, key, replicate(given, mesh))
+        self.task = Task(problem, problem.space, z0, problem.box, placed, mesh, engine.seed, Monitor())
+        self.scaled = engine.scaled
+        self.blank = leaves, z0, self._scale(leaves, z0)
         self.variants, self.slots = engine.variants, engine.slots
         self.size = 1  # slots taken and loaded by one call
         self.picture = engine.picture
@@ -229,17 +236,25 @@ class _Work:
         points = [one.point for one in made]
         for each, point in zip_longest(free, points):
             self.held[each] = point
-        starts = [(one.leaves, one.z0) for one in made]
+        starts: list[tuple] = [(one.leaves, one.z0) for one in made]
         starts += [self.blank] * (self.size - len(points))
         leaves = tuple(np.stack(leaf) for leaf in zip(*(one[0] for one in starts), strict=True))
         z0 = np.stack([one[1] for one in starts])
         for i, point in enumerate(points):
             if point.z is not None:
                 z0[i] = point.z
+        scale = np.stack([self._scale(one[0], z) for one, z in zip(starts, z0, strict=True)])
         numbers = [point.id for point in points] + [EMPTY] * (self.size - len(points))
         slot = np.full(self.size, self.slots, np.int32)
         slot[: len(free)] = free
-        return load(self.kind, self.shared, slots, slot, np.array(numbers, np.int32), leaves, z0)
+        return load(self.kind, self.shared, slots, slot, np.array(numbers, np.int32), leaves, z0, scale)
+
+    def _scale(self, leaves: tuple, z: np.ndarray) -> np.ndarray:
+        """Return the scale (n,) of a run's coordinates from its start, or one number."""
+        if not self.scaled:
+            return np.ones((), z.dtype)
+        own = bind(self.shared.objective, self.kind.places, leaves)
+        return natural(replace(self.task, placed=own), z)
 
     def take(self, slots: Slots, some: np.ndarray) -> list[SurveyPoint]:
         """Return the points in these slots, which have ended."""

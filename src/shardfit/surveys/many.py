@@ -93,7 +93,7 @@ def fit_many(
             start = certify_start(sets.problem_of(good[0]), seed=seed, gram=chosen.needs == "gram")
         for group in sets.groups(good):
             family = _Family(sets.problem_of(group[0], like=group), group, sets)
-            _fit(Engine(family, chosen, _slots(family, slots, mesh), mesh, seed), sheet)
+            _fit(Engine(family, chosen, _slots(family, slots, mesh), mesh, seed, scaled=chosen.scaled), sheet)
         if start is not None:
             sheet.certificate = _certified(start, sets, sheet, seed)
         return sheet.fits()

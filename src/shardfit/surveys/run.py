@@ -219,6 +219,10 @@ class Prepared:
         """Return a point to run; tried: how often some have failed before."""
         return SurveyPoint(number, self.design[number], attempt=1 + tried.get(number, 0))
 
+    def engine(self, made: Variants, solver: StepSolver) -> Engine:
+        """Return what runs points with a solver."""
+        return Engine(made, solver, 1, self.mesh, self.seed, self.picture, scaled=solver.scaled)
+
 
 def run_points(
     prepared: Prepared,
@@ -244,7 +248,8 @@ def run_points(
 
     known = starts or {}
     for solver, some in prepared.solvers.groups(points):
-        engine = Engine(prepared.variants, solver, 1, prepared.mesh, prepared.seed, prepared.picture, tally=tally)
+        engine = prepared.engine(prepared.variants, solver)
+        engine.tally = tally
         engine.slots, why = _slots(engine, slots, some)
         ledger.note("slots", why)
         if prepared.halving is not None:
@@ -283,7 +288,7 @@ def polish_points(
     double = prepared.in_double()
     for solver, some in prepared.solvers.groups(prepared.point(i, {}) for i in chosen):
         solver = replace(solver, maxiter=steps)
-        engine = Engine(double.variants, solver, 1, prepared.mesh, prepared.seed, prepared.picture)
+        engine = prepared.engine(double.variants, solver)
         engine.slots, _ = _slots(engine, control.slots, some)
         with closing(engine.run(_again(double, ledger, [point.id for point in some]))) as batches:
             for ended in batches:

@@ -35,7 +35,7 @@ def slot_bytes(engine: Engine) -> int:
     layout = Layout(problem.objective, problem.space, problem.precision, engine.mesh, engine.solver.needs, kept)
     one = footprint(layout)
     leaves, z0 = engine.variants.leaves_of({})
-    own = sum(leaf.nbytes for leaf in leaves) + 3 * z0.nbytes  # start, best and found coordinates
+    own = sum(leaf.nbytes for leaf in leaves) + 4 * z0.nbytes  # start, best and found coordinates, and their scale
     return one.state + engine.solver.points * (one.temporaries + one.outputs) + own
 
 

@@ -21,6 +21,7 @@ from shardfit.core.params import Space
 from shardfit.core.reduce import value_grad_losses
 from shardfit.core.status import Status
 from shardfit.solve.loop import Run, answer, start, tended, tick_once
+from shardfit.solve.scale import Scaled
 from shardfit.solve.step import StepSolver
 from shardfit.surveys.variants import bind
 
@@ -58,28 +59,32 @@ class Ended(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """All slots; every array has them as leading axis. idle: a slot has ended, or never had a point."""
+    """All slots; every array has them as leading axis.
+
+    idle: a slot has ended, or never had a point. scale: of its coordinates (n,) to its solver, or one number.
+    """
 
     point: jax.Array
     leaves: tuple[jax.Array, ...]
     run: Run
     idle: jax.Array
     ended: Ended
+    scale: jax.Array
 
 
-def empty_slots(kind: Kind, shared: Shared, leaves: tuple, z0: np.ndarray, n: int) -> Slots:
-    """Return n slots without points; leaves and z0 are any point's."""
+def empty_slots(kind: Kind, shared: Shared, leaves: tuple, z0: np.ndarray, scale: np.ndarray, n: int) -> Slots:
+    """Return n slots without points; leaves, z0 and scale are any point's."""
     mesh = shared.objective.mesh
 
     def many(leaf):
         array = np.ascontiguousarray(np.broadcast_to(leaf, (n, *np.shape(leaf))))
         return jax.device_put(array) if mesh is None else jax.device_put(array, NamedSharding(mesh, P(RUNS)))
 
-    run = _start(kind.solver, shared, many(z0), many(np.int32(EMPTY)))
+    run = _start(kind.solver, shared, many(z0), many(scale), many(np.int32(EMPTY)))
     if mesh is not None:
         run = jax.device_put(run, NamedSharding(mesh, P(RUNS)))
     ended = Ended(many(z0), *(many(np.int32(0)) for _ in range(3)))
-    return Slots(many(np.int32(EMPTY)), tuple(map(many, leaves)), run, many(np.True_), ended)
+    return Slots(many(np.int32(EMPTY)), tuple(map(many, leaves)), run, many(np.True_), ended, many(scale))
 
 
 def _on_runs(slots: Slots, mesh: Mesh | None) -> Slots:
@@ -88,13 +93,15 @@ def _on_runs(slots: Slots, mesh: Mesh | None) -> Slots:
 
 
 @partial(jax.jit, static_argnums=0)
-def _start(solver: StepSolver, shared: Shared, z0: jax.Array, point: jax.Array) -> Run:
+def _start(solver: StepSolver, shared: Shared, z0: jax.Array, scale: jax.Array, point: jax.Array) -> Run:
     """Return runs before their first evaluation; what each draws depends on the number of its point alone."""
 
-    def one(z, number):
-        return start(solver, z, shared.lower, shared.upper, jax.random.fold_in(shared.key, number), shared.given)
+    def one(z, scale, number):
+        lower, upper = (None if end is None else end / scale for end in (shared.lower, shared.upper))
+        u = z / scale if lower is None else jnp.clip(z / scale, lower, upper)
+        return start(solver, u, lower, upper, jax.random.fold_in(shared.key, number), shared.given)
 
-    return jax.vmap(one)(z0, point)
+    return jax.vmap(one)(z0, scale, point)
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=2)
@@ -104,10 +111,10 @@ def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: An
     enough = jnp.minimum(enough, jnp.sum(occupied))
     noisy = bool(shared.objective.stochastic)
 
-    def one(point, leaves, run):
+    def one(point, leaves, scale, run):
         key = jax.random.fold_in(jax.random.fold_in(shared.key, point), run.ticks) if noisy else None
         objective = bind(shared.objective, kind.places, leaves)
-        return tick_once(kind.solver, kind.space, objective, run, key)
+        return tick_once(kind.solver, _seen(kind, shared, scale), objective, run, key)
 
     def go_on(carry):
         i, _, idle, _ = carry
@@ -115,14 +122,15 @@ def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: An
 
     def tick(carry):
         i, run, idle, ended = carry
-        run = tended(kind.solver, jax.vmap(one)(slots.point, slots.leaves, run), many=True)
+        run = tended(kind.solver, jax.vmap(one)(slots.point, slots.leaves, slots.scale, run), many=True)
         status = jnp.where(
             (run.state.status == Status.RUNNING.code) & (run.state.steps >= kind.solver.maxiter),
             jnp.int32(Status.MAX_STEPS.code),
             run.state.status,
         )
         ends = ~idle & (status != Status.RUNNING.code)
-        z, _ = jax.vmap(partial(answer, noisy=noisy))(run)
+        u, _ = jax.vmap(partial(answer, noisy=noisy))(run)
+        z = jax.vmap(partial(_coordinates, kind, shared))(slots.scale, u)
         now = Ended(z, status, run.state.steps, run.ticks * kind.solver.points)
         ended = jax.tree.map(lambda new, old: jnp.where(_like(ends, new), new, old), now, ended)
         return i + 1, run, idle | ends, ended
@@ -152,26 +160,44 @@ def take(kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray) -> tuple[En
 
 @partial(jax.jit, static_argnums=0, donate_argnums=2)
 def load(
-    kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray, point: np.ndarray, leaves: tuple, z0: np.ndarray
+    kind: Kind,
+    shared: Shared,
+    slots: Slots,
+    slot: np.ndarray,
+    point: np.ndarray,
+    leaves: tuple,
+    z0: np.ndarray,
+    scale: np.ndarray,
 ) -> Slots:
     """Return the slots with new points in some of them.
 
-    slot, point: (k,) numbers; leaves, z0: (k, ...) of each point. A point EMPTY frees its slot; a slot beyond the last
-    is ignored.
+    slot, point: (k,) numbers; leaves, z0, scale: (k, ...) of each point. A point EMPTY frees its slot; a slot
+    beyond the last is ignored.
     """
 
     def put(old, fresh):
         return old.at[slot].set(fresh, mode="drop")
 
-    run = _start(kind.solver, shared, z0, point)
+    run = _start(kind.solver, shared, z0, scale, point)
     loaded = Slots(
         put(slots.point, point),
         tuple(map(put, slots.leaves, leaves)),
         jax.tree.map(put, slots.run, run),
         put(slots.idle, point == EMPTY),
         slots.ended,
+        put(slots.scale, scale),
     )
     return _on_runs(loaded, shared.objective.mesh)
+
+
+def _seen(kind: Kind, shared: Shared, scale: jax.Array) -> Any:
+    """Return the space as the solver of one slot sees it."""
+    return Scaled(kind.space, scale, shared.lower, shared.upper) if scale.ndim else kind.space
+
+
+def _coordinates(kind: Kind, shared: Shared, scale: jax.Array, u: jax.Array) -> jax.Array:
+    """Return the coordinates z of what the solver of one slot works in."""
+    return _seen(kind, shared, scale).coordinates(u) if scale.ndim else u
 
 
 def _like(mask: jax.Array, array: jax.Array) -> jax.Array:

@@ -10,7 +10,7 @@ from shardfit.stats.bank import make_bank
 from tests.reference import REFERENCE
 
 TRUTH = np.concatenate([np.ravel(gaussian.TRUTH[name]) for name in ("mean", "variance", "correlation")])
-DESCENT = {"learning_rate": 1.0, "keep": 1, "certify": False, "progress": False, "seed": 3}
+DESCENT = {"learning_rate": 1.0, "x_scale": 1.0, "keep": 1, "certify": False, "progress": False, "seed": 3}
 # five times the root mean square error with seeds 0 to 19, which are not used below
 ROOM = 5 * np.array([0.016, 0.022, 0.018, 0.038, 0.030])
 

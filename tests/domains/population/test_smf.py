@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import shardfit as sf
@@ -59,7 +60,7 @@ def test_golden_parts_of_three(golden):
 def test_golden_adam(golden):
     problem = smf.problem("A", int(golden["num_halos"]))
     rate = float(golden["A_adam_lr"])
-    result = sf.fit(problem, "adam", learning_rate=rate, maxiter=10, keep=1, certify=False, progress=False)
+    result = sf.fit(problem, optax.adam(rate), maxiter=10, keep=1, certify=False, progress=False)
     way = trajectory(problem, result.history)
     found = np.stack([way.params["efficiency"], way.params["log_scatter"]], axis=1)
     np.testing.assert_allclose(found, golden["A_adam_params_first11"], rtol=1e-10)
@@ -110,7 +111,8 @@ def test_adam_is_the_same_on_three_devices(small):
     ],
 )
 def test_fits_reach_the_truth_from_the_published_start(variant, solver):
-    result = sf.fit(smf.problem(variant), solver, certify=False, progress=False)
+    # the gradient vanishes at a perfect fit: a millionth of that at the start takes more steps of a fixed rate
+    result = sf.fit(smf.problem(variant), solver, maxiter=3000, certify=False, progress=False)
     assert result.success
     # the published target of B is in single precision
     np.testing.assert_allclose(pair(variant, result.params), smf.VARIANTS[variant].truth, atol=1e-4)

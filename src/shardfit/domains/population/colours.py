@@ -142,7 +142,7 @@ def problem(
 ) -> Problem:
     """Return the fit of the 20 parameters; few: that many up-weighted halos instead of n.
 
-    Example: `fit(colours.problem(few=500), "adam", learning_rate=0.03, maxiter=600)`.
+    Example: `fit(colours.problem(few=500), "adam", learning_rate=0.03, maxiter=600, x_scale=1.0)`.
     """
     banks = make_banks(*training(seed=seed), seed=seed)
     rows = halo_rows(n, few, seed)

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -44,6 +44,13 @@ MOST_LOST = 0.5  # share of refits without an answer beyond which there is no po
 
 
 @dataclass(frozen=True)
+class FrameLBFGS(LBFGS):
+    """L-BFGS in the frame's own coordinates, whose unit is a standard deviation."""
+
+    scaled: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
 class RefitOptions:
     """Options of `sample(problem, "rto")`.
 
@@ -69,7 +76,7 @@ class RefitOptions:
     @property
     def solver(self) -> LBFGS:
         """What refits with: tolerances are in standard deviations, the frame's unit."""
-        return LBFGS(maxiter=self.maxiter, gtol=1e-4, ftol=1e-13)
+        return FrameLBFGS(maxiter=self.maxiter, gtol=0.0, gatol=1e-4, ftol=1e-13)
 
 
 class Refitted(NamedTuple):

@@ -1,0 +1,240 @@
+"""A success is confirmed: from the answer, with curvature and scale taken anew, a few evaluations may not go lower.
+
+A solver's own tests can be met where scales differ by many orders, where a start was so steep that anything seems flat
+beside it, or on a saddle. What looks here shares nothing with it: curvature comes from changes of the gradient over
+small distances, in the space spanned by the gradient and what the Hessian makes of it, and a Newton step there is
+tried. Up to `WHOLE` coordinates that space is all of them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shardfit.core.mesh import first_says, spans_processes
+from shardfit.solve.base import Solver, Task, evaluate_parts
+from shardfit.solve.covariance import of_residuals
+from shardfit.solve.scale import Scaled
+
+WHOLE = 8  # coordinates up to which curvature is known in all directions
+FEW = 4  # directions looked at where there are more; and coordinates up to which differences are central
+TRIALS = (1.0, 0.1, 0.01)  # shares of the Newton step that are tried
+LONGEST = 0.3  # of a step, beside the coordinates' own size
+CERTAIN = 0.1  # share of the tolerance that the Newton step must promise, for it to be tried
+SMALL = 1e-3  # coordinates beside their scale that may have found another
+NEAR = 1e-5  # distance at which that is asked
+MUCH = 0.1  # relative change of the value that is not small
+SHORTER = 4  # distances tried
+REACH = 1000  # roundings by which coordinates are never known better
+VANISHED = 1.25  # power of the rounding: a value that has become so small beside its start is zero
+UNFELT = 1e-8  # relative change of squared residuals that says nothing about a parameter
+LEAST = 1e-8  # relative gain that is never more than rounding and the last steps of a good fit
+
+
+class Finding(NamedTuple):
+    """What a look from the answer has found: the best point, how much lower it is, and how much of that is no loss.
+
+    lengths: of the coordinates, that make curvatures alike; None where these are not known in all directions. flat:
+    coordinates that may change by their own size without the value noticing.
+    """
+
+    z: np.ndarray
+    value: float
+    gain: float
+    allowed: float
+    evaluations: int
+    lengths: np.ndarray | None = None
+    flat: Any = ()
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray]) -> "Finding":
+        """Return what was found from its stored arrays."""
+        value, gain, allowed = (float(arrays[name]) for name in ("value", "gain", "allowed"))
+        return cls(arrays["z"], value, gain, allowed, int(arrays["evaluations"]), arrays.get("lengths"), arrays["flat"])
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the answer stands."""
+        return self.gain <= self.allowed
+
+
+class _Look:
+    """Evaluations in scale-free coordinates of the answer; on several processes the first says where."""
+
+    def __init__(self, task: Task, z: np.ndarray, scale: np.ndarray):
+        self.box = (None, None) if task.box is None else tuple(np.asarray(end, z.dtype) for end in task.box)
+        self.space, self.task, self.scale = Scaled(task.space, scale, *self.box), task, scale
+        self.followed, self.evaluations = spans_processes(task.objective.mesh), 0
+        self.dtype = z.dtype
+        self.lower, self.upper = (None, None) if task.box is None else (end / scale for end in self.box)
+
+    def rescaled(self, z: np.ndarray, scale: np.ndarray) -> "_Look":
+        """Return the same in another scale."""
+        other = _Look(self.task, z, scale)
+        other.evaluations = self.evaluations
+        return other
+
+    def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return value and gradient at u."""
+        u = np.asarray(u, self.dtype)
+        if self.followed:
+            u = first_says(u, self.task.objective.mesh)
+        self.evaluations += 1
+        here, _ = evaluate_parts(self.space, self.task.objective, u, None)
+        return float(here.value), np.asarray(here.gradient, float)
+
+    def inside(self, u: np.ndarray) -> np.ndarray:
+        """Return the nearest point within the bounds."""
+        return u if self.lower is None else np.clip(u, self.lower, self.upper)
+
+    def free(self, u: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Return which coordinates may move downhill."""
+        if self.lower is None:
+            return np.ones(u.size, bool)
+        return ~(((u <= self.lower) & (gradient > 0)) | ((u >= self.upper) & (gradient < 0)))
+
+
+def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began: float) -> Finding:
+    """Look whether a few evaluations from z lower the value by more than the solver's tolerances allow.
+
+    began: the value that the solver started from.
+    """
+    eps = float(np.finfo(z.dtype).eps)
+    look = _Look(task, z, scale)
+    u = look.inside(np.asarray(z / scale, float))
+    value, gradient = look(u)
+    began = abs(began) if np.isfinite(began) else 0.0
+    # beside this a change of the value is large: a distance over which it changes so is not small
+    much = MUCH * max(abs(value), np.sqrt(eps) * began) or np.inf
+    small = np.flatnonzero((np.abs(u) < SMALL) & (u != 0)) if u.size <= WHOLE else ()
+    shrunk = [i for i in small if _is_far(look, u, i, value, much)]
+    if shrunk:
+        scale = scale.copy()
+        scale[shrunk] = np.abs(z[shrunk])
+        gradient = gradient * (scale / look.scale)
+        look = look.rescaled(z, scale)
+        u = look.inside(np.asarray(z / scale, float))
+    # a gradient smaller by a factor promises a gain smaller by its square; that it is nearly so is enough
+    allowed = max(10 * solver.ftol, 10 * solver.gtol**1.5, LEAST, 8 * eps) * abs(value) + solver.gatol
+    allowed += eps**VANISHED * began
+    free = look.free(u, gradient)
+    model = _curvature(look, u, value, gradient, free, eps, much)
+    if not (np.isfinite(value) and np.isfinite(model.bends).all() and len(model.bends)):
+        return Finding(z, value, 0.0, allowed, look.evaluations)
+    # what moves the answer by less than the precision that was asked for, or that there is, is no loss
+    reach = max(solver.xtol, REACH * eps, 10 * solver.gtol if solver.slow else 0) * model.size
+    moves, promised = _newton(model, gradient, eps)
+    within = np.abs(moves) <= reach
+    allowed += 2 * np.sum(np.maximum(promised[within], 0))
+    best, lowest = u, value
+    if np.sum(promised[~within]) > CERTAIN * allowed:
+        best, lowest = _tried(look, model, u, value, moves)
+    whole = len(model.bends) == free.sum() == z.size
+    # residuals have no constant that would hide what is small beside it
+    unfelt = max(UNFELT if of_residuals(task.objective) else 0, 8 * eps) * abs(value)
+    flat = (np.abs(gradient) + 0.5 * np.abs(model.own) <= unfelt) & free if whole else np.zeros(0, bool)
+    better = look.space.z(np.asarray(best, z.dtype)).astype(z.dtype) if lowest < value else z
+    lengths = model.lengths(scale) if whole else None
+    return Finding(better, lowest, value - lowest, allowed, look.evaluations, lengths, np.flatnonzero(flat))
+
+
+def _is_far(look: _Look, u: np.ndarray, i: Any, value: float, much: float) -> bool:
+    """Return whether a coordinate that has become small is at home there: what was small beside its start is not."""
+    moved = u.copy()
+    moved[i] += (1 if u[i] > 0 else -1) * NEAR
+    there = look(look.inside(moved))[0]
+    return not abs(there - value) <= much
+
+
+class _Model(NamedTuple):
+    """Curvature around a point: modes (n, k) and their bends (k,), which are known to `noise`. size: of the point."""
+
+    modes: np.ndarray
+    bends: np.ndarray
+    noise: float
+    size: float
+    own: np.ndarray  # (n,) curvature along each coordinate, where all directions are known
+
+    def lengths(self, scale: np.ndarray) -> np.ndarray:
+        """Return the lengths of coordinates that make all curvatures alike, none longer than its scale."""
+        diagonal = np.maximum(np.sum(self.modes**2 * np.abs(self.bends), axis=1), self.noise)
+        return scale * np.sqrt(np.min(diagonal) / diagonal) if np.min(diagonal) > 0 else scale
+
+
+def _curvature(
+    look: _Look, u: np.ndarray, value: float, gradient: np.ndarray, free: np.ndarray, eps: float, much: float
+) -> _Model:
+    """Return the Hessian in a Krylov space, from changes of the gradient over small distances."""
+    n = int(free.sum())
+    central, size = n <= FEW, max(1.0, float(np.max(np.abs(u), initial=0)))
+    distance = size * eps ** (1 / 3 if central else 0.45)
+    rows: list[np.ndarray] = []
+    images: list[np.ndarray] = []
+    rng, ahead = np.random.default_rng(0), gradient
+    for _ in range(n if n <= WHOLE else FEW):
+        direction = _orthogonal(np.where(free, ahead, 0), rows, free, rng)
+        near = distance
+        for _ in range(SHORTER):
+            one = look.inside(u + near * direction)
+            there, slope = look(one)
+            rise = abs(there - value) if np.isfinite(there) else np.inf
+            if rise <= much:
+                break
+            near *= max(1e-4, 0.1 * np.sqrt(much / rise))  # a coordinate can be much smaller than it was
+        other = look.inside(u - near * direction) if central else u
+        apart = float(direction @ (one - other)) or near
+        ahead = (slope - (look(other)[1] if central else gradient)) / apart
+        rows.append(direction)
+        images.append(ahead)
+    if not rows:
+        return _Model(np.zeros((u.size, 0)), np.zeros(0), 0.0, size, np.zeros(u.size))
+    basis, changes = np.array(rows), np.array(images)
+    matrix = basis @ changes.T
+    if not np.isfinite(matrix).all():
+        return _Model(basis.T, np.full(len(rows), np.nan), 0.0, size, np.zeros(u.size))
+    bends, modes = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    noise = float(np.max(np.abs(bends))) * distance / size * (eps**0.3 if central else 1)
+    # a coordinate's own slope is rounded as it is large: one without effect is known to have none
+    return _Model(basis.T @ modes, bends, noise, size, np.sum(basis * changes, axis=0))
+
+
+def _newton(model: _Model, gradient: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the Newton step (k,) along the modes, away from maxima and saddles, and what each promises to gain."""
+    slopes, bends, longest = model.modes.T @ gradient, model.bends, LONGEST * model.size
+    least = np.max(np.abs(bends)) * eps**0.75 or 1.0
+    moves = -slopes / np.where(np.abs(bends) > model.noise, np.abs(bends), least)
+    # from a saddle or a maximum there is no slope, but a way down
+    sinks = (bends < -model.noise) & (np.abs(moves) < longest)
+    moves = np.clip(np.where(sinks, np.where(moves < 0, -longest, longest), moves), -longest, longest)
+    return moves, -(slopes * moves + 0.5 * np.where(np.abs(bends) > model.noise, bends, 0) * moves**2)
+
+
+def _tried(look: _Look, model: _Model, u: np.ndarray, value: float, moves: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the first point along the step that is lower, and its value; in a bent valley, back at its bottom."""
+    widest = np.abs(model.bends[np.argmax(np.abs(moves))])
+    stiff = np.abs(model.bends) > max(10 * widest, model.noise)
+    back = np.where(stiff, 1 / np.where(stiff, np.abs(model.bends), 1), 0)
+    for share in TRIALS:
+        trial = look.inside(u + share * (model.modes @ moves))
+        for _ in range(2 if stiff.any() else 1):
+            there, slope = look(trial)
+            if np.isfinite(there) and there < value:
+                return trial, there
+            if not np.isfinite(slope).all():
+                break
+            trial = look.inside(trial - model.modes @ (back * (model.modes.T @ slope)))
+    return u, value
+
+
+def _orthogonal(vector: np.ndarray, rows: list[np.ndarray], free: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return a unit vector orthogonal to the rows: the given one's rest, or a random one where nothing is left."""
+    while True:
+        length = np.sqrt(vector @ vector)
+        rest = vector / length if np.isfinite(length) and length > 0 else np.zeros(vector.size)
+        for _ in range(2):  # once leaves rounding
+            for row in rows:
+                rest = rest - (row @ rest) * row
+        left = np.sqrt(rest @ rest)
+        if left > 1e-6:
+            return rest / left
+        vector = np.where(free, rng.standard_normal(vector.size), 0)

@@ -1,0 +1,91 @@
+"""A fit in legs: where a success is not confirmed, the solver goes on from the better point, with scale taken anew."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from shardfit.core.status import Status
+from shardfit.core.success import listed
+from shardfit.solve.base import Finish, Solver, Task
+from shardfit.solve.confirm import Finding, confirm
+from shardfit.solve.scale import natural, scaled_solve, starting_scale
+
+LEGS = 20
+SAME = 1e-3  # relative difference of values beyond which they are not of the same objective
+JUDGED = (Status.CONVERGED_GRADIENT, Status.CONVERGED_VALUE, Status.CONVERGED_STEP, Status.STALLED)
+UNSEEN = "The tolerances were met at the start: nothing was fitted, and whether it is a minimum was not looked at."
+
+
+def solve_in_legs(solver: Solver, task: Task, x_scale: Any) -> Finish:
+    """Run a solver, and again from its answer for as long as that is no success that stands."""
+    scale = start = starting_scale(solver, task, x_scale)
+    trace, first = task.monitor.trace, len(task.monitor.trace)
+    finish = scaled_solve(solver, task, scale)
+    for leg in range(2, LEGS + 2):
+        if not _is_judged(solver, task, finish):
+            break
+        found = _looked(solver, task, finish, leg, start, trace.value(first), x_scale is not None)
+        finish = finish._replace(evaluations=finish.evaluations + found.evaluations)
+        if finish.value is not None and not np.isclose(finish.value, found.value + found.gain, rtol=SAME, atol=0):
+            return finish  # the value is not the objective's, which is another error
+        if found.confirmed:
+            return _confirmed(task, finish, found)
+        note = (
+            f"From the answer of leg {leg - 1} ({finish.status.name}), {found.evaluations} evaluations lowered the "
+            f"value by {found.gain:.3g}: it went on from there."
+        )
+        if leg > LEGS or finish.steps >= solver.maxiter:
+            status = Status.MAX_STEPS if finish.steps >= solver.maxiter else Status.STALLED
+            return _moved(finish, found, status, note)
+        lengths = found.lengths
+        scale = None if scale is None else scale if x_scale is not None or lengths is None else lengths
+        scale = None if scale is None else scale.astype(task.z0.dtype)
+        onward = replace(task, z0=found.z, earlier=(finish.steps, finish.evaluations))
+        if task.monitor.store:
+            task.monitor.store.leg = leg
+        first = len(trace)
+        after = scaled_solve(solver, onward, scale)
+        if after.value is not None and not after.value <= found.value:
+            after = _moved(after, found, after.status, after.note)
+        finish = after._replace(compile_seconds=finish.compile_seconds + after.compile_seconds, note=after.note)
+    if finish.status.converged and finish.steps == 0 and solver.needs == "value_and_grad":
+        return finish._replace(note=" ".join(filter(None, (finish.note, UNSEEN))))
+    return finish
+
+
+def _is_judged(solver: Solver, task: Task, finish: Finish) -> bool:
+    """Return whether an end can be looked at: of an objective that is the same at every evaluation.
+
+    A solver that somebody brings may have reasons of its own for what it does not move.
+    """
+    able = solver.scaled and task.placed is not None and not task.objective.stochastic
+    return able and finish.status in JUDGED
+
+
+def _looked(solver: Solver, task: Task, finish: Finish, leg: int, start: Any, began: float, given: bool) -> Finding:
+    store = task.monitor.store
+    earlier = store.load_leg(leg) if store else None
+    if earlier is not None:
+        return Finding.of(earlier)
+    scale = natural(task, finish.z, start) if start is None or not given else start
+    found = confirm(solver, task, finish.z, scale, began)
+    if store and not found.confirmed:
+        store.save_leg(leg, found._asdict())
+    return found
+
+
+def _confirmed(task: Task, finish: Finish, found: Finding) -> Finish:
+    """Return the finish of an answer that stands: a run that could not go lower had arrived."""
+    if finish.status is Status.STALLED:
+        finish = finish._replace(status=Status.CONVERGED_VALUE)
+    if not len(found.flat):
+        return finish
+    labels = task.space.coordinate_labels()
+    names = listed([labels[i] for i in found.flat])
+    return finish._replace(doubts=(f"At the answer the value does not depend on {names}.",))
+
+
+def _moved(finish: Finish, found: Finding, status: Status, note: str) -> Finish:
+    note = " ".join(filter(None, (finish.note, note)))
+    return finish._replace(z=found.z, value=found.value, status=status, note=note, parts=None, equations=None)
