@@ -165,7 +165,7 @@ def _by_derivatives(task: Task, z: np.ndarray, scale: np.ndarray, unknown: np.nd
     without second derivatives, only the gradient is known. scale: of the other coordinates.
     """
     key = jax.random.key(task.seed) if task.objective.stochastic else None
-    rows = np.zeros((unknown.size, z.size))
+    rows: Any = None  # of the Hessian; many would not fit into memory
     if unknown.size <= CURVED:
         try:
             value, gradient, rows = _curvatures(task.space, task.objective, z, unknown, key)
@@ -173,8 +173,12 @@ def _by_derivatives(task: Task, z: np.ndarray, scale: np.ndarray, unknown: np.nd
             value, gradient = _slopes(task.space, task.objective, z, key)
     else:
         value, gradient = _slopes(task.space, task.objective, z, key)
-    value, gradient, rows = abs(float(value)), np.abs(np.asarray(gradient, float))[unknown], np.abs(rows)
-    if not (np.isfinite(value) and np.isfinite(gradient).all() and np.isfinite(rows).all()):
+    value, gradient, rows = abs(float(value)), np.abs(np.asarray(gradient, float))[unknown], rows
+    finite = np.isfinite(value) and np.isfinite(gradient).all()
+    if finite and rows is None:
+        return _rounded(np.nan_to_num(_lengths(value, gradient, np.zeros(unknown.size)), nan=1.0))
+    rows = np.abs(np.asarray(rows, float))
+    if not (finite and np.isfinite(rows).all()):
         return np.ones(unknown.size)
     lengths = _lengths(value, gradient, rows[np.arange(unknown.size), unknown])
     # one that acts through others alone, such as the rate of what has no amplitude yet
