@@ -20,14 +20,22 @@ WHOLE = 8  # coordinates up to which curvature is known in all directions
 FEW = 4  # directions looked at where there are more; and coordinates up to which differences are central
 TRIALS = (1.0, 0.1, 0.01)  # shares of the Newton step that are tried
 LONGEST = 0.3  # of a step, beside the coordinates' own size
-CERTAIN = 0.1  # share of the tolerance that the Newton step must promise, for it to be tried
+CERTAIN = (
+    0.1  # share of the tolerance that the Newton step must promise, for it to be tried
+)
 SMALL = 1e-3  # coordinates beside their scale that may have found another
 NEAR = 1e-5  # distance at which that is asked
 MUCH = 0.1  # relative change of the value that is not small
 SHORTER = 4  # distances tried
 REACH = 1000  # roundings by which coordinates are never known better
-VANISHED = 1.25  # power of the rounding: a value that has become so small beside its start is zero
-UNFELT = 1e-8  # relative change of squared residuals that says nothing about a parameter
+VANISHED = 1.5  # power of the rounding: a value that has become so small beside its start is zero
+RESOLVED = (
+    100  # roundings of the value that a change must have to be compared with slopes
+)
+UNLIKE = 0.3  # relative difference between what slopes promise and what the value does that is not small
+UNFELT = (
+    1e-8  # relative change of squared residuals that says nothing about a parameter
+)
 LEAST = 1e-8  # relative gain that is never more than rounding and the last steps of a good fit
 
 
@@ -49,8 +57,18 @@ class Finding(NamedTuple):
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> "Finding":
         """Return what was found from its stored arrays."""
-        value, gain, allowed = (float(arrays[name]) for name in ("value", "gain", "allowed"))
-        return cls(arrays["z"], value, gain, allowed, int(arrays["evaluations"]), arrays.get("lengths"), arrays["flat"])
+        value, gain, allowed = (
+            float(arrays[name]) for name in ("value", "gain", "allowed")
+        )
+        return cls(
+            arrays["z"],
+            value,
+            gain,
+            allowed,
+            int(arrays["evaluations"]),
+            arrays.get("lengths"),
+            arrays["flat"],
+        )
 
     @property
     def confirmed(self) -> bool:
@@ -62,11 +80,21 @@ class _Look:
     """Evaluations in scale-free coordinates of the answer; on several processes the first says where."""
 
     def __init__(self, task: Task, z: np.ndarray, scale: np.ndarray):
-        self.box = (None, None) if task.box is None else tuple(np.asarray(end, z.dtype) for end in task.box)
-        self.space, self.task, self.scale = Scaled(task.space, scale, *self.box), task, scale
+        self.box = (
+            (None, None)
+            if task.box is None
+            else tuple(np.asarray(end, z.dtype) for end in task.box)
+        )
+        self.space, self.task, self.scale = (
+            Scaled(task.space, scale, *self.box),
+            task,
+            scale,
+        )
         self.followed, self.evaluations = spans_processes(task.objective.mesh), 0
         self.dtype = z.dtype
-        self.lower, self.upper = (None, None) if task.box is None else (end / scale for end in self.box)
+        self.lower, self.upper = (
+            (None, None) if task.box is None else (end / scale for end in self.box)
+        )
 
     def rescaled(self, z: np.ndarray, scale: np.ndarray) -> "_Look":
         """Return the same in another scale."""
@@ -91,10 +119,14 @@ class _Look:
         """Return which coordinates may move downhill."""
         if self.lower is None:
             return np.ones(u.size, bool)
-        return ~(((u <= self.lower) & (gradient > 0)) | ((u >= self.upper) & (gradient < 0)))
+        return ~(
+            ((u <= self.lower) & (gradient > 0)) | ((u >= self.upper) & (gradient < 0))
+        )
 
 
-def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began: float) -> Finding:
+def confirm(
+    solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began: float
+) -> Finding:
     """Look whether a few evaluations from z lower the value by more than the solver's tolerances allow.
 
     began: the value that the solver started from.
@@ -115,16 +147,21 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
         look = look.rescaled(z, scale)
         u = look.inside(np.asarray(z / scale, float))
     # a gradient smaller by a factor promises a gain smaller by its square; that it is nearly so is enough
-    allowed = max(10 * solver.ftol, 10 * solver.gtol**1.5, LEAST, 8 * eps) * abs(value) + solver.gatol
+    allowed = (
+        max(10 * solver.ftol, 10 * solver.gtol**1.5, LEAST, 8 * eps) * abs(value)
+        + solver.gatol
+    )
     allowed += eps**VANISHED * began
     free = look.free(u, gradient)
     model = _curvature(look, u, value, gradient, free, eps, much)
     if not (np.isfinite(value) and np.isfinite(model.bends).all() and len(model.bends)):
         return Finding(z, value, 0.0, allowed, look.evaluations)
     # what moves the answer by less than the precision that was asked for, or that there is, is no loss
-    reach = max(solver.xtol, REACH * eps, 10 * solver.gtol if solver.slow else 0) * model.size
+    reach = (
+        max(solver.xtol, REACH * eps, solver.gtol if solver.slow else 0) * model.size
+    )
     moves, promised = _newton(model, gradient, eps)
-    within = np.abs(moves) <= reach
+    within = np.abs(moves) * np.max(np.abs(model.modes), axis=0) <= reach
     allowed += 2 * np.sum(np.maximum(promised[within], 0))
     best, lowest = u, value
     if np.sum(promised[~within]) > CERTAIN * allowed:
@@ -132,10 +169,24 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
     whole = len(model.bends) == free.sum() == z.size
     # residuals have no constant that would hide what is small beside it
     unfelt = max(UNFELT if of_residuals(task.objective) else 0, 8 * eps) * abs(value)
-    flat = (np.abs(gradient) + 0.5 * np.abs(model.own) <= unfelt) & free if whole else np.zeros(0, bool)
-    better = look.space.z(np.asarray(best, z.dtype)).astype(z.dtype) if lowest < value else z
+    flat = (
+        (np.abs(gradient) + 0.5 * np.abs(model.own) <= unfelt) & free
+        if whole
+        else np.zeros(0, bool)
+    )
+    better = (
+        look.space.z(np.asarray(best, z.dtype)).astype(z.dtype) if lowest < value else z
+    )
     lengths = model.lengths(scale) if whole else None
-    return Finding(better, lowest, value - lowest, allowed, look.evaluations, lengths, np.flatnonzero(flat))
+    return Finding(
+        better,
+        lowest,
+        value - lowest,
+        allowed,
+        look.evaluations,
+        lengths,
+        np.flatnonzero(flat),
+    )
 
 
 def _is_far(look: _Look, u: np.ndarray, i: Any, value: float, much: float) -> bool:
@@ -147,40 +198,65 @@ def _is_far(look: _Look, u: np.ndarray, i: Any, value: float, much: float) -> bo
 
 
 class _Model(NamedTuple):
-    """Curvature around a point: modes (n, k) and their bends (k,), which are known to `noise`. size: of the point."""
+    """Curvature around a point: modes (n, k) and their bends (k,), which are known to `noise`. size: of the point.
+
+    Where all directions are known, coordinates are first made alike in curvature: modes need not be of unit length.
+    """
 
     modes: np.ndarray
     bends: np.ndarray
     noise: float
     size: float
-    own: np.ndarray  # (n,) curvature along each coordinate, where all directions are known
+    own: (
+        np.ndarray
+    )  # (n,) curvature along each coordinate, where all directions are known
 
     def lengths(self, scale: np.ndarray) -> np.ndarray:
         """Return the lengths of coordinates that make all curvatures alike, none longer than its scale."""
-        diagonal = np.maximum(np.sum(self.modes**2 * np.abs(self.bends), axis=1), self.noise)
-        return scale * np.sqrt(np.min(diagonal) / diagonal) if np.min(diagonal) > 0 else scale
+        bent = np.abs(self.own)
+        least = np.min(bent[bent > 0], initial=np.inf)
+        return scale * np.sqrt(
+            np.where(bent > 0, least / np.where(bent > 0, bent, 1), 1)
+        )
 
 
 def _curvature(
-    look: _Look, u: np.ndarray, value: float, gradient: np.ndarray, free: np.ndarray, eps: float, much: float
+    look: _Look,
+    u: np.ndarray,
+    value: float,
+    gradient: np.ndarray,
+    free: np.ndarray,
+    eps: float,
+    much: float,
 ) -> _Model:
-    """Return the Hessian in a Krylov space, from changes of the gradient over small distances."""
+    """Return the Hessian from changes of the gradient over small distances: whole, or in a Krylov space."""
     n = int(free.sum())
     central, size = n <= FEW, max(1.0, float(np.max(np.abs(u), initial=0)))
     distance = size * eps ** (1 / 3 if central else 0.45)
     rows: list[np.ndarray] = []
     images: list[np.ndarray] = []
     rng, ahead = np.random.default_rng(0), gradient
-    for _ in range(n if n <= WHOLE else FEW):
-        direction = _orthogonal(np.where(free, ahead, 0), rows, free, rng)
+    for i in range(n if n <= WHOLE else FEW):
+        if n <= WHOLE:
+            direction = np.eye(u.size)[np.flatnonzero(free)[i]]
+        else:
+            direction = _orthogonal(np.where(free, ahead, 0), rows, free, rng)
         near = distance
         for _ in range(SHORTER):
             one = look.inside(u + near * direction)
             there, slope = look(one)
             rise = abs(there - value) if np.isfinite(there) else np.inf
-            if rise <= much:
+            went = float(direction @ (one - u))
+            # the rule of trapezoids: slopes at the ends of a small distance say how the value changes
+            told = 0.5 * went * float(direction @ (gradient + slope))
+            bent = max(abs(there - value), abs(told)) > RESOLVED * eps * abs(
+                value
+            ) and not np.isclose(
+                there - value, told, rtol=UNLIKE, atol=RESOLVED * eps * abs(value)
+            )
+            if rise <= much and not (central and bent):
                 break
-            near *= max(1e-4, 0.1 * np.sqrt(much / rise))  # a coordinate can be much smaller than it was
+            near *= max(1e-4, 0.1 * np.sqrt(min(1, much / max(rise, 1e-300))))
         other = look.inside(u - near * direction) if central else u
         apart = float(direction @ (one - other)) or near
         ahead = (slope - (look(other)[1] if central else gradient)) / apart
@@ -192,26 +268,44 @@ def _curvature(
     matrix = basis @ changes.T
     if not np.isfinite(matrix).all():
         return _Model(basis.T, np.full(len(rows), np.nan), 0.0, size, np.zeros(u.size))
-    bends, modes = np.linalg.eigh(0.5 * (matrix + matrix.T))
-    noise = float(np.max(np.abs(bends))) * distance / size * (eps**0.3 if central else 1)
-    # a coordinate's own slope is rounded as it is large: one without effect is known to have none
-    return _Model(basis.T @ modes, bends, noise, size, np.sum(basis * changes, axis=0))
+    own = np.sum(basis * changes, axis=0)
+    unit = np.sqrt(np.abs(np.diag(matrix))) if n <= WHOLE else np.ones(len(rows))
+    unit = np.where(unit > 0, unit, np.max(unit) or 1)
+    bends, modes = np.linalg.eigh(0.5 * (matrix + matrix.T) / np.outer(unit, unit))
+    noise = (
+        float(np.max(np.abs(bends))) * distance / size * (eps**0.3 if central else 1)
+    )
+    return _Model(basis.T @ (modes / unit[:, None]), bends, noise, size, own)
 
 
-def _newton(model: _Model, gradient: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+def _newton(
+    model: _Model, gradient: np.ndarray, eps: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the Newton step (k,) along the modes, away from maxima and saddles, and what each promises to gain."""
-    slopes, bends, longest = model.modes.T @ gradient, model.bends, LONGEST * model.size
+    slopes, bends = model.modes.T @ gradient, model.bends
+    longest = LONGEST * model.size / np.max(np.abs(model.modes), axis=0)
     least = np.max(np.abs(bends)) * eps**0.75 or 1.0
     moves = -slopes / np.where(np.abs(bends) > model.noise, np.abs(bends), least)
     # from a saddle or a maximum there is no slope, but a way down
     sinks = (bends < -model.noise) & (np.abs(moves) < longest)
-    moves = np.clip(np.where(sinks, np.where(moves < 0, -longest, longest), moves), -longest, longest)
-    return moves, -(slopes * moves + 0.5 * np.where(np.abs(bends) > model.noise, bends, 0) * moves**2)
+    moves = np.clip(
+        np.where(sinks, np.where(moves < 0, -longest, longest), moves),
+        -longest,
+        longest,
+    )
+    return moves, -(
+        slopes * moves
+        + 0.5 * np.where(np.abs(bends) > model.noise, bends, 0) * moves**2
+    )
 
 
-def _tried(look: _Look, model: _Model, u: np.ndarray, value: float, moves: np.ndarray) -> tuple[np.ndarray, float]:
+def _tried(
+    look: _Look, model: _Model, u: np.ndarray, value: float, moves: np.ndarray
+) -> tuple[np.ndarray, float]:
     """Return the first point along the step that is lower, and its value; in a bent valley, back at its bottom."""
-    widest = np.abs(model.bends[np.argmax(np.abs(moves))])
+    widest = np.abs(
+        model.bends[np.argmax(np.abs(moves) * np.max(np.abs(model.modes), axis=0))]
+    )
     stiff = np.abs(model.bends) > max(10 * widest, model.noise)
     back = np.where(stiff, 1 / np.where(stiff, np.abs(model.bends), 1), 0)
     for share in TRIALS:
@@ -226,11 +320,20 @@ def _tried(look: _Look, model: _Model, u: np.ndarray, value: float, moves: np.nd
     return u, value
 
 
-def _orthogonal(vector: np.ndarray, rows: list[np.ndarray], free: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _orthogonal(
+    vector: np.ndarray,
+    rows: list[np.ndarray],
+    free: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
     """Return a unit vector orthogonal to the rows: the given one's rest, or a random one where nothing is left."""
     while True:
         length = np.sqrt(vector @ vector)
-        rest = vector / length if np.isfinite(length) and length > 0 else np.zeros(vector.size)
+        rest = (
+            vector / length
+            if np.isfinite(length) and length > 0
+            else np.zeros(vector.size)
+        )
         for _ in range(2):  # once leaves rounding
             for row in rows:
                 rest = rest - (row @ rest) * row
