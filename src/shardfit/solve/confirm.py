@@ -20,22 +20,16 @@ WHOLE = 8  # coordinates up to which curvature is known in all directions
 FEW = 4  # directions looked at where there are more; and coordinates up to which differences are central
 TRIALS = (1.0, 0.1, 0.01)  # shares of the Newton step that are tried
 LONGEST = 0.3  # of a step, beside the coordinates' own size
-CERTAIN = (
-    0.1  # share of the tolerance that the Newton step must promise, for it to be tried
-)
+CERTAIN = 0.1  # share of the tolerance that the Newton step must promise, for it to be tried
 SMALL = 1e-3  # coordinates beside their scale that may have found another
 NEAR = 1e-5  # distance at which that is asked
 MUCH = 0.1  # relative change of the value that is not small
 SHORTER = 4  # distances tried
 REACH = 1000  # roundings by which coordinates are never known better
 VANISHED = 1.5  # power of the rounding: a value that has become so small beside its start is zero
-RESOLVED = (
-    100  # roundings of the value that a change must have to be compared with slopes
-)
+RESOLVED = 100  # roundings of the value that a change must have to be compared with slopes
 UNLIKE = 0.3  # relative difference between what slopes promise and what the value does that is not small
-UNFELT = (
-    1e-8  # relative change of squared residuals that says nothing about a parameter
-)
+UNFELT = 1e-8  # relative change of squared residuals that says nothing about a parameter
 LEAST = 1e-8  # relative gain that is never more than rounding and the last steps of a good fit
 
 
@@ -57,9 +51,7 @@ class Finding(NamedTuple):
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> "Finding":
         """Return what was found from its stored arrays."""
-        value, gain, allowed = (
-            float(arrays[name]) for name in ("value", "gain", "allowed")
-        )
+        value, gain, allowed = (float(arrays[name]) for name in ("value", "gain", "allowed"))
         return cls(
             arrays["z"],
             value,
@@ -80,11 +72,7 @@ class _Look:
     """Evaluations in scale-free coordinates of the answer; on several processes the first says where."""
 
     def __init__(self, task: Task, z: np.ndarray, scale: np.ndarray):
-        self.box = (
-            (None, None)
-            if task.box is None
-            else tuple(np.asarray(end, z.dtype) for end in task.box)
-        )
+        self.box = (None, None) if task.box is None else tuple(np.asarray(end, z.dtype) for end in task.box)
         self.space, self.task, self.scale = (
             Scaled(task.space, scale, *self.box),
             task,
@@ -92,9 +80,7 @@ class _Look:
         )
         self.followed, self.evaluations = spans_processes(task.objective.mesh), 0
         self.dtype = z.dtype
-        self.lower, self.upper = (
-            (None, None) if task.box is None else (end / scale for end in self.box)
-        )
+        self.lower, self.upper = (None, None) if task.box is None else (end / scale for end in self.box)
 
     def rescaled(self, z: np.ndarray, scale: np.ndarray) -> "_Look":
         """Return the same in another scale."""
@@ -119,14 +105,10 @@ class _Look:
         """Return which coordinates may move downhill."""
         if self.lower is None:
             return np.ones(u.size, bool)
-        return ~(
-            ((u <= self.lower) & (gradient > 0)) | ((u >= self.upper) & (gradient < 0))
-        )
+        return ~(((u <= self.lower) & (gradient > 0)) | ((u >= self.upper) & (gradient < 0)))
 
 
-def confirm(
-    solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began: float
-) -> Finding:
+def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began: float) -> Finding:
     """Look whether a few evaluations from z lower the value by more than the solver's tolerances allow.
 
     began: the value that the solver started from.
@@ -147,19 +129,14 @@ def confirm(
         look = look.rescaled(z, scale)
         u = look.inside(np.asarray(z / scale, float))
     # a gradient smaller by a factor promises a gain smaller by its square; that it is nearly so is enough
-    allowed = (
-        max(10 * solver.ftol, 10 * solver.gtol**1.5, LEAST, 8 * eps) * abs(value)
-        + solver.gatol
-    )
+    allowed = max(10 * solver.ftol, 10 * solver.gtol**1.5, LEAST, 8 * eps) * abs(value) + solver.gatol
     allowed += eps**VANISHED * began
     free = look.free(u, gradient)
     model = _curvature(look, u, value, gradient, free, eps, much)
     if not (np.isfinite(value) and np.isfinite(model.bends).all() and len(model.bends)):
         return Finding(z, value, 0.0, allowed, look.evaluations)
     # what moves the answer by less than the precision that was asked for, or that there is, is no loss
-    reach = (
-        max(solver.xtol, REACH * eps, solver.gtol if solver.slow else 0) * model.size
-    )
+    reach = max(solver.xtol, REACH * eps, solver.gtol if solver.slow else 0) * model.size
     moves, promised = _newton(model, gradient, eps)
     within = np.abs(moves) * np.max(np.abs(model.modes), axis=0) <= reach
     allowed += 2 * np.sum(np.maximum(promised[within], 0))
@@ -169,14 +146,8 @@ def confirm(
     whole = len(model.bends) == free.sum() == z.size
     # residuals have no constant that would hide what is small beside it
     unfelt = max(UNFELT if of_residuals(task.objective) else 0, 8 * eps) * abs(value)
-    flat = (
-        (np.abs(gradient) + 0.5 * np.abs(model.own) <= unfelt) & free
-        if whole
-        else np.zeros(0, bool)
-    )
-    better = (
-        look.space.z(np.asarray(best, z.dtype)).astype(z.dtype) if lowest < value else z
-    )
+    flat = (np.abs(gradient) + 0.5 * np.abs(model.own) <= unfelt) & free if whole else np.zeros(0, bool)
+    better = look.space.z(np.asarray(best, z.dtype)).astype(z.dtype) if lowest < value else z
     lengths = model.lengths(scale) if whole else None
     return Finding(
         better,
@@ -207,17 +178,13 @@ class _Model(NamedTuple):
     bends: np.ndarray
     noise: float
     size: float
-    own: (
-        np.ndarray
-    )  # (n,) curvature along each coordinate, where all directions are known
+    own: np.ndarray  # (n,) curvature along each coordinate, where all directions are known
 
     def lengths(self, scale: np.ndarray) -> np.ndarray:
         """Return the lengths of coordinates that make all curvatures alike, none longer than its scale."""
         bent = np.abs(self.own)
         least = np.min(bent[bent > 0], initial=np.inf)
-        return scale * np.sqrt(
-            np.where(bent > 0, least / np.where(bent > 0, bent, 1), 1)
-        )
+        return scale * np.sqrt(np.where(bent > 0, least / np.where(bent > 0, bent, 1), 1))
 
 
 def _curvature(
@@ -249,9 +216,7 @@ def _curvature(
             went = float(direction @ (one - u))
             # the rule of trapezoids: slopes at the ends of a small distance say how the value changes
             told = 0.5 * went * float(direction @ (gradient + slope))
-            bent = max(abs(there - value), abs(told)) > RESOLVED * eps * abs(
-                value
-            ) and not np.isclose(
+            bent = max(abs(there - value), abs(told)) > RESOLVED * eps * abs(value) and not np.isclose(
                 there - value, told, rtol=UNLIKE, atol=RESOLVED * eps * abs(value)
             )
             if rise <= much and not (central and bent):
@@ -272,15 +237,11 @@ def _curvature(
     unit = np.sqrt(np.abs(np.diag(matrix))) if n <= WHOLE else np.ones(len(rows))
     unit = np.where(unit > 0, unit, np.max(unit) or 1)
     bends, modes = np.linalg.eigh(0.5 * (matrix + matrix.T) / np.outer(unit, unit))
-    noise = (
-        float(np.max(np.abs(bends))) * distance / size * (eps**0.3 if central else 1)
-    )
+    noise = float(np.max(np.abs(bends))) * distance / size * (eps**0.3 if central else 1)
     return _Model(basis.T @ (modes / unit[:, None]), bends, noise, size, own)
 
 
-def _newton(
-    model: _Model, gradient: np.ndarray, eps: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _newton(model: _Model, gradient: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the Newton step (k,) along the modes, away from maxima and saddles, and what each promises to gain."""
     slopes, bends = model.modes.T @ gradient, model.bends
     longest = LONGEST * model.size / np.max(np.abs(model.modes), axis=0)
@@ -293,19 +254,12 @@ def _newton(
         -longest,
         longest,
     )
-    return moves, -(
-        slopes * moves
-        + 0.5 * np.where(np.abs(bends) > model.noise, bends, 0) * moves**2
-    )
+    return moves, -(slopes * moves + 0.5 * np.where(np.abs(bends) > model.noise, bends, 0) * moves**2)
 
 
-def _tried(
-    look: _Look, model: _Model, u: np.ndarray, value: float, moves: np.ndarray
-) -> tuple[np.ndarray, float]:
+def _tried(look: _Look, model: _Model, u: np.ndarray, value: float, moves: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the first point along the step that is lower, and its value; in a bent valley, back at its bottom."""
-    widest = np.abs(
-        model.bends[np.argmax(np.abs(moves) * np.max(np.abs(model.modes), axis=0))]
-    )
+    widest = np.abs(model.bends[np.argmax(np.abs(moves) * np.max(np.abs(model.modes), axis=0))])
     stiff = np.abs(model.bends) > max(10 * widest, model.noise)
     back = np.where(stiff, 1 / np.where(stiff, np.abs(model.bends), 1), 0)
     for share in TRIALS:
@@ -329,11 +283,7 @@ def _orthogonal(
     """Return a unit vector orthogonal to the rows: the given one's rest, or a random one where nothing is left."""
     while True:
         length = np.sqrt(vector @ vector)
-        rest = (
-            vector / length
-            if np.isfinite(length) and length > 0
-            else np.zeros(vector.size)
-        )
+        rest = vector / length if np.isfinite(length) and length > 0 else np.zeros(vector.size)
         for _ in range(2):  # once leaves rounding
             for row in rows:
                 rest = rest - (row @ rest) * row
