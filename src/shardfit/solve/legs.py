@@ -27,7 +27,8 @@ def solve_in_legs(solver: Solver, task: Task, x_scale: Any) -> Finish:
             break
         found = _looked(solver, task, finish, leg, start, trace.value(first), x_scale is not None)
         finish = finish._replace(evaluations=finish.evaluations + found.evaluations)
-        if finish.value is not None and not np.isclose(finish.value, found.value + found.gain, rtol=SAME, atol=found.allowed):
+        seen = found.value + found.gain
+        if finish.value is not None and not np.isclose(finish.value, seen, rtol=SAME, atol=found.allowed):
             return finish  # the value is not the objective's, which is another error
         if found.confirmed:
             return _confirmed(task, finish, found)
