@@ -43,7 +43,7 @@ def fit(n: int, nt: int, path: str) -> dict:
     reading = time.process_time(), time.perf_counter()
     data = read(path, gap=2e6)
     reading = time.process_time() - reading[0], time.perf_counter() - reading[1]
-    options, before = FitOptions(scaling="individual"), _peak()
+    options, before = FitOptions(scaling="individual", law="full"), _peak()
     answer = fit_correlation(data, MODEL, options, QUIET)
     whole, wall = time.process_time() - reading[0], time.perf_counter() - reading[1] - BEGAN
     memory, began = _peak() - before, time.process_time()

@@ -22,7 +22,9 @@ from shardfit.domains.xpcs import (
 )
 from shardfit.domains.xpcs.problem import converted
 from shardfit.domains.xpcs.recipes.answer import read_answer
+from shardfit.domains.xpcs.recipes.laws import open_rates
 from shardfit.domains.xpcs.recipes.starts import about_minima
+from shardfit.domains.xpcs.recipes.units import check_q
 from tests.domains.xpcs.cases import FLOW, STATIC, measured, model_of, reference, small
 
 STATIC_CASE, FLOW_CASE = "fit_static_nt40_nphi3", "fit_laminar_nt60_nphi5"
@@ -131,7 +133,7 @@ def test_bounds_of_an_amplitude_are_kept_in_its_own_coordinates():
 def test_a_folder_holds_the_answer_also_where_a_search_began_again_within_bounds(tmp_path):
     model, truth = static(), {"D0": 3e5, "alpha": -0.3, "D_offset": 0.0}
     data, run = small(model, truth, dt=0.004), RunOptions(run_dir=tmp_path, progress=False)
-    fast = fit_correlation(data, model, FitOptions(), run)
+    fast = fit_correlation(data, model, FitOptions(law="full"), run)
     kept = load_result(tmp_path)
     rejected, bounded = (load_result(tmp_path / "start01" / part).value for part in ("", "bounded01"))
     assert rejected < bounded == kept.value and not (tmp_path / "config.json").exists()
@@ -141,7 +143,7 @@ def test_a_folder_holds_the_answer_also_where_a_search_began_again_within_bounds
     # nobody has set the bound that stopped it: no success, and the same words everywhere
     assert not fast.success and not kept.success and kept.verdict().reasons[0] in str(fast)
     assert np.allclose(kept.covariance, fast.answer().covariance, equal_nan=True) and kept.covariance.shape == (9, 9)
-    again = fit_correlation(data, model, FitOptions(), run)
+    again = fit_correlation(data, model, FitOptions(law="full"), run)
     assert again.params == fast.params and load_result(tmp_path).value == kept.value
     ends = {name: model.table[name][:2] for name in kept.at_bound}  # one's own bounds are no doubt
     chosen = replace(fast, setup=replace(fast.setup, options=FitOptions(bounds=ends))).answer().verdict()
@@ -198,7 +200,7 @@ def truth_errors(found, truth):
 def test_known_truths_at_many_sizes_with_unsorted_angles(nt, n_angles):
     phi = np.random.default_rng(nt).permutation(np.linspace(-90, 88, n_angles))
     data = small(laminar_flow(), FLOW, seed=nt, n_frames=nt, phi=phi, dt=20.0 / nt)
-    found = fit_correlation(data, laminar_flow(), FitOptions(scaling="individual"), QUIET)
+    found = fit_correlation(data, laminar_flow(), FitOptions(scaling="individual", law="full"), QUIET)
     assert found.success and max(truth_errors(found, FLOW).values()) < 4.5
     assert np.array_equal(found.setup.data.phi, phi)
 
@@ -230,7 +232,7 @@ def test_a_million_points_by_the_reference_recipe():
     case = reference("fit_laminar_nt210_nphi23")
     data = small(laminar_flow(), FLOW, seed=2, n_frames=210, phi=case["phi"], dt=float(case["dt"]))
     assert np.isclose(data.c2.sum(), float(case["c2_sum"]), rtol=1e-14)
-    found = fit_correlation(data, laminar_flow(), FitOptions(triangle="both"), QUIET)
+    found = fit_correlation(data, laminar_flow(), FitOptions(triangle="both", law="full"), QUIET)
     tag = "refauto_linear_weighted_offdiag"
     errors = np.sqrt(np.diag(case[f"{tag}_cov"]))[2:]
     assert np.max(np.abs(np.array(list(found.params.values())) - case[f"{tag}_x"][2:]) / errors) < 1e-5
@@ -315,3 +317,53 @@ def test_intervals_of_coordinates_without_a_ridge_cover_the_truth_of_few_frames(
 def test_correlation_keeps_the_order_of_angles():
     data = small(phi=(40.0, -20.0, 10.0))
     assert isinstance(data, Correlation) and data.take([2, 0]).phi.tolist() == [10.0, 40.0]
+
+
+def test_the_simplest_law_that_holds_is_the_answer(tmp_path):
+    """A steady sample: amplitude and offset of the full law ran to the ends of their ranges, with opposite signs."""
+    truth = {"D0": 16000.0, "alpha": 0.0, "D_offset": 0.0}
+    data = small(static(), truth)
+    run, options = RunOptions(run_dir=tmp_path, progress=False), FitOptions(errors="frames")
+    found = fit_correlation(data, static(), options, run)
+    assert found.success and found.unneeded == ("alpha", "D_offset") and found.laws.names[0] == "constant"
+    assert abs(found.params["D0"] - 16000) < 4 * found.stderr["D0"] < 4000
+    assert found.params["alpha"] == found.params["D_offset"] == 0 and "not needed" in str(found)
+    assert {*found.laws.names} == {"constant", "power law", "power law + offset"}
+    kept = load_result(tmp_path)
+    assert kept.params["D0"] == found.params["D0"] and "simplest law" in kept.note and kept.success
+    again = fit_correlation(data, static(), options, run)  # read, not fitted again
+    assert again.params == found.params and again.result.timings == found.result.timings
+    assert setup(data, static(), FitOptions(law="constant")).options.fixed == {"alpha": 0.0, "D_offset": 0.0}
+
+
+def test_what_is_given_of_a_rate_says_its_law():
+    flow = laminar_flow()
+    for options, rates in (
+        ({}, {"J", "S"}),
+        ({"start": {"D0": 1e4}}, {"S"}),
+        ({"fixed": {"beta": 0.0}}, {"J"}),
+        ({"bounds": {"D0": (1.0, 1e6)}}, {"J", "S"}),
+        ({"bounds": {"D_offset": (0.0, 1e4)}}, {"S"}),
+        ({"loss": "huber"}, set()),
+        ({"law": "full"}, set()),
+    ):
+        assert {*open_rates(flow, FitOptions(**options))} == rates
+    assert open_rates(TwoComponent(), FitOptions()) == {} == open_rates(curved(static(), small()), FitOptions())
+    with pytest.raises(ValueError, match="law 'constant' has alpha at 0"):
+        setup(small(), static(), FitOptions(law="constant", start={"alpha": 0.3}))
+    with pytest.raises(ValueError, match="no power law"):
+        setup(small(), TwoComponent(), FitOptions(law="power"))
+    with pytest.raises(ValueError, match="law 'line'"):
+        FitOptions(law="line")
+
+
+def test_units_of_q_are_checked_against_the_decay():
+    data = small(n_frames=40)
+    with pytest.raises(ValueError, match="larger than X-rays can have.*54 1/µm"):
+        fit_correlation(replace(data, q=54.0), static(), run=QUIET)
+    assert "is the unit of q right?" in check_q(replace(data, q=0.054), static(), FitOptions())
+    assert check_q(data, static(), FitOptions()) == ""
+    slow = FitOptions(bounds={"D0": (1.0, 1e4)})
+    assert check_q(replace(data, q=0.054), static(), slow) == ""
+    noise = replace(data, c2=1 + 0 * data.c2, q=0.054)
+    assert check_q(noise, static(), FitOptions()) == ""

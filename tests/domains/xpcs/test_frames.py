@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from shardfit import RunOptions
-from shardfit.domains.xpcs import FitOptions, fit_correlation, multi_tau, setup, static
+from shardfit.domains.xpcs import FitOptions, Geometry, fit_correlation, laminar_flow, multi_tau, setup, static
+from shardfit.domains.xpcs.recipes.answer import rates_with_bands
 from tests.domains.xpcs.cases import STATIC, small
 
 QUIET = RunOptions(progress=False)
@@ -57,3 +58,21 @@ def test_intervals_by_frames_cover_the_truth_of_speckle():
         (covered > 0.6) & (covered < 0.85)
     )  # 0.68 in the limit of many pieces; rather too wide than too narrow
     assert np.all(np.mean(by_points, axis=0) < 0.3)  # errors by points do not hold
+
+
+def test_bands_of_rates_are_not_zero_where_nothing_is_known():
+    model = laminar_flow()
+    values = np.array([8000.0, -0.25, 300.0, 2e-3, -0.2, 1e-4, -4.0])
+    geometry = Geometry(0.1 * np.arange(6), np.zeros(1), 0.0054, 2e6, 0.1)
+    known = np.diag([100.0, 0.01, 10.0, *[0.0] * 3, 0.1])
+
+    def bands(spread, held=(), values=values):
+        rates = rates_with_bands(model, geometry, values, spread, np.isin(model.names, held))
+        return [np.asarray(rates[name][:, 1]) for name in "JS"]
+
+    diffusion, shear = bands(known)  # at bounds: nothing moves it
+    assert np.all(diffusion > 0) and np.all(np.isnan(shear))
+    assert np.all(bands(known, ("gamma_dot_t0", "beta", "gamma_dot_t_offset"))[1] == 0)  # held: known
+    assert np.all(np.isnan(bands(known + np.diag([0, 0, 0, np.inf, 0, 0, 0]))[1]))  # not determined
+    floored = np.array([*values[:3], 1e-6, 0.0, -1e-3, 0.0])
+    assert np.all(np.isnan(bands(known + np.diag([0, 0, 0, 1e-9, 0.1, 1e-9, 0]), values=floored)[1]))

@@ -69,5 +69,6 @@ def test_a_fit_of_several_q_recovers_what_is_shared_and_what_is_not():
     assert found.success and set(found.rates) == {"J@low", "J@high"}
     expected = {"alpha": -0.3, "D_offset": 800.0, "D0@low": 12000.0, "D0@high": 15000.0}
     assert all(abs(found.params[name] - value) < 4 * found.stderr[name] for name, value in expected.items())
-    alone = fit_correlation(data.take(np.array(groups) == "low"), static(), FitOptions(scaling="individual"), QUIET)
+    by_points = FitOptions(scaling="individual", law="full")
+    alone = fit_correlation(data.take(np.array(groups) == "low"), static(), by_points, QUIET)
     assert found.stderr["alpha"] < alone.stderr["alpha"]

@@ -235,7 +235,7 @@ def test_shards_combine_to_the_posterior_of_all_points():
 @pytest.mark.slow
 def test_the_usual_priors_in_the_usual_coordinates_are_not_called_converged_silently():
     data = small(n_frames=40)
-    fitted = fit_correlation(data, static(), FitOptions(scaling="individual"), QUIET)
+    fitted = fit_correlation(data, static(), FitOptions(scaling="individual", law="full"), QUIET)
     posterior = sample_correlation(fitted, 300, "reference", QUIET, chains=4, warmup=300)
     report = judged(fitted, posterior, "reference")
     assert any("ridge" in text or "prior lies" in text for text in report["warnings"])
@@ -256,7 +256,7 @@ def test_the_posterior_agrees_with_the_fit():
 def test_more_parameters_must_earn_their_place():
     def fitted(chi2, parameters, n=1000):
         ready = SimpleNamespace(n_points=n, options=FitOptions())
-        return SimpleNamespace(chi2=chi2, dof=n - parameters, setup=ready)
+        return SimpleNamespace(chi2=chi2, dof=n - parameters, setup=ready, scatter=1.0)
 
     found = compare_fits({"flow": fitted(1008.0, 9), "still": fitted(1010.0, 5)})
     assert found.names == ("still", "flow") and np.isclose(found.difference[1], 4 * np.log(1000) - 2, atol=0.1)

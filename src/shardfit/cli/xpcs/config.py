@@ -58,6 +58,7 @@ class FitConfig:
     warm_start: bool = _key(False, "true or false")
     even_scales: float = _key(0.0, "a number")
     errors: str | None = _key(None, "text")
+    law: str = _key("auto", "text")
     compat: str | None = _key(None, "text")
     starts: int = _key(1, "a whole number")
     maxiter: int | None = _key(None, "a whole number")

@@ -35,6 +35,7 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     add_data_arguments(parser)
     parser.add_argument("--scaling", metavar="NAME", help="auto, individual, fourier, constant, constant_averaged")
     parser.add_argument("--loss", metavar="NAME", help="linear, soft_l1, huber, cauchy, arctan (linear)")
+    parser.add_argument("--law", metavar="NAME", help="of power laws: auto (by BIC), constant, power, full (auto)")
     parser.add_argument("--errors", metavar="NAME", help="standard errors: frames (default), or points")
     parser.add_argument("--hold", metavar="NAME=VALUE", action="append", default=[], help="hold a parameter")
     parser.add_argument("--start", metavar="NAME=VALUE", action="append", default=[], help="where a parameter begins")
@@ -62,7 +63,11 @@ def configured(args: argparse.Namespace) -> Config:
         data["frames"] = _frames(args.frames)
     if args.sigma is not None:
         data["sigma"] = args.sigma if args.sigma == "estimate" else _number("--sigma", args.sigma)
-    fit = {n: getattr(args, n) for n in ("scaling", "loss", "starts", "errors") if getattr(args, n, None) is not None}
+    fit = {
+        n: getattr(args, n)
+        for n in ("scaling", "loss", "starts", "errors", "law")
+        if getattr(args, n, None) is not None
+    }
     seed = config.seed if getattr(args, "seed", None) is None else args.seed
     config = replace(config, data=replace(config.data, **data), fit=replace(config.fit, **fit), seed=seed)
     if args.mode is not None:

@@ -34,6 +34,7 @@ fourier_order = 2    # of scaling fourier
 shared_from = 3    # auto: one contrast and offset for all from this number of angles
 loss = "linear"    # or soft_l1, huber, cauchy, arctan
 errors = "frames"    # standard errors from the scatter of frames, or of single points: "points"
+law = "auto"    # of rates: constant, power, full (with offset), or the simplest that holds; see [start]
 triangle = "upper"    # or both: every pair counts twice, errors are too small by √2
 shear_weighted = false    # angles along the flow count more
 warm_start = false    # begin with contrast and offset held
@@ -43,7 +44,7 @@ starts = 1    # different starts that are searched from
 # ftol = 1e-14    # relative change of χ² at which a search ends
 # compat = "grid"    # fit what the package homodyne fits to small data: soft_l1, scales of every angle
 
-[start]    # where parameters begin; what is left out is found from the data
+[start]    # where parameters begin; what is left out is found from the data. A rate named here keeps its full law
 # D0 = 1e4
 
 [bounds]

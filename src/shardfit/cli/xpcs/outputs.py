@@ -68,6 +68,8 @@ def _analysis(fit: Any) -> dict[str, Any]:
         "degeneracy": fit.degeneracy,
         "errors": "points" if fit.pieces is None else "frames",
         "independent_pieces": fit.pieces,
+        "not_needed": list(fit.unneeded),
+        "laws": [] if fit.laws is None else fit.laws.table(),
         "warnings": list(fit.warnings),
         "source": fit.setup.data.source,
     }

@@ -12,6 +12,7 @@ def write_report(out: Path, fit: Any, config: Config) -> Path:
     """Write report.html of a run directory and return its path."""
     sections = [
         {"title": "Parameters", "blocks": [_parameters(fit), *({"text": text} for text in fit.warnings)]},
+        *([{"title": "Laws", "blocks": [_laws(fit.laws)]}] if fit.laws else []),
         {"title": "Angles", "blocks": [_angles(fit)]},
         {"title": "Settings", "blocks": [{"header": ["setting", "value"], "rows": _settings(config)}]},
     ]
@@ -28,6 +29,12 @@ def _parameters(fit: Any) -> dict[str, Any]:
     if fit.pieces is not None:
         caption = f"Standard errors are from the scatter of frames, about {fit.pieces:.0f} independent samples."
     return {"header": ["parameter", "value", "1σ", "unit"], "rows": fit.table(), "caption": caption}
+
+
+def _laws(laws: Any) -> dict[str, Any]:
+    rows = [[law["law"], str(law["parameters"]), f"{law['chi2']:.6g}", f"{law['bic']:.1f}"] for law in laws.table()]
+    caption = "The law with the lowest BIC is the answer; differences below 2 say nothing, beyond 10 they decide."
+    return {"header": ["law", "parameters", "χ²", "ΔBIC"], "rows": rows, "caption": caption}
 
 
 def _angles(fit: Any) -> dict[str, Any]:

@@ -43,16 +43,18 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("no file: name one, or set file in section [data] of the configuration.")
     from shardfit import RunOptions, mesh
     from shardfit.cli.xpcs.posterior_files import judged, write_posterior
-    from shardfit.domains.xpcs import curved, fit_correlation, sample_correlation
+    from shardfit.domains.xpcs import fit_correlation, sample_correlation
+    from shardfit.domains.xpcs.recipes.laws import without_ridges
     from shardfit.sampling.store import doubted
 
     data, out = config.load(file), options.directory(args.out)
     record.begin(args, out, config.seed)
-    model = config.model()
+    model, quiet = config.model(), RunOptions(seed=config.seed)
+    fit = fit_correlation(data, model, config.options(data), quiet)
     named = {*config.start, *config.fixed, *config.bounds} & {*model.names}
-    if config.mode != "two_component" and args.coordinates == "curved" and not named:
-        model = curved(model, data)  # whoever names a power law's own parameters gets these
-    fit = fit_correlation(data, model, config.options(data), RunOptions(seed=config.seed))
+    if args.coordinates == "curved" and not named:  # whoever names a power law's own parameters gets these
+        model, settings = without_ridges(fit)
+        fit = fit if model == fit.setup.model else fit_correlation(data, model, settings, quiet)
     print(fit, flush=True)
     split = mesh(rows=1, runs=devices) if devices > 1 else None
     how = RunOptions(mesh=split, seed=config.seed, run_dir=out, resume=args.resume)

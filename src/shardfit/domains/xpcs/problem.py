@@ -29,6 +29,7 @@ from shardfit.domains.xpcs.scaling import (
 from shardfit.domains.xpcs.terms import SCALES, joint_term, projected_term
 
 TERM = "c2"
+LEFT_OUT = {"constant": 2, "power": 1, "full": 0}  # parameters of a power law, from its last, that a law has at 0
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,10 @@ class FitOptions:
     errors
         'points' takes all points as independent, as other packages do; 'frames' measures the scatter of whole frames,
         which points share: right for measured correlations, and often ten times larger.
+    law
+        of power laws: 'auto' compares a constant, a power law, and a power law with offset by BIC and takes the best;
+        'constant', 'power' and 'full' say which. A rate whose parameters have a start or a held value, or whose
+        exponent or offset has bounds, is taken as it is; so are all with a robust loss.
     compat
         'grid': what the package homodyne minimises for small data: both triangles and the diagonal, no noise, scales of
         every angle, soft_l1 in place of 'linear'; another loss or scaling is refused.
@@ -76,6 +81,7 @@ class FitOptions:
     warm_start: bool = False
     even_scales: float = 0.0
     errors: str = "points"
+    law: str = "auto"
     compat: str | None = None
 
     def __post_init__(self):
@@ -86,6 +92,8 @@ class FitOptions:
             raise ValueError(f"even_scales={self.even_scales} must be zero or positive.")
         if self.errors not in ("points", "frames"):
             raise ValueError(f"errors {self.errors!r}: use 'points' or 'frames'.")
+        if self.law not in ("auto", *LEFT_OUT):
+            raise ValueError(f"law {self.law!r}: use 'auto', 'constant', 'power' or 'full'.")
         if self.compat not in (None, "grid"):
             raise ValueError(f"compat {self.compat!r}: use 'grid', or None.")
         for name, known in (("loss", ("linear", "soft_l1")), ("scaling", ("auto", "individual"))):
@@ -170,6 +178,34 @@ def converted(source: Model, target: Model, params: Mapping[str, Any]) -> dict[s
     return dict(zip(target.names, [*found, *values[len(found) :]], strict=True))
 
 
+def power_laws(model: Model) -> dict[str, PowerLaw]:
+    """Return those of a model's rates, 'J' and 'S', that are power laws with offset."""
+    rates = model.by_rate(model.names) if isinstance(model, Homodyne) else []
+    return {name: rate for name, (rate, _) in zip("JS", rates, strict=False) if isinstance(rate, PowerLaw)}
+
+
+def left_out(rate: PowerLaw, law: str) -> dict[str, float]:
+    """Return what a law of a rate does without, at its value of zero."""
+    names = list(rate.table)
+    return dict.fromkeys(names[len(names) - LEFT_OUT[law] :], 0.0)
+
+
+def with_law(model: Model, options: FitOptions) -> FitOptions:
+    """Return options that hold what their law does without, if they name one."""
+    if options.law in ("auto", "full"):
+        return options
+    rates = power_laws(model)
+    if not rates:
+        raise ValueError(f"law {options.law!r}: this model has no power law with offset. Leave law out.")
+    held = {name: value for rate in rates.values() for name, value in left_out(rate, options.law).items()}
+    others = {**options.start, **options.bounds, **{n: v for n, v in options.fixed.items() if n in held and v != 0}}
+    if clash := [name for name in held if name in others]:
+        raise ValueError(
+            f"law {options.law!r} has {', '.join(clash)} at 0. Leave out the law, or what is said of them."
+        )
+    return replace(options, fixed={**options.fixed, **held})
+
+
 def parameter_table(model: Model, options: FitOptions) -> dict[str, Parameter]:
     """Return the model's parameters with the ranges and starts that the options give them."""
     table = dict(model.table)
@@ -195,7 +231,7 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
 
     Example: `fit(setup(data, laminar_flow()).problem, "lm")`.
     """
-    options = options or FitOptions()
+    options = with_law(model, options or FitOptions())
     if options.compat == "grid":
         data, options = grid_points(data), replace(options, compat=None, loss="soft_l1", scaling="individual")
     if options.errors == "frames" and isinstance(data, Binned):

@@ -49,9 +49,13 @@ class CorrelationFit:
     chi2, dof
         Σr² in units of σ over n_points, and these less the free parameters; chi2_of_angle (n,) per point.
     rates
-        J and S by frame: (nt, 2), value and standard error.
+        J and S by frame: (nt, 2), value and standard error, NaN where the data do not determine it.
     warnings
         what the numbers do not say.
+    pieces, scatter
+        of errors by frames: independent samples, and how much more the gradient scatters than by independent points.
+    laws, unneeded
+        the laws of the rates that were compared, and the parameters that the chosen one does without.
 
     """
 
@@ -71,6 +75,9 @@ class CorrelationFit:
     rates: dict[str, np.ndarray]
     warnings: tuple[str, ...]
     pieces: float | None = None
+    scatter: float = 1.0
+    laws: Any = None  # FitComparison
+    unneeded: tuple[str, ...] = ()
 
     @property
     def reduced_chi2(self) -> float:
@@ -158,8 +165,9 @@ class CorrelationFit:
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, standard error, unit) of every parameter, as text."""
         units = {name: p.unit for name, p in self.setup.model.table.items()}
-        held = self.setup.options.fixed
-        pairs = {n: (number(v), "held") if n in held else pair(v, self.stderr[n]) for n, v in self.params.items()}
+        words = {**dict.fromkeys(self.setup.options.fixed, "held"), **dict.fromkeys(self.unneeded, "not needed")}
+        found = self.params.items()
+        pairs = {n: (number(v), words[n]) if n in words else pair(v, self.stderr[n]) for n, v in found}
         return [(name, *texts, units[name]) for name, texts in pairs.items()]
 
     def __str__(self):
@@ -211,7 +219,7 @@ def read_answer(setup: Setup, result: Result, mesh: Any = None) -> CorrelationFi
     objective = replace_terms(setup.problem.objective, [judged]).place(mesh)
     given = [np.asarray(each) for each in scales] if setup.options.joint else None
     contrast, offset, angle_chi2, spread, variance, rates = jax.device_get(
-        _judged(objective, at, given, free, setup.n_points - int(free.sum()))
+        _judged(objective, at, given, (free, held_of(setup)), setup.n_points - int(free.sum()))
     )
     n = len(contrast)
     errors = np.sqrt(np.diag(spread))
@@ -238,11 +246,13 @@ def read_answer(setup: Setup, result: Result, mesh: Any = None) -> CorrelationFi
 
 
 @once_jit
-def _judged(objective: Objective, at: Any, scales: Any, free: Any, dof: Any) -> Any:
+def _judged(objective: Objective, at: Any, scales: Any, chosen: Any, dof: Any) -> Any:
     """Return contrast, offset, χ² of the angles (n,), their covariance with the parameters, variance and rates.
 
-    One program does all of it. scales: coefficients of contrast and offset; None: those that fit best.
+    One program does all of it. scales: coefficients of contrast and offset; None: those that fit best. chosen: which of
+    [a, b, parameters] are free, and which parameters are held.
     """
+    free, still = chosen
     term = objective.terms[0]
     model, geometry, design = term.args
     plain, weighted = (term.weight * weighted_grams(each, at, *term.args) for each in objective.totals(at)[TERM])
@@ -257,7 +267,8 @@ def _judged(objective: Objective, at: Any, scales: Any, free: Any, dof: Any) -> 
     held = jnp.diag(jnp.where(free, 0.0, 1.0))  # a unit of its own for what is not free: it takes no part
     known = covariance(jnp.where(free[:, None] & free, equations.matrix, held), dof, 0.5 * jnp.sum(angle_chi2), True)
     spread = _of_angles(jnp.where(free[:, None] & free, known.matrix, 0.0), design.basis)
-    rates = rates_with_bands(model, geometry, model.values(at), spread[2 * len(contrast) :, 2 * len(contrast) :])
+    inner = spread[2 * len(contrast) :, 2 * len(contrast) :]
+    rates = rates_with_bands(model, geometry, model.values(at), inner, still)
     return everywhere((contrast, offset + design.level, angle_chi2, spread, known.variance, rates), objective.mesh)
 
 
@@ -292,14 +303,29 @@ def _of_angles(inner: jax.Array, basis: jax.Array) -> jax.Array:
     return jnp.where(unknown[:, None] & unknown, jnp.diag(jnp.where(unknown, jnp.inf, 0.0)), spread)
 
 
-def rates_with_bands(model: Any, geometry: Geometry, values: jax.Array, spread: Any) -> dict[str, Any]:
-    """Return J and S (nt, 2) with standard errors by linear propagation of the parameters' covariance."""
+def held_of(setup: Setup) -> np.ndarray:
+    """Return which of the model's parameters are held."""
+    return np.array([name in setup.options.fixed for name in setup.model.names])
+
+
+def rates_with_bands(model: Any, geometry: Geometry, values: jax.Array, spread: Any, held: Any) -> dict[str, Any]:
+    """Return J and S (nt, 2) with standard errors by linear propagation of the parameters' covariance.
+
+    The error is NaN where the rate depends on a parameter without a finite one, and where it would be 0 although not
+    all parameters are held: at bounds, and where a rate is at its floor. A zero would claim what nobody has measured.
+    """
     if not hasattr(model, "rates"):
         return {}
     rates, slopes = model.rates(values, geometry.t), jax.jacfwd(model.rates)(values, geometry.t)
-    finite = jnp.where(jnp.isfinite(spread), spread, 0.0)
-    bands = {n: jnp.sqrt(jnp.maximum(jnp.einsum("ti,ij,tj->t", s, finite, s), 0.0)) for n, s in slopes.items()}
-    return {name: jnp.stack([rate, bands[name]], axis=1) for name, rate in rates.items()}
+    lost, finite = ~jnp.isfinite(jnp.diag(spread)), jnp.where(jnp.isfinite(spread), spread, 0.0)
+
+    def band(s):
+        error = jnp.sqrt(jnp.maximum(jnp.einsum("ti,ij,tj->t", s, finite, s), 0.0))
+        moves = s != 0
+        unknown = jnp.any(moves & ~held, axis=1) | ~jnp.any(moves, axis=1)
+        return jnp.where(jnp.any(moves & lost, axis=1) | ((error == 0) & unknown), jnp.nan, error)
+
+    return {name: jnp.stack([rate, band(slopes[name])], axis=1) for name, rate in rates.items()}
 
 
 def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
@@ -316,8 +342,9 @@ def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
         rho = correlation(fit, one, other)
         share = fit.stderr[one] / abs(fit.params[one]) if rho else 0.0
         if abs(rho) > RIDGE or share > BENT or {one, other} <= {*unknown}:
+            known = f" (correlation {rho:.4f}, error {share:.0%})" if rho else ""
             notes.append(
-                f"{one} and {other} are on a ridge (correlation {rho:.4f}, error {share:.0%}): the data determine the "
+                f"{one} and {other} are on a ridge{known}: the data determine the "
                 "rate, but not how it divides between them, so their standard errors are only rough. Use the band of "
                 f"the rate, fix {other}, or fit the model curved(model, data)."
             )

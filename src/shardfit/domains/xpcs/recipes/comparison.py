@@ -24,6 +24,11 @@ class FitComparison:
         """BIC less that of the best model."""
         return self.bic - self.bic[0]
 
+    def table(self) -> list[dict]:
+        """Return the models as plain values, best first; bic: less that of the best."""
+        rows = zip(self.names, self.parameters.tolist(), self.chi2.tolist(), self.difference.tolist(), strict=True)
+        return [dict(zip(("law", "parameters", "chi2", "bic"), row, strict=True)) for row in rows]
+
     def __str__(self):
         rows = zip(self.names, self.parameters, self.chi2, self.difference, strict=True)
         lines = [f"  {name}: {k} parameters, χ² {c:.6g}, ΔBIC {d:.1f}" for name, k, c, d in rows]
@@ -35,8 +40,9 @@ class FitComparison:
 def compare_fits(fits: Mapping[str, CorrelationFit]) -> FitComparison:
     """Compare fits of different models to the same points: χ² in units of the noise plus parameters · ln points.
 
-    The noise is that which the best of them leaves, so that a guessed σ decides nothing. Points count as independent;
-    where speckle ties them together, differences are too large.
+    The noise is that which the best of them leaves, so that a guessed σ decides nothing. With errors by points these
+    count as independent; where speckle ties them together, differences are then too large. With errors by frames χ² and
+    the number of points are divided by how much more the frames scatter than independent points would.
 
     Example: `print(compare_fits({"still": fit_correlation(data, static()), "flow": fit_correlation(data, flow)}))`.
     """
@@ -48,7 +54,9 @@ def compare_fits(fits: Mapping[str, CorrelationFit]) -> FitComparison:
     n = next(iter(counts.values()))
     chi2 = np.array([fit.chi2 for fit in fits.values()])
     k = np.array([n - fit.dof for fit in fits.values()])
-    bic = chi2 / np.min(chi2 / (n - k)) + k * np.log(n)
+    best = np.argmin(chi2 / (n - k))
+    tied = list(fits.values())[best].scatter  # points that count as one
+    bic = chi2 / (tied * chi2[best] / (n - k[best])) + k * np.log(max(n / tied, np.e))
     order = np.argsort(bic, kind="stable")
     names = list(fits)
     return FitComparison(tuple(names[i] for i in order), k[order], chi2[order], bic[order])

@@ -17,11 +17,14 @@ from shardfit.core.result import Result, certified_by
 from shardfit.core.term_makers import residual_penalty
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.models import Model, static
-from shardfit.domains.xpcs.problem import TERM, FitOptions, Setup, setup
+from shardfit.domains.xpcs.problem import TERM, FitOptions, Setup, setup, with_law
 from shardfit.domains.xpcs.recipes.answer import CorrelationFit, read_answer
 from shardfit.domains.xpcs.recipes.coordinates import searchable, within_bounds
 from shardfit.domains.xpcs.recipes.frames import errors_by_frames
+from shardfit.domains.xpcs.recipes.laws import open_rates, simplest
 from shardfit.domains.xpcs.recipes.starts import about_minima, find_starts
+from shardfit.domains.xpcs.recipes.units import check_q
+from shardfit.domains.xpcs.scaling import HELD
 from shardfit.domains.xpcs.terms import SCALES
 from shardfit.fitting import fit
 from shardfit.io.compile_cache import programs_kept
@@ -40,7 +43,7 @@ def fit_correlation(
     run: RunOptions | None = None,
     starts: int = 1,
 ) -> CorrelationFit:
-    """Fit a model to two-time correlations by least squares.
+    """Fit a model to two-time correlations by least squares; power laws by the simplest law that holds (`options.law`).
 
     model: `static()` unless given. starts: how many of the best candidates are searched from; the best answer counts.
     run: solver ('lm'), mesh, seed, folder: every search keeps its own below it, the folder itself holds the answer.
@@ -50,28 +53,56 @@ def fit_correlation(
     model, options, run = model or static(), options or FitOptions(), run or RunOptions()
     if starts < 1:
         raise ValueError(f"starts={starts} must be at least 1.")
-    ready = setup(data, model, options)
-    keywords = run.series("start")
-    best: Result | None = None
-    certificate: dict | None = None
+    options = with_law(model, options)
+    ready, doubt = setup(data, model, options), check_q(data, model, options)
+    begin = find_starts(data, model, options, starts, run.seed)
+    found = _best(ready, begin, run, "start")
+
+    def refit(held: Mapping[str, float], start: Mapping[str, float], name: str) -> CorrelationFit | None:
+        later = replace(run, resume="auto") if run.resume == "must" else run
+        try:
+            return _best(_held(ready, held), [dict(start)], later, name, found.result.certificate)
+        except NonFiniteError:
+            return None
+
+    answer = simplest(found, refit) if open_rates(model, options) else found
+    answer = replace(answer, warnings=(*answer.warnings, doubt)) if doubt else answer
+    if run.folder is not None and leads(run.mesh):
+        save_result(answer.answer(), run.folder)
+    return answer
+
+
+def _best(ready: Setup, starts: list, run: RunOptions, prefix: str, certificate: dict | None = None) -> CorrelationFit:
+    """Return the best answer of the searches from some starts; certificate: of the same data and model, if there is."""
+    keywords, options, best = run.series(prefix), ready.options, None
     searched, reached = replace(ready, problem=_evened(ready)), []
-    for number, start in enumerate(find_starts(data, model, options, starts, run.seed), 1):
-        start = _warmed(data, model, options, start, run) if options.warm_start else start
-        result = _searched(searched, start, run, {"certify": number == 1, **keywords(number)})
+    for number, start in enumerate(starts, 1):
+        start = _warmed(ready, start, run) if options.warm_start else start
+        result = _searched(searched, start, run, {"certify": certificate is None, **keywords(number)})
         certificate = certificate or result.certificate
         result = certified_by(result, certificate)
         found = {**result.params, **result.derived}
-        reached.append((result.value, {name: float(found[name]) for name in model.names}))
+        reached.append((result.value, {name: float(found[name]) for name in ready.model.names}))
         if math.isfinite(result.value) and (best is None or result.value < best.value):
             best = result
     if best is None:
         raise NonFiniteError("no start gave a finite value: look at the data, or give a start yourself.")
     answer = read_answer(ready, best, run.mesh)
-    answer = replace(answer, warnings=(*answer.warnings, *about_minima(reached, model.table, answer.variance)))
-    answer = errors_by_frames(answer) if options.errors == "frames" else answer
-    if run.folder is not None and leads(run.mesh):
-        save_result(answer.answer(), run.folder)
-    return answer
+    answer = replace(answer, warnings=(*answer.warnings, *about_minima(reached, ready.model.table, answer.variance)))
+    return errors_by_frames(answer) if options.errors == "frames" else answer
+
+
+def _held(ready: Setup, held: Mapping[str, float]) -> Setup:
+    """Return the same problem with some of the model's parameters held."""
+    options = replace(ready.options, fixed={**ready.options.fixed, **held})
+    problem = ready.problem
+    fixed = {**{name: problem.x0[name] for name in ready.options.fixed}, **held}
+    if ready.options.scaling in HELD:
+        fixed |= {name: problem.x0[name] for name in SCALES}
+    bounds = {name: pair for name, pair in (problem.bounds or {}).items() if name not in held}
+    return replace(
+        ready, options=options, problem=problem.replace(x0={**problem.x0, **held}, bounds=bounds, fixed=fixed)
+    )
 
 
 def _searched(ready: Setup, start: dict[str, float], run: RunOptions, keywords: dict) -> Result:
@@ -90,9 +121,10 @@ def _searched(ready: Setup, start: dict[str, float], run: RunOptions, keywords: 
     return fit(problem, run.solver or "lm", **stop, **{**keywords, **again})
 
 
-def _warmed(data: Correlation, model: Model, options: FitOptions, start: dict, run: RunOptions) -> dict[str, float]:
+def _warmed(ready: Setup, start: dict[str, float], run: RunOptions) -> dict[str, float]:
     """Return where a search with held scales ends."""
-    held = setup(data, model, replace(options, scaling="constant", loss="linear", even_scales=0.0, compat=None))
+    options = replace(ready.options, scaling="constant", loss="linear", even_scales=0.0, compat=None)
+    held = setup(ready.data, ready.model, options)
     problem = held.problem.replace(x0={**held.problem.x0, **start})
     result = fit(problem, "lm", maxiter=MAXITER, certify=False, mesh=run.mesh, progress=False)
     return {name: float(result.params[name]) for name in start}

@@ -19,7 +19,7 @@ from shardfit.domains.xpcs.forward import Geometry, Grid
 from shardfit.domains.xpcs.losses import SLOPES
 from shardfit.domains.xpcs.models import Model, with_slopes
 from shardfit.domains.xpcs.problem import Setup
-from shardfit.domains.xpcs.recipes.answer import CorrelationFit, rates_with_bands
+from shardfit.domains.xpcs.recipes.answer import CorrelationFit, held_of, rates_with_bands
 
 FEW = 10  # independent pieces below which their scatter is a guess
 
@@ -46,6 +46,7 @@ def errors_by_frames(fit: CorrelationFit) -> CorrelationFit:
         for (name, before), error in zip(fit.stderr.items(), errors[2 * n :], strict=True)
     }
     values = setup.model.values(fit.params)
+    bands = rates_with_bands(setup.model, setup.geometry, values, spread[2 * n :, 2 * n :], held_of(setup))
     note = f"Speckles change so slowly that all frames count as about {pieces:.1f} independent samples: "
     note += "the standard errors are rough. Measure longer, or more angles."
     return replace(
@@ -54,9 +55,10 @@ def errors_by_frames(fit: CorrelationFit) -> CorrelationFit:
         contrast_stderr=errors[:n],
         offset_stderr=errors[n : 2 * n],
         covariance=spread,
-        rates=jax.device_get(rates_with_bands(setup.model, setup.geometry, values, spread[2 * n :, 2 * n :])),
+        rates=jax.device_get(bands),
         warnings=(*fit.warnings, note) if pieces < FEW else fit.warnings,
         pieces=pieces,
+        scatter=max(1.0, float(np.trace(inverse[free] @ meat[free])) / (len(free[0]) * fit.variance)),
     )
 
 
