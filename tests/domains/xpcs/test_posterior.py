@@ -254,13 +254,16 @@ def test_the_posterior_agrees_with_the_fit():
 
 
 def test_more_parameters_must_earn_their_place():
-    def fitted(chi2, parameters, n=1000):
+    def fitted(chi2, parameters, n=1000, stderr=()):
         ready = SimpleNamespace(n_points=n, options=FitOptions())
-        return SimpleNamespace(chi2=chi2, dof=n - parameters, setup=ready, scatter=1.0)
+        return SimpleNamespace(chi2=chi2, dof=n - parameters, setup=ready, scatter=1.0, stderr=dict(stderr))
 
     found = compare_fits({"flow": fitted(1008.0, 9), "still": fitted(1010.0, 5)})
     assert found.names == ("still", "flow") and np.isclose(found.difference[1], 4 * np.log(1000) - 2, atol=0.1)
     assert compare_fits({"still": fitted(2000.0, 5), "flow": fitted(1000.0, 9)}).names[0] == "flow"
+    # a parameter at a bound is one too
+    bounded = compare_fits({"still": fitted(1010.0, 5), "flow": fitted(1008.0, 5, stderr={"beta": np.nan})})
+    assert bounded.names[0] == "still" and np.isclose(bounded.difference[1], np.log(1000) - 2, atol=0.1)
     # the same in other units of the noise
     scaled = compare_fits({"flow": fitted(10080.0, 9), "still": fitted(10100.0, 5)})
     assert np.allclose(scaled.bic, found.bic)

@@ -53,7 +53,8 @@ def compare_fits(fits: Mapping[str, CorrelationFit]) -> FitComparison:
         raise ValueError(f"compare_fits: fits must be of the same points ({counts}) with the loss 'linear'.")
     n = next(iter(counts.values()))
     chi2 = np.array([fit.chi2 for fit in fits.values()])
-    k = np.array([n - fit.dof for fit in fits.values()])
+    # a parameter that ended at a bound was one all the same, though no degree of freedom is left to it
+    k = np.array([n - fit.dof + sum(map(np.isnan, fit.stderr.values())) for fit in fits.values()])
     best = np.argmin(chi2 / (n - k))
     tied = list(fits.values())[best].scatter  # points that count as one
     bic = chi2 / (tied * chi2[best] / (n - k[best])) + k * np.log(max(n / tied, np.e))
