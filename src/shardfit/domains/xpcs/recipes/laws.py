@@ -47,11 +47,11 @@ def simplest(full: CorrelationFit, refit: Refit) -> CorrelationFit:
     chosen = dict.fromkeys(rates, "full")
     fits = {_name(chosen): (full, chosen)}
     for name in reversed(rates):
-        _, chosen = fits[_preferred(fits)]
+        best, chosen = fits[_preferred(fits)]
         for law in ("power", "constant"):
             laws = {**chosen, name: law}
             held = {n: v for other, rate in rates.items() for n, v in left_out(rate, laws[other]).items()}
-            found = refit(held, {**full.params, **_start(full, name, rates[name]), **held}, f"{name}_{law}")
+            found = refit(held, {**best.params, **_start(best, name, rates[name]), **held}, f"{name}_{law}")
             if found is not None:
                 fits[_name(laws)] = found, laws
     if len(fits) < 2:
