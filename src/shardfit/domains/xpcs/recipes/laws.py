@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from shardfit.domains.xpcs.forward import FLOOR
-from shardfit.domains.xpcs.models import Model
+from shardfit.domains.xpcs.models import Homodyne, Model
 from shardfit.domains.xpcs.problem import FitOptions, curved, left_out, power_laws, with_rates
 from shardfit.domains.xpcs.rates import CurvedPower, PowerLaw
 from shardfit.domains.xpcs.recipes.answer import CorrelationFit
@@ -76,7 +76,9 @@ def without_ridges(fit: CorrelationFit) -> tuple[Model, FitOptions]:
     full = [rate for rate in power_laws(model).values() if not {*rate.table} & {*options.fixed}]
     if not full:
         return model, options
-    bent = {r.stem: r for r, _ in curved(model, fit.setup.data).by_rate(()) if isinstance(r, CurvedPower)}
+    whole = curved(model, fit.setup.data)
+    assert isinstance(whole, Homodyne)
+    bent = {rate.stem: rate for rate, _ in whole.by_rate(whole.names) if isinstance(rate, CurvedPower)}
     return with_rates(model, lambda rate: bent[rate.stem] if rate in full else rate), options
 
 
