@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
+import shardfit as sf
 from benchmarks.problems import mgh, nist
 from shardfit.core.gram import Gram
 from shardfit.core.status import Status
@@ -243,3 +244,17 @@ def test_unidentified_parameters_have_infinite_errors(units):
     assert found.rank == 2
     np.testing.assert_allclose(found.stderr, [np.inf, np.inf, 0.5])
     assert not np.isnan(found.matrix).any()
+
+
+def test_data_of_few_digits_are_fitted_to_the_end():
+    """Values of residuals near 1e-7 of the model's terms are rounding alone, steps below 1e-6 are not seen by them."""
+
+    def hyperbola(xp, p, x):
+        return p[3] + (p[1] - p[0]) / 2 * (x - p[2]) + (p[0] + p[1]) / 2 * xp.sqrt((x - p[2]) ** 2 + p[4] ** 2 / 4)
+
+    x, truth = np.array([-32.0, -16, -8, 4, 4, 8, 16, 32]), np.array([-2.0, 0.4, -1.0, -5.0, 9.5])
+    y = hyperbola(np, truth, x).astype(np.float32).astype(float)
+    term = sf.residual_term(lambda p, r: hyperbola(jnp, p, r["x"]) - r["y"], {"x": x, "y": y})
+    result = sf.fit(sf.Problem(sf.Objective({"d": term}), np.array([-2.5 / 3, 4 / 3, 1.0, -4.0, 0.5])), "lm")
+    assert result.success, result.message
+    np.testing.assert_allclose(result.params, truth, rtol=3e-6)

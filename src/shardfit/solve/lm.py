@@ -40,7 +40,7 @@ MISSED = 1e-5  # share of the decrease that the model may get wrong where steps 
 FURTHEST = 1e3  # times a step that was predicted perfectly, by which the next may be longer
 BLURRED = 8.0  # times the precision: what rounding makes of the Jacobian's columns, and of residuals
 SETTLED = 10.0  # how often the value's resolution the model's minimum may seem to gain: gradients are rounded too
-
+NEAR = 1e-10  # share of the value that the model's minimum may still gain where no step does: 1e-5 standard errors
 
 ROOTED = "The Jacobian's columns are nearly dependent: steps came from its triangular factor R instead of JᵀJ."
 
@@ -204,16 +204,18 @@ class LM(StepSolver):
         )
         free = free_parameters(x, here.gradient, state.lower, state.upper)
         after, gain = _with_trial(after, free)
-        status = self._status(after, columns, free, still=~moves & ~again, settled=gain <= SETTLED * noise)
+        status = self._status(after, columns, free, still=~moves & ~again, gain=gain, noise=noise)
         after = _ended(after, status)
         return after._replace(status=jnp.where(first & ~finite, jnp.int32(Status.NONFINITE.code), after.status))
 
-    def _status(self, state, columns, free, still, settled):
+    def _status(self, state, columns, free, still, gain, noise):
         """Return why to stop, judged at the accepted point with the step that would be tried next.
 
-        still: the last trial was refused; settled: the model's minimum is not lower by more than rounding. A run that
-        cannot move has converged if it is settled, and is stuck if it is not.
+        still: the last trial was refused; gain: how much lower the model's minimum is; noise: what rounding hides of
+        it. A run that cannot move has converged if nothing is left to gain, and is stuck if there is: rounding of the
+        model's own terms, of which only residuals are seen, may be far larger than theirs.
         """
+        settled = gain <= SETTLED * noise
         eps, scale = jnp.finfo(state.x.dtype).eps, positive(state.scale)
         cosines = jnp.where(free, jnp.abs(state.gradient) / positive(columns), 0)
         predicted = state.predicted[(state.wins >= WINS).astype(int)]
@@ -226,7 +228,7 @@ class LM(StepSolver):
         code = jnp.int32(Status.RUNNING.code)
         for holds, status in (
             (stuck, Status.STALLED),
-            (settled & (stuck | missed), Status.CONVERGED_VALUE),
+            ((stuck & (gain <= NEAR * state.value)) | (settled & (stuck | missed)), Status.CONVERGED_VALUE),
             (state.full & jnp.all(step <= xtol * jnp.abs(state.x)), Status.CONVERGED_STEP),
             (state.full & (predicted <= ftol * state.value), Status.CONVERGED_VALUE),
             (state.value <= _rounding(columns, state.largest), Status.CONVERGED_VALUE),
