@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -57,6 +58,18 @@ def pytest_runtest_setup(item):
 
         if jax.default_backend() != "gpu":
             pytest.skip("no GPU in use: set JAX_PLATFORMS=cuda (or rocm) on a machine that has one")
+
+
+@pytest.fixture(autouse=True)
+def precision_is_left_alone():
+    """Fail for a test, or a block of a page, that leaves 64-bit numbers on: others in the process would see it."""
+
+    def wide():
+        return "jax" in sys.modules and sys.modules["jax"].config.jax_enable_x64
+
+    before = wide()
+    yield
+    assert wide() == before, "this test has changed jax_enable_x64 for those that follow"
 
 
 def pytest_runtest_teardown(item, nextitem):
