@@ -11,11 +11,20 @@ import pytest
 
 from tests.cpu_seconds import CpuSeconds
 
-COMPILED = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiled"
+HERE = Path(__file__).resolve().parent
+COMPILED = HERE.parent / ".pytest_cache" / "compiled"
 MOST_COMPILED = 2**30  # bytes
 MOST_MAPS = 30_000
 # tests that share nothing: workers take them one by one, first
 ALONE = ("test_docs.py", "test_examples.py", "test_usual_code.py", "test_demo.py", "test_platforms.py")
+# rules that a caller may have set: `SHARDFIT_TEST_RULES=dtype pytest tests/core tests/solve`
+RULES = {
+    "dtype": ("JAX_NUMPY_DTYPE_PROMOTION", "strict"),
+    "rank": ("JAX_NUMPY_RANK_PROMOTION", "raise"),
+    "transfer": ("JAX_TRANSFER_GUARD", "disallow"),
+}
+TEST_RULES = os.environ.get("SHARDFIT_TEST_RULES", "")
+REFUSED = ("promotion", "Disallowed")  # words of JAX's refusals
 FLAGS = ["--xla_force_host_platform_device_count=8"]
 # most programs here run once, on a few numbers: compiling them is the whole cost
 USUAL_CODE = os.environ.get("SHARDFIT_TEST_CODE") == "usual"
@@ -30,6 +39,8 @@ def prepare_environment() -> None:
     chosen = os.environ.get("XLA_FLAGS", "")
     new = [flag for flag in FLAGS if flag.partition("=")[0] not in chosen]
     os.environ["XLA_FLAGS"] = " ".join([chosen, *new]).strip()
+    if TEST_RULES:
+        os.environ.update([RULES[TEST_RULES]])
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILED))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -70,6 +81,22 @@ def precision_is_left_alone():
     before = wide()
     yield
     assert wide() == before, "this test has changed jax_enable_x64 for those that follow"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Skip tests that break the rules themselves, in a session that has set some: only our own code is asked."""
+    report = yield
+    if TEST_RULES and report.failed and call.excinfo and _own_doing(call.excinfo):
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"the test itself breaks rule {TEST_RULES!r}")
+    return report
+
+
+def _own_doing(excinfo):
+    ours, tests = str(HERE.parent / "src"), str(HERE)
+    frames = [str(entry.path) for entry in excinfo.traceback]
+    last = next((path for path in reversed(frames) if path.startswith((ours, tests))), tests)
+    return any(word in str(excinfo.value) for word in REFUSED) and last.startswith(tests)
 
 
 def pytest_runtest_teardown(item, nextitem):

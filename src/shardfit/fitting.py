@@ -27,6 +27,7 @@ from shardfit.core.precision import for_caller
 from shardfit.core.problem import Problem
 from shardfit.core.reduce import scaled_losses
 from shardfit.core.result import Result
+from shardfit.core.rules import called
 from shardfit.core.status import Status
 from shardfit.core.terms import Penalty
 from shardfit.distributed.exchange import meet, require_same, share
@@ -252,7 +253,7 @@ def _result(task: Task, solver: Solver, finish: Finish) -> Result:
         precision=problem.precision,
         note=note,
         units=dict(zip(space.labels, problem.unit_labels(), strict=True)),
-        derived={} if problem.decode is None else problem.decode(params),
+        derived={} if problem.decode is None else called(problem.decode, params),
         state=finish.leaves or {},
         **judged,
         **fields,

@@ -17,6 +17,7 @@ from shardfit.core import reduce
 from shardfit.core.gram import gram
 from shardfit.core.objective import Objective
 from shardfit.core.quick import once_jit
+from shardfit.core.rules import called
 from shardfit.core.terms import ResidualPenalty, RowTerm, half_square, weighted_sum
 
 FORWARD_ERRORS = (TypeError, ValueError, NotImplementedError)
@@ -122,7 +123,7 @@ def _outputs(space, term, key, z):
     if isinstance(term, RowTerm):
         given = term.contributions(params, term.rows, key)
     else:
-        given = term.fn(params, *term.args)
+        given = called(term.fn, params, *term.args)
     return jax.tree.map(lambda leaf: leaf * 1.0, given)
 
 

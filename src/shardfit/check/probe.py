@@ -11,6 +11,7 @@ import numpy as np
 from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
+from shardfit.core.rules import called
 from shardfit.core.terms import RowTerm, StatisticTerm
 from shardfit.core.transforms import Identity
 
@@ -106,7 +107,7 @@ class _Fn:
     fn: Callable
 
     def __call__(self, params, rows, rest, *args):
-        return self.fn(params, rows, *args)
+        return called(self.fn, params, rows, *args)
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class _LossOfAll:
     loss: Callable
 
     def __call__(self, totals, rest, *args):
-        return self.loss(jax.tree.map(jnp.add, totals, rest), *args)
+        return called(self.loss, jax.tree.map(jnp.add, totals, rest), *args)
 
 
 def _probe_size(term: RowTerm, n: int) -> int:

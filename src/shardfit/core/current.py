@@ -21,6 +21,7 @@ from shardfit.core.content import PLAIN, Reader
 from shardfit.core.lookup import package_of
 from shardfit.core.precision import arithmetic, type_constants_anew
 from shardfit.core.recent import present
+from shardfit.core.rules import our_rules, promotions
 
 content = jax.make_user_context(None)
 _anew = itertools.count()
@@ -47,7 +48,9 @@ def as_they_are(*owners: Any) -> Iterator[tuple[str, ...]]:
     if _work.known.issuperset(map(id, roots)):
         yield ()
         return
-    key, unread = _read(roots)
+    with our_rules():
+        key, unread = _read(roots)
+        key = (*key, *promotions())
     type_constants_anew()
     with _working(roots, key):
         yield unread
@@ -58,7 +61,7 @@ def _working(roots: tuple, key: tuple) -> Iterator[None]:
     before = _work.roots, _work.known, present.key
     _work.roots, _work.known, present.key = roots, frozenset(map(id, roots)), key
     try:
-        with content(key or None):
+        with our_rules(), content(key or None):
             yield
     finally:
         _work.roots, _work.known, present.key = before

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from shardfit.core.rules import called
+
 
 class Gram(NamedTuple):
     """Normal equations at a point: value ½Σr², gradient Jᵀr (n,), matrix JᵀJ (n, n), for coordinates or parameters."""
@@ -96,12 +98,12 @@ class NormalEquations(Equations):
         """Return the user's sums of a block."""
         n = jax.tree.leaves(rows)[0].shape[0]
         real = jnp.ones(n, place.z.dtype) if mask is None else mask.astype(place.z.dtype)
-        return self.block_sums(place.space.unpack(place.z), rows, real, *place.term.args)
+        return called(self.block_sums, place.space.unpack(place.z), rows, real, *place.term.args)
 
     def gram(self, place: Place, totals: Any) -> Gram:
         """Return the user's equations, chained from parameters to coordinates."""
         slope = parameter_slopes(place.space, place.z)
-        solved = self.solve(totals, place.space.unpack(place.z), *place.term.args)
+        solved = called(self.solve, totals, place.space.unpack(place.z), *place.term.args)
         value, gradient, matrix = (jnp.asarray(part, place.z.dtype) for part in solved)
         p = slope.shape[0]
         if (value.shape, gradient.shape, matrix.shape) != ((), (p,), (p, p)):

@@ -9,6 +9,7 @@ import numpy as np
 
 from shardfit.core.errors import suggestion
 from shardfit.core.params import leaf_labels
+from shardfit.core.rules import called
 from shardfit.core.ties import Tie, check_tie
 
 FORMS = "Give names ('tau', 'stars.mass', 'w[2]'), a list of them, {name: value}, or booleans in the structure of x0."
@@ -65,7 +66,7 @@ def tie_up(tied: Any, masks: list[np.ndarray], params: Any) -> tuple[tuple[Tie, 
     for i, tie in enumerate(ties):
         masks[tie.leaf][tie.index] = True
         check_tie(tie, treedef.unflatten(leaves), ties[i:])
-        leaves[tie.leaf][tie.index] = np.asarray(tie.fn(treedef.unflatten(leaves)))
+        leaves[tie.leaf][tie.index] = np.asarray(called(tie.fn, treedef.unflatten(leaves)))
     return tuple(ties), masks, treedef.unflatten(leaves)
 
 

@@ -16,6 +16,7 @@ from shardfit.core.equations import Equations, Gram, Place
 from shardfit.core.recent import shapes_of
 from shardfit.core.reduce import local_sums, on_shards, scaled, term_key
 from shardfit.core.rows import real_rows, shapes_of_rows, sum_blocks
+from shardfit.core.rules import called
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term
 
 __all__ = [
@@ -72,7 +73,7 @@ def residuals(mesh, terms: tuple, params: Any, key: Any) -> jax.Array:
         return out
 
     pieces = on_shards(mesh, local, terms, params, key, gather=True)
-    pieces += [_scaled_residuals(t, t.fn(params, *t.args)) for t in terms if isinstance(t, ResidualPenalty)]
+    pieces += [_scaled_residuals(t, called(t.fn, params, *t.args)) for t in terms if isinstance(t, ResidualPenalty)]
     return jnp.concatenate(pieces)
 
 
@@ -161,7 +162,7 @@ def row_residuals(place: Place, rows: Any, mask: Any, z: jax.Array) -> jax.Array
 
 def penalty_residuals(term: Term, space: Any, z: jax.Array) -> jax.Array:
     """Return the residuals of a penalty at coordinates z of a space."""
-    return _scaled_residuals(term, term.fn(space.unpack(z), *term.args))
+    return _scaled_residuals(term, called(term.fn, space.unpack(z), *term.args))
 
 
 def _block_gram(place, rows, mask):

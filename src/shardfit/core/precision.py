@@ -18,16 +18,24 @@ import numpy as np
 from jax.extend.core import get_opaque_trace_state
 from jax.interpreters import mlir, xla
 
+from shardfit.core.rules import callers_rules, our_rules
+
 PRECISIONS = {"float64": np.float64, "float32": np.float32}
 WIDE = (np.float64, np.complex128)
 
 
 @contextmanager
 def arithmetic(precision: str | None) -> Iterator[None]:
-    """Compute in 'float64' or 'float32' while this lasts; None leaves the setting alone. Also a decorator.
+    """Compute in 'float64' or 'float32' while this lasts, by JAX's usual rules; None leaves the precision alone.
 
-    Example: `with arithmetic(problem.precision): ...`, or `@arithmetic("float64")` above a function.
+    Also a decorator. Example: `with arithmetic(problem.precision): ...`, or `@arithmetic("float64")` above a function.
     """
+    with our_rules(), _precise(precision):
+        yield
+
+
+@contextmanager
+def _precise(precision: str | None) -> Iterator[None]:
     wide = precision == "float64"
     if precision is None or wide == _is_wide():
         yield
@@ -50,7 +58,7 @@ def arithmetic(precision: str | None) -> Iterator[None]:
 
 def for_caller(fn: Callable) -> Callable:
     """Return a caller's function such that it runs in the setting that holds now, wherever it is called."""
-    return arithmetic("float64" if _is_wide() else "float32")(fn)
+    return arithmetic("float64" if _is_wide() else "float32")(callers_rules()(fn))
 
 
 def precision_of(tree: Any) -> str | None:

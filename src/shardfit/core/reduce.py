@@ -23,6 +23,7 @@ from shardfit.core.blocks import settled
 from shardfit.core.layout import rows_quickest
 from shardfit.core.mesh import ROWS, n_shards
 from shardfit.core.rows import leading, sum_blocks
+from shardfit.core.rules import called, our_rules
 from shardfit.core.terms import Penalty, RowTerm, StatisticTerm, Term, weighted_sum
 
 SMALL = 1 << 13  # numbers: copying more takes as long as a message of their own
@@ -276,7 +277,7 @@ def _sums_and_slopes(term: StatisticTerm, slopes: Callable, params: Any) -> tupl
 
     def block(rows, mask):
         real = jnp.ones(leading(rows)) if mask is None else mask.astype(float)
-        return slopes(params, rows, real, *term.args)
+        return called(slopes, params, rows, real, *term.args)
 
     return sum_blocks(block, term.rows, term.counts, term.chunk)
 
@@ -301,6 +302,7 @@ def value(objective: Any, params: Any, key: Any) -> jax.Array:
 
 
 @partial(value.defjvp, symbolic_zeros=True)
+@our_rules()  # a caller's transformation may come to it after we have returned
 def _value_jvp(primals, tangents):
     objective, params, key = primals
     terms = tangents[0].terms

@@ -17,6 +17,7 @@ from shardfit.core.gram import block_rows, flat, jacobian_of, row_residuals
 from shardfit.core.losses import LOSSES
 from shardfit.core.reduce import on_shards
 from shardfit.core.rows import sum_blocks
+from shardfit.core.rules import called
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, static
 
 __all__ = ["RobustTerm", "is_robust", "n_robust", "scores", "with_whole_curvature"]
@@ -156,7 +157,7 @@ def scores(objective: Any, space: Any, z: jax.Array) -> jax.Array:
     total = on_shards(objective.mesh, local, objective.terms, space, z)
     for term in objective.terms:
         if isinstance(term, ResidualPenalty):
-            jacobian = jax.jacrev(lambda z, t=term: flat(t.fn(space.unpack(z), *t.args)))(z)
+            jacobian = jax.jacrev(lambda z, t=term: flat(called(t.fn, space.unpack(z), *t.args)))(z)
             total += jnp.asarray(term.weight, z.dtype) * jacobian.T @ jacobian
     return total
 

@@ -13,6 +13,7 @@ from shardfit.core.functions import shared_objective
 from shardfit.core.precision import require_precision
 from shardfit.core.recent import Recent, structure
 from shardfit.core.rows import Numbered, leading
+from shardfit.core.rules import called
 from shardfit.core.terms import Penalty, RowTerm, weighted_sum, with_shapes
 
 _fitting = Recent()  # structures of terms and parameters that were found to fit, in a precision
@@ -185,7 +186,7 @@ def _swapped(term: Any, params: Any) -> str:
     n = min(8, leading(term.rows))
     rows = with_shapes(term, n).rows
     try:
-        out = jax.eval_shape(lambda rows, params, args: term.fn(rows, params, *args), rows, params, term.args)
+        out = jax.eval_shape(lambda rows, params, args: called(term.fn, rows, params, *args), rows, params, term.args)
     except Exception:  # nor so: this is not what is wrong
         return ""
     if not jax.tree.leaves(out) or any(leaf.shape[:1] != (n,) for leaf in jax.tree.leaves(out)):

@@ -12,6 +12,7 @@ from shardfit.core.equations import Equations, NormalEquations
 from shardfit.core.losses import loss_named
 from shardfit.core.robust_terms import RobustTerm
 from shardfit.core.rows import check_rows, native_order, numbered
+from shardfit.core.rules import called
 from shardfit.core.terms import Penalty, ResidualPenalty, ResidualTerm, StatisticTerm, total
 
 
@@ -120,7 +121,7 @@ class _Negative:
     fn: Callable
 
     def __call__(self, params: Any, *args: Any) -> Any:
-        return -self.fn(params, *args)
+        return -called(self.fn, params, *args)
 
 
 def row_fields(

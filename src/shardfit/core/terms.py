@@ -18,6 +18,7 @@ from shardfit.core.equations import Equations
 from shardfit.core.errors import suggestion
 from shardfit.core.recent import shapes_of
 from shardfit.core.rows import leading, masked, shapes_of_rows
+from shardfit.core.rules import called
 
 
 def static() -> Any:
@@ -68,8 +69,8 @@ class RowTerm:
     def contributions(self, params: Any, rows: Any, key: Any) -> Any:
         """Call the user's function on a block of rows."""
         if self.by_row:
-            return self.fn(params, rows.rows, *self.args, key, row_keys(key, rows.number))
-        return self.fn(params, rows, *self.args, *((key,) if self.stochastic else ()))
+            return called(self.fn, params, rows.rows, *self.args, key, row_keys(key, rows.number))
+        return called(self.fn, params, rows, *self.args, *((key,) if self.stochastic else ()))
 
     @property
     def linear(self) -> bool:
@@ -188,7 +189,7 @@ class StatisticTerm(RowTerm):
 
     def losses(self, totals: Any, key: Any) -> Any:
         """Return the user's loss of the totals."""
-        return self.loss(totals, *self.args, *((key,) if self.stochastic else ()))
+        return called(self.loss, totals, *self.args, *((key,) if self.stochastic else ()))
 
 
 @register_dataclass
@@ -208,7 +209,7 @@ class Penalty:
 
     def losses(self, params: Any) -> Any:
         """Return the user's penalty."""
-        return self.fn(params, *self.args)
+        return called(self.fn, params, *self.args)
 
 
 @register_dataclass
@@ -218,7 +219,7 @@ class ResidualPenalty(Penalty):
 
     def losses(self, params: Any) -> Any:
         """Return ½Σ|r|²."""
-        return half_square(self.fn(params, *self.args))
+        return half_square(called(self.fn, params, *self.args))
 
 
 Term = RowTerm | Penalty

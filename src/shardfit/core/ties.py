@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.rules import called
+
 
 class Tie(NamedTuple):
     """A tied parameter: its name, where it is (leaf, and index within), and its function of all parameters."""
@@ -26,7 +28,7 @@ def tied_together(ties: tuple[Tie, ...], params: Any) -> Any:
     for tie in ties:
         leaves, tree = jax.tree.flatten(params)
         leaf = jnp.asarray(leaves[tie.leaf])
-        leaves[tie.leaf] = leaf.at[tie.index].set(jnp.asarray(tie.fn(params)).astype(leaf.dtype))
+        leaves[tie.leaf] = leaf.at[tie.index].set(jnp.asarray(called(tie.fn, params)).astype(leaf.dtype))
         params = tree.unflatten(leaves)
     return params
 
@@ -36,7 +38,7 @@ def check_tie(tie: Tie, params: Any, unknown: list[Tie]) -> None:
     where = f"tied: the function of {tie.name}"
     leaves, tree = jax.tree.flatten(params)
     shape = np.asarray(leaves[tie.leaf])[tie.index].shape
-    given = tie.fn(params)
+    given = called(tie.fn, params)
     if not jax.tree_util.all_leaves([given]) or not np.issubdtype(np.asarray(given).dtype, np.floating):
         raise TypeError(f"{where} returned {type(given).__name__}. Return one number, or an array of shape {shape}.")
     if np.shape(given) not in ((), shape):
@@ -46,7 +48,7 @@ def check_tie(tie: Tie, params: Any, unknown: list[Tie]) -> None:
     for later in unknown:
         leaves[later.leaf] = np.array(leaves[later.leaf])
         leaves[later.leaf][later.index] = np.nan
-    if not np.isfinite(np.asarray(tie.fn(tree.unflatten(leaves)))).all():
+    if not np.isfinite(np.asarray(called(tie.fn, tree.unflatten(leaves)))).all():
         raise ValueError(
             f"{where} depends on {tie.name} itself or on one tied later. Give them in the order in which they follow."
         )

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.params import Space
 from shardfit.core.precision import PRECISIONS
+from shardfit.core.rules import called
 from shardfit.core.terms import RowTerm, numbers_in
 from shardfit.core.work import operations
 from shardfit.planning.shapes import n_bytes, placed_shapes, shape_of, split_bytes
@@ -121,5 +122,5 @@ def check_bytes(layout: Layout) -> int:
     """Return what a certificate holds of the terms that it evaluates whole: those without rows."""
     penalties = [term for term in layout.objective.terms if not isinstance(term, RowTerm)]
     params = jax.eval_shape(layout.space.unpack, jax.ShapeDtypeStruct((layout.space.size,), np.float64))
-    sizes = [numbers_in(jax.eval_shape(lambda p, t: t.fn(p, *t.args), params, term)) for term in penalties]
+    sizes = [numbers_in(jax.eval_shape(lambda p, t: called(t.fn, p, *t.args), params, term)) for term in penalties]
     return 8 * (TABLES * max(sizes, default=0) + VECTORS * layout.space.size)

@@ -17,6 +17,7 @@ from shardfit.core.params import Space
 from shardfit.core.problem import Problem
 from shardfit.core.quick import once_jit
 from shardfit.core.robust_terms import is_robust, n_robust, scores, with_whole_curvature
+from shardfit.core.rules import called
 from shardfit.core.terms import RowTerm, numbers_in
 
 __all__ = ["Covariance", "ErrorBars", "covariance", "normalised", "standard_errors"]
@@ -99,7 +100,7 @@ def count_residuals(objective: Objective, params: Any) -> Any:
         if isinstance(term, RowTerm):
             total += term.n_residuals(params)
         else:
-            total += numbers_in(jax.eval_shape(lambda p, t: t.fn(p, *t.args), params, term))
+            total += numbers_in(jax.eval_shape(lambda p, t: called(t.fn, p, *t.args), params, term))
     return total
 
 

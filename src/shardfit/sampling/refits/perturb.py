@@ -17,6 +17,7 @@ import numpy as np
 from shardfit.core.gram import residuals
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
+from shardfit.core.rules import called
 from shardfit.core.term_makers import residual_penalty, residual_term
 from shardfit.core.terms import ResidualTerm, Term
 from shardfit.sampling.refits.frame import Frame, at_draws
@@ -44,7 +45,7 @@ class _Rows:
     fn: Callable
 
     def __call__(self, u, rows, frame, *args):
-        return jax.tree.map(jnp.subtract, self.fn(frame.params(u), rows["rows"], *args), rows["shift"])
+        return jax.tree.map(jnp.subtract, called(self.fn, frame.params(u), rows["rows"], *args), rows["shift"])
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class _Prior:
     fn: Callable
 
     def __call__(self, u, frame, shift, *args):
-        return jax.tree.map(jnp.subtract, self.fn(frame.params(u), *args), shift)
+        return jax.tree.map(jnp.subtract, called(self.fn, frame.params(u), *args), shift)
 
 
 def refits(problem: Problem, frame: Frame, seed: tuple[int, ...]) -> Perturbed:
@@ -81,7 +82,7 @@ def refits(problem: Problem, frame: Frame, seed: tuple[int, ...]) -> Perturbed:
 def _shapes(term: Term, params: Any) -> Any:
     if isinstance(term, ResidualTerm):
         return jax.eval_shape(lambda p, t: t.contributions(p, t.rows, None), params, term)
-    return jax.eval_shape(lambda p, t: t.fn(p, *t.args), params, term)
+    return jax.eval_shape(lambda p, t: called(t.fn, p, *t.args), params, term)
 
 
 def _zeros(shape: Any) -> np.ndarray:
