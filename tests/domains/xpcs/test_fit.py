@@ -21,8 +21,8 @@ from shardfit.domains.xpcs import (
     static,
 )
 from shardfit.domains.xpcs.problem import converted
-from shardfit.domains.xpcs.recipes.answer import read_answer
-from shardfit.domains.xpcs.recipes.laws import open_rates
+from shardfit.domains.xpcs.recipes.answer import CorrelationFit, read_answer
+from shardfit.domains.xpcs.recipes.laws import open_rates, simplest
 from shardfit.domains.xpcs.recipes.starts import about_minima
 from shardfit.domains.xpcs.recipes.units import check_q
 from tests.domains.xpcs.cases import FLOW, STATIC, measured, model_of, reference, small
@@ -367,3 +367,27 @@ def test_units_of_q_are_checked_against_the_decay():
     assert check_q(replace(data, q=0.054), static(), slow) == ""
     noise = replace(data, c2=1 + 0 * data.c2, q=0.054)
     assert check_q(noise, static(), FitOptions()) == ""
+
+
+def test_simpler_laws_begin_where_the_best_so_far_ended():
+    """An amplitude beside an offset of the opposite sign is no start for a law without that offset."""
+    model, began = laminar_flow(), {}
+    ready = setup(small(model), model)
+    rates = {"J": np.full((24, 2), 8000.0), "S": np.full((24, 2), 2e-3)}
+    numbers = dict.fromkeys(("contrast", "offset", "contrast_stderr", "offset_stderr", "covariance", "chi2_of_angle"))
+    ridge = {**FLOW, "gamma_dot_t0": 0.05, "beta": 0.0, "gamma_dot_t_offset": -0.048}
+
+    def fitted(params, dof):
+        more = {"stderr": {}, "variance": 1.0, "chi2": 820.0, "dof": dof, "rates": rates, "warnings": ()}
+        return CorrelationFit(None, ready, params, **numbers, **more)
+
+    def refit(held, start, name):
+        began[name] = start
+        return fitted({**FLOW, "gamma_dot_t0": 2e-3, **held}, 820 + len(held))
+
+    chosen = simplest(fitted(ridge, 820), refit)
+    assert list(began) == ["S_power", "S_constant", "J_power", "J_constant"]
+    assert began["S_constant"]["gamma_dot_t0"] == pytest.approx(2e-3)
+    assert began["J_power"]["gamma_dot_t0"] == 2e-3 and began["J_power"]["D0"] == pytest.approx(8000)
+    assert chosen.laws.names[0] == "J constant, S constant"
+    assert chosen.unneeded == ("alpha", "D_offset", "beta", "gamma_dot_t_offset")
