@@ -18,6 +18,7 @@ ORDER = (
     "nist",
     "mgh",
     "lm",
+    "scalings",
     "small",
     "core",
     "vlbi",

@@ -15,7 +15,7 @@ from shardfit import Objective, Problem, fit, residual_term
 from shardfit.core.errors import NonFiniteError
 
 PEERS = ()
-SETTINGS = {"precision": "float64", "maxiter": "1000, first-order solvers 3000"}
+SETTINGS = {"precision": "float64", "threads": "as many as cores", "maxiter": "1000, first-order solvers 3000"}
 SOLVERS = ("lbfgsb", "lbfgs", "lbfgs-bt", "lm", "adam", "adamw", "sgd", "rmsprop")
 UNBOUNDED = ("lbfgs", "lbfgs-bt")
 FIRST_ORDER = ("adam", "adamw", "sgd", "rmsprop")
