@@ -1,6 +1,7 @@
 """Fits: reference optima, every layout the same answer, and known truths at many sizes."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -21,7 +22,7 @@ from shardfit.domains.xpcs import (
     static,
 )
 from shardfit.domains.xpcs.problem import converted
-from shardfit.domains.xpcs.recipes.answer import CorrelationFit, read_answer
+from shardfit.domains.xpcs.recipes.answer import CorrelationFit, correlation, read_answer
 from shardfit.domains.xpcs.recipes.laws import open_rates, simplest
 from shardfit.domains.xpcs.recipes.starts import about_minima
 from shardfit.domains.xpcs.recipes.units import check_q
@@ -367,6 +368,12 @@ def test_units_of_q_are_checked_against_the_decay():
     assert check_q(replace(data, q=0.054), static(), slow) == ""
     noise = replace(data, c2=1 + 0 * data.c2, q=0.054)
     assert check_q(noise, static(), FitOptions()) == ""
+
+
+@pytest.mark.parametrize("other", [0.0, 4.0, np.inf])
+def test_what_is_not_determined_has_no_correlation(other):
+    spread = SimpleNamespace(params=STATIC, contrast=np.ones(1), covariance=np.diag([1.0, 1.0, np.inf, 1.0, other]))
+    assert correlation(spread, "D0", "D_offset") == 0.0  # and no warning of infinity times zero
 
 
 def test_simpler_laws_begin_where_the_best_so_far_ended():

@@ -379,5 +379,5 @@ def correlation(fit: CorrelationFit, one: str, other: str) -> float:
     if one not in names or other not in names:
         return 0.0
     i, j = 2 * n + names.index(one), 2 * n + names.index(other)
-    size = np.sqrt(fit.covariance[i, i] * fit.covariance[j, j])
-    return float(fit.covariance[i, j] / size) if 0 < size < np.inf else 0.0
+    known = [0 < fit.covariance[k, k] < np.inf for k in (i, j)]
+    return float(fit.covariance[i, j] / np.sqrt(fit.covariance[i, i] * fit.covariance[j, j])) if all(known) else 0.0
