@@ -47,8 +47,8 @@ npix = 32
 fov_uas = 128.0
 
 [axes]
-prior_fwhm_uas = [40, 50, 60]
-simple = [1, 10, 100, 1000]
+prior_fwhm_uas = [30, 40, 50]
+simple = [30, 100, 300, 1000]
 tv = [1, 10]
 tv2 = [1, 10]
 """
@@ -92,7 +92,8 @@ CHAPTERS = (
         title="How a soft material flows",
         text="Two-time correlations of a sheared sample, simulated: transport coefficients and shear rate with errors.",
         commands=(
-            "xpcs simulate xpcs.npz --mode laminar_flow --q 0.0054 --dt 0.1 --gap 2000000 --frames 1:120",
+            "xpcs simulate xpcs.npz --mode laminar_flow --q 0.0054 --dt 0.1 --gap 2000000 --frames 1:120 "
+            "--start D_offset=0 --start gamma_dot_t_offset=0",
             "xpcs init xpcs.toml --mode laminar_flow",
             "xpcs fit xpcs.npz --config xpcs.toml --out xpcs",
         ),

@@ -376,17 +376,50 @@ def test_what_is_not_determined_has_no_correlation(other):
     assert correlation(spread, "D0", "D_offset") == 0.0  # and no warning of infinity times zero
 
 
+def as_fitted(ready, params, rates, chi2, dof):
+    """Return a fit with such numbers, whose parameters have errors of 1 % of those of the flow."""
+    errors = {name: 0.01 * abs(value) for name, value in FLOW.items()}
+    covariance = np.diag([1e-4, 1e-4, *np.square([*errors.values()])])
+    scales = dict.fromkeys(
+        ("contrast", "offset", "contrast_stderr", "offset_stderr", "chi2_of_angle"), np.full(1, 0.01)
+    )
+    more = {"covariance": covariance, "variance": 1.0, "chi2": chi2, "dof": dof, "rates": rates, "warnings": ()}
+    return CorrelationFit(None, ready, params, errors, **scales, **more)
+
+
+def test_errors_hold_whichever_law_is_right():
+    """Within the chosen law alone a parameter is known far better than the choice between laws is."""
+    model = laminar_flow()
+    ready = setup(small(model), model, FitOptions(start={"beta": -0.2}))
+    full = as_fitted(ready, FLOW, {"J": np.full((24, 2), 100.0), "S": np.zeros((24, 2))}, 820.0, 820)
+    n, apart = ready.n_points, 300.0
+
+    def refit(held, start, name):
+        if name == "J_constant":
+            return None
+        rates = {"J": np.full((24, 2), 103.0), "S": np.zeros((24, 2))}
+        # one number fewer for a χ² that is larger by half of what BIC takes for it
+        worse = 820.0 / 820 * (np.log(n) - 1)
+        return as_fitted(ready, {**FLOW, "D0": FLOW["D0"] + apart, **held}, rates, 820.0 + worse, 821)
+
+    chosen = simplest(full, refit)
+    assert chosen.unneeded == ("D_offset",) and chosen.laws.difference[1] < 2
+    weight = 1 / (1 + np.exp(0.5 * chosen.laws.difference[1]))
+    assert chosen.stderr["D0"] == pytest.approx(np.hypot(0.01 * FLOW["D0"], np.sqrt(weight) * apart))
+    assert chosen.covariance[2, 2] == pytest.approx(chosen.stderr["D0"] ** 2)
+    np.testing.assert_allclose(chosen.rates["J"][:, 1], np.sqrt(103.0**2 + weight * 9.0))
+    assert "by their weights" in chosen.warnings[-1]
+
+
 def test_simpler_laws_begin_where_the_best_so_far_ended():
     """An amplitude beside an offset of the opposite sign is no start for a law without that offset."""
     model, began = laminar_flow(), {}
     ready = setup(small(model), model)
     rates = {"J": np.full((24, 2), 8000.0), "S": np.full((24, 2), 2e-3)}
-    numbers = dict.fromkeys(("contrast", "offset", "contrast_stderr", "offset_stderr", "covariance", "chi2_of_angle"))
     ridge = {**FLOW, "gamma_dot_t0": 0.05, "beta": 0.0, "gamma_dot_t_offset": -0.048}
 
     def fitted(params, dof):
-        more = {"stderr": {}, "variance": 1.0, "chi2": 820.0, "dof": dof, "rates": rates, "warnings": ()}
-        return CorrelationFit(None, ready, params, **numbers, **more)
+        return as_fitted(ready, params, rates, 820.0, dof)
 
     def refit(held, start, name):
         began[name] = start

@@ -14,7 +14,7 @@ from shardfit.domains.xpcs.models import Homodyne, Model
 from shardfit.domains.xpcs.problem import FitOptions, curved, left_out, power_laws, with_rates
 from shardfit.domains.xpcs.rates import CurvedPower, PowerLaw
 from shardfit.domains.xpcs.recipes.answer import CorrelationFit
-from shardfit.domains.xpcs.recipes.comparison import compare_fits
+from shardfit.domains.xpcs.recipes.comparison import CLEAR, FitComparison, compare_fits
 
 WORDS = {"constant": "constant", "power": "power law", "full": "power law + offset"}
 HARDLY = 2.0  # difference of BIC below which it hardly prefers one law
@@ -64,7 +64,45 @@ def simplest(full: CorrelationFit, refit: Refit) -> CorrelationFit:
         told.append(f"{_listed(unneeded)} not needed: held at 0. With law 'full' all are free.")
     if comparison.difference[1] < HARDLY:
         told.append(f"The next, {comparison.names[1]}, holds nearly as well: parameters depend on that choice.")
+    if comparison.difference[1] < CLEAR:
+        told.append("Standard errors include what the other laws, by their weights, would have changed.")
+    fit = _whatever_law(fit, {name: each for name, (each, _) in fits.items()}, comparison)
     return replace(fit, laws=comparison, unneeded=unneeded, warnings=(*fit.warnings, " ".join(told)))
+
+
+def _whatever_law(fit: CorrelationFit, fits: Mapping[str, CorrelationFit], laws: FitComparison) -> CorrelationFit:
+    """Return a fit whose errors include how far off it is if another law holds: the mean square over their weights.
+
+    Errors of the chosen law alone are too small where the data nearly need another. A law that BIC clearly rejects
+    counts nothing: on a ridge its parameters are anywhere.
+    """
+    weights = np.where(laws.difference < CLEAR, np.exp(-0.5 * laws.difference), 0.0)
+    weights, n = weights / weights.sum(), len(fit.contrast)
+    varies = np.diag(fit.covariance) > 0  # neither held nor unknown, which is NaN or infinite
+    spread, rates = fit.covariance.copy(), {name: rate**2 for name, rate in fit.rates.items()}
+    for name, weight in zip(laws.names, weights, strict=True):
+        other = fits[name]
+        off = np.where(varies, np.nan_to_num(_numbers(other) - _numbers(fit)), 0.0)
+        spread += weight * np.outer(off, off)
+        for rate, squares in rates.items():
+            squares[:, 1] += weight * (other.rates[rate][:, 0] - fit.rates[rate][:, 0]) ** 2
+    errors = np.sqrt(np.diag(spread))
+    stderr = {
+        name: e if v else before
+        for (name, before), e, v in zip(fit.stderr.items(), errors[2 * n :].tolist(), varies[2 * n :], strict=True)
+    }
+    return replace(
+        fit,
+        stderr=stderr,
+        contrast_stderr=np.where(varies[:n], errors[:n], fit.contrast_stderr),
+        offset_stderr=np.where(varies[n : 2 * n], errors[n : 2 * n], fit.offset_stderr),
+        covariance=spread,
+        rates={name: np.stack([fit.rates[name][:, 0], np.sqrt(squares[:, 1])], 1) for name, squares in rates.items()},
+    )
+
+
+def _numbers(fit: CorrelationFit) -> np.ndarray:
+    return np.concatenate([fit.contrast, fit.offset, [*fit.params.values()]])
 
 
 def without_ridges(fit: CorrelationFit) -> tuple[Model, FitOptions]:
