@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import shardfit as sf
+from benchmarks.problems.mgh import PROBLEMS
 from benchmarks.problems.scalings import CASES
 
 QUIET = {"progress": False, "certify": False}
@@ -27,6 +28,17 @@ def test_no_false_success_where_scales_differ(name, solver):
     found = sf.fit(problem, solver, **QUIET)
     better = sf.fit(problem.replace(x0=found.params), "lm", **QUIET)
     assert not found.success or found.value - better.value <= 1e-4 * better.value + 1e-13
+
+
+@pytest.mark.parametrize(
+    ("name", "solver"),
+    [("chebyquad", "lbfgsb"), ("chebyquad", "lm"), ("brown_almost_linear", "lm"), ("osborne_1", "lbfgsb")],
+)
+def test_no_false_success_from_a_hundred_times_the_start(name, solver):
+    one = PROBLEMS[name]
+    problem = sf.Problem(sf.Objective({"data": sf.residual_term(one.residual, one.rows)}), one.start(100))
+    found = sf.fit(problem, solver, **QUIET)
+    assert not found.success or one.solved(2 * found.value)
 
 
 @pytest.mark.parametrize("solver", ["lbfgsb", "lbfgs", "adam"])

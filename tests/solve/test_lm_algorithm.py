@@ -14,7 +14,7 @@ from shardfit.core.gram import Gram
 from shardfit.core.status import Status
 from shardfit.solve.covariance import covariance
 from shardfit.solve.lm import LM
-from shardfit.solve.trust_region import trust_step
+from shardfit.solve.trust_region import factored_step, trust_step
 
 TIGHT = LM(ftol=1e-20, gtol=1e-15, xtol=1e-15)
 LIMIT = 2000
@@ -226,6 +226,14 @@ def test_a_model_without_a_minimum_still_gives_a_step(dtype, curvature):
     assert not full and (jnp.isinf(gain) or curvature == 0)
     assert gradient @ step < 0
     assert 0.5e-2 < jnp.linalg.norm(step) < 1.2e-2
+
+
+def test_a_factor_gives_its_step_after_a_steep_start():
+    """Scales remember the largest columns: that these are now smaller by many orders is no rounding."""
+    root, along, free = jnp.array([[2.0, 1.0], [0.0, 1e-3]]), jnp.array([1.0, 1e-3]), jnp.ones(2, bool)
+    for scale in (jnp.ones(2), jnp.full(2, 1e20), jnp.array([1.0, 1e20])):
+        step = factored_step(along, root, scale, jnp.asarray(1e30), free, (1e-15, 1e-15)).step
+        np.testing.assert_allclose(step, jnp.linalg.solve(root, -along), rtol=1e-6)
 
 
 def test_covariance_of_independent_columns():

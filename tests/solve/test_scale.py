@@ -47,6 +47,15 @@ def test_units_change_nothing(name, most, start):
         assert plain.success and plain.value == pytest.approx(0.5 * 60 * 0.02**2, rel=0.5) or most
 
 
+@pytest.mark.parametrize("most", [None, 1.5])
+def test_a_large_objective_hides_no_curvature(most):
+    plain, large = (
+        sf.fit(problem((unit, 1.0, 1.0), most=most), "lbfgs", progress=False)
+        for unit in (1.0, 1e24)
+    )
+    assert large.status is plain.status and large.evaluations == plain.evaluations
+
+
 def test_a_scale_can_be_given():
     units = (1.0, 1e9, 1e-9)
     plain = sf.fit(problem(x := (1.0, 1.0, 1.0)), "lbfgs", x_scale=1.0, progress=False)

@@ -18,7 +18,8 @@ from shardfit.solve.scale import Scaled
 
 WHOLE = 8  # coordinates up to which curvature is known in all directions
 FEW = 4  # directions looked at where there are more; and coordinates up to which differences are central
-TRIALS = (1.0, 0.1, 0.01)  # shares of the Newton step that are tried
+TRIALS = 3  # shares of the Newton step that are tried
+SHARES = 1e-3, 0.1  # least and largest share of a trial that was too long, for the next
 LONGEST = 0.3  # of a step, beside the coordinates' own size
 CERTAIN = 0.1  # share of the tolerance that the Newton step must promise, for it to be tried
 SMALL = 1e-3  # coordinates beside their scale that may have found another
@@ -37,7 +38,8 @@ class Finding(NamedTuple):
     """What a look from the answer has found: the best point, how much lower it is, and how much of that is no loss.
 
     lengths: of the coordinates, that make curvatures alike; None where these are not known in all directions. flat:
-    coordinates that may change by their own size without the value noticing.
+    coordinates that may change by their own size without the value noticing. unclear: slopes promise more than the
+    tolerance, but no trial is lower.
     """
 
     z: np.ndarray
@@ -47,6 +49,7 @@ class Finding(NamedTuple):
     evaluations: int
     lengths: np.ndarray | None = None
     flat: Any = ()
+    unclear: Any = False
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> "Finding":
@@ -60,6 +63,7 @@ class Finding(NamedTuple):
             int(arrays["evaluations"]),
             arrays.get("lengths"),
             arrays["flat"],
+            bool(arrays["unclear"]),
         )
 
     @property
@@ -141,8 +145,9 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
     within = np.abs(moves) * np.max(np.abs(model.modes), axis=0) <= reach
     allowed += 2 * np.sum(np.maximum(promised[within], 0))
     best, lowest = u, value
-    if np.sum(promised[~within]) > CERTAIN * allowed:
-        best, lowest = _tried(look, model, u, value, moves)
+    ahead = np.sum(promised[~within])
+    if ahead > CERTAIN * allowed:
+        best, lowest = _tried(look, model, u, value, gradient, moves)
     whole = len(model.bends) == free.sum() == z.size
     # residuals have no constant that would hide what is small beside it
     unfelt = max(UNFELT if of_residuals(task.objective) else 0, 8 * eps) * abs(value)
@@ -157,6 +162,7 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
         look.evaluations,
         lengths,
         np.flatnonzero(flat),
+        lowest >= value and ahead > allowed,
     )
 
 
@@ -257,21 +263,38 @@ def _newton(model: _Model, gradient: np.ndarray, eps: float) -> tuple[np.ndarray
     return moves, -(slopes * moves + 0.5 * np.where(np.abs(bends) > model.noise, bends, 0) * moves**2)
 
 
-def _tried(look: _Look, model: _Model, u: np.ndarray, value: float, moves: np.ndarray) -> tuple[np.ndarray, float]:
+def _tried(
+    look: _Look, model: _Model, u: np.ndarray, value: float, gradient: np.ndarray, moves: np.ndarray
+) -> tuple[np.ndarray, float]:
     """Return the first point along the step that is lower, and its value; in a bent valley, back at its bottom."""
     widest = np.abs(model.bends[np.argmax(np.abs(moves) * np.max(np.abs(model.modes), axis=0))])
     stiff = np.abs(model.bends) > max(10 * widest, model.noise)
     back = np.where(stiff, 1 / np.where(stiff, np.abs(model.bends), 1), 0)
-    for share in TRIALS:
-        trial = look.inside(u + share * (model.modes @ moves))
+    step, bend = model.modes @ moves, float(model.bends @ moves**2)
+    share, slope_along = 1.0, float(gradient @ step)
+    for _ in range(TRIALS):
+        trial = look.inside(u + share * step)
+        ahead = np.inf
         for _ in range(2 if stiff.any() else 1):
             there, slope = look(trial)
             if np.isfinite(there) and there < value:
                 return trial, there
+            ahead = min(ahead, there) if np.isfinite(there) else ahead
             if not np.isfinite(slope).all():
                 break
             trial = look.inside(trial - model.modes @ (back * (model.modes.T @ slope)))
+        share *= _shorter(ahead - value, share, slope_along, bend)
     return u, value
+
+
+def _shorter(rise: float, share: float, slope: float, bend: float) -> float:
+    """Return where, on the way to a trial, the value is least, if what the model missed grows with the cube."""
+    slope, bend = slope * share, bend * share**2
+    missed = rise - slope - 0.5 * bend
+    if not (np.isfinite(missed) and missed > 0):
+        return SHARES[0]
+    at = (-bend + np.sqrt(max(bend**2 - 12 * missed * slope, 0))) / (6 * missed)
+    return float(np.clip(at, *SHARES))
 
 
 def _orthogonal(

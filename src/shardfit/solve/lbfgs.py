@@ -261,7 +261,7 @@ def _store(pairs, s, y, gradient, wanted):
     """Store a pair if it is wanted and its curvature large enough to trust. gradient: the new one."""
     m = len(pairs.sy)
     sy, yy = jnp.vdot(s, y), jnp.vdot(y, y)
-    good = wanted & (sy > jnp.finfo(s.dtype).eps * yy)
+    good = wanted & (sy > jnp.finfo(s.dtype).eps * _norm(s) * _norm(y))  # a cosine, in whatever units
     place = jnp.where(good, pairs.head, m)  # beyond the last nothing is written
     vectors = pairs.vectors.at[place, 0].set(s, mode="drop").at[place, 1].set(y, mode="drop")
     with_gradient = vectors @ gradient

@@ -15,6 +15,10 @@ LEGS = 20
 SAME = 1e-3  # relative difference of values beyond which they are not of the same objective
 JUDGED = (Status.CONVERGED_GRADIENT, Status.CONVERGED_VALUE, Status.CONVERGED_STEP, Status.STALLED)
 UNSEEN = "The tolerances were met at the start: nothing was fitted, and whether it is a minimum was not looked at."
+UNCLEAR = (
+    "The slope at the answer promises a lower value, but no step along it gave one: a valley so narrow that rounding "
+    "hides its direction. Other parameters, or solver 'lm', may see it."
+)
 
 
 def solve_in_legs(solver: Solver, task: Task, x_scale: Any) -> Finish:
@@ -80,11 +84,13 @@ def _confirmed(task: Task, finish: Finish, found: Finding) -> Finish:
     """Return the finish of an answer that stands: a run that could not go lower had arrived."""
     if finish.status is Status.STALLED:
         finish = finish._replace(status=Status.CONVERGED_VALUE)
+    if found.unclear:
+        finish = finish._replace(doubts=(UNCLEAR,))
     if not len(found.flat):
         return finish
     labels = task.space.coordinate_labels()
     names = listed([labels[i] for i in found.flat])
-    return finish._replace(doubts=(f"At the answer the value does not depend on {names}.",))
+    return finish._replace(doubts=(*finish.doubts, f"At the answer the value does not depend on {names}.",))
 
 
 def _moved(finish: Finish, found: Finding, status: Status, note: str) -> Finish:

@@ -91,7 +91,8 @@ def _two_loops(vectors: jax.Array, sy: jax.Array, head: jax.Array, gradient: jax
     products = basis @ basis.T
     s, y = jnp.arange(m), jnp.arange(m, 2 * m)
     curvature, change = products[s, y], products[y, y]
-    good = (sy > 0) & (curvature > jnp.finfo(gradient.dtype).eps * change)  # of what is left of a pair
+    least = jnp.finfo(gradient.dtype).eps * jnp.sqrt(products[s, s]) * jnp.sqrt(change)  # a cosine, in whatever units
+    good = (sy > 0) & (curvature > least)  # of what is left of a pair
     rho = jnp.where(good, 1 / jnp.where(good, curvature, 1), 0)
 
     def younger_first(k, carry):

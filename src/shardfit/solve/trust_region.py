@@ -78,11 +78,14 @@ def factored_step(along, root, scale, radius, free, noise) -> Step:
     By singular values, so that nothing is squared. noise: what rounding makes of `along` by itself, and through the
     Jacobian's columns, where a direction's singular value divides it; what lies below is no reason to move.
     """
-    left, sizes, right = jnp.linalg.svd(jnp.where(free, root / scale, 0))
+    scaled = jnp.where(free, root / scale, 0)
+    left, sizes, right = jnp.linalg.svd(scaled)
+    # columns are rounded by what they are now: after a steep start scales may be larger by many orders
+    rounded = jnp.sqrt(right**2 @ jnp.sum(scaled**2, axis=0))
     known = sizes > 0
     sizes = jnp.where(known, sizes, 1)
     parts = left.T @ along
-    parts = jnp.where(known & (jnp.abs(parts) > noise[0] + noise[1] / sizes), parts, 0)
+    parts = jnp.where(known & (jnp.abs(parts) > noise[0] + noise[1] * rounded / sizes), parts, 0)
 
     def lengths(damping):
         damped = sizes**2 + damping
