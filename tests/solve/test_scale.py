@@ -49,10 +49,7 @@ def test_units_change_nothing(name, most, start):
 
 @pytest.mark.parametrize("most", [None, 1.5])
 def test_a_large_objective_hides_no_curvature(most):
-    plain, large = (
-        sf.fit(problem((unit, 1.0, 1.0), most=most), "lbfgs", progress=False)
-        for unit in (1.0, 1e24)
-    )
+    plain, large = (sf.fit(problem((unit, 1.0, 1.0), most=most), "lbfgs", progress=False) for unit in (1.0, 1e24))
     assert large.status is plain.status and large.evaluations == plain.evaluations
 
 

@@ -18,8 +18,9 @@ from shardfit.solve.scale import Scaled
 
 WHOLE = 8  # coordinates up to which curvature is known in all directions
 FEW = 4  # directions looked at where there are more; and coordinates up to which differences are central
-TRIALS = 3  # shares of the Newton step that are tried
-SHARES = 1e-3, 0.1  # least and largest share of a trial that was too long, for the next
+TRIALS = (1.0, 0.1, 0.01)  # shares of the Newton step that are tried
+SHARES = 1e-3, 0.1  # least and largest share of the last of them, for one more
+CLEARLY = 100  # times the tolerance that slopes must promise in vain for an answer to be doubtful
 LONGEST = 0.3  # of a step, beside the coordinates' own size
 CERTAIN = 0.1  # share of the tolerance that the Newton step must promise, for it to be tried
 SMALL = 1e-3  # coordinates beside their scale that may have found another
@@ -38,8 +39,8 @@ class Finding(NamedTuple):
     """What a look from the answer has found: the best point, how much lower it is, and how much of that is no loss.
 
     lengths: of the coordinates, that make curvatures alike; None where these are not known in all directions. flat:
-    coordinates that may change by their own size without the value noticing. unclear: slopes promise more than the
-    tolerance, but no trial is lower.
+    coordinates that may change by their own size without the value noticing. unclear: slopes promise much more than
+    the tolerance, but no trial is lower.
     """
 
     z: np.ndarray
@@ -149,6 +150,8 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
     if ahead > CERTAIN * allowed:
         best, lowest = _tried(look, model, u, value, gradient, moves)
     whole = len(model.bends) == free.sum() == z.size
+    # a perfect fit has slopes of nothing but rounding
+    blurred = 0.5 * (REACH * eps) ** 2 * float(np.abs(model.own) @ u**2)
     # residuals have no constant that would hide what is small beside it
     unfelt = max(UNFELT if of_residuals(task.objective) else 0, 8 * eps) * abs(value)
     flat = (np.abs(gradient) + 0.5 * np.abs(model.own) <= unfelt) & free if whole else np.zeros(0, bool)
@@ -162,7 +165,7 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
         look.evaluations,
         lengths,
         np.flatnonzero(flat),
-        lowest >= value and ahead > allowed,
+        whole and lowest >= value and ahead > CLEARLY * allowed + blurred,
     )
 
 
@@ -271,19 +274,19 @@ def _tried(
     stiff = np.abs(model.bends) > max(10 * widest, model.noise)
     back = np.where(stiff, 1 / np.where(stiff, np.abs(model.bends), 1), 0)
     step, bend = model.modes @ moves, float(model.bends @ moves**2)
-    share, slope_along = 1.0, float(gradient @ step)
-    for _ in range(TRIALS):
+    rise = np.inf
+    for share in (*TRIALS, None):
+        share = share or TRIALS[-1] * _shorter(rise, TRIALS[-1], float(gradient @ step), bend)
         trial = look.inside(u + share * step)
-        ahead = np.inf
+        rise = np.inf
         for _ in range(2 if stiff.any() else 1):
             there, slope = look(trial)
             if np.isfinite(there) and there < value:
                 return trial, there
-            ahead = min(ahead, there) if np.isfinite(there) else ahead
+            rise = min(rise, there - value) if np.isfinite(there) else rise
             if not np.isfinite(slope).all():
                 break
             trial = look.inside(trial - model.modes @ (back * (model.modes.T @ slope)))
-        share *= _shorter(ahead - value, share, slope_along, bend)
     return u, value
 
 

@@ -90,7 +90,12 @@ def _confirmed(task: Task, finish: Finish, found: Finding) -> Finish:
         return finish
     labels = task.space.coordinate_labels()
     names = listed([labels[i] for i in found.flat])
-    return finish._replace(doubts=(*finish.doubts, f"At the answer the value does not depend on {names}.",))
+    return finish._replace(
+        doubts=(
+            *finish.doubts,
+            f"At the answer the value does not depend on {names}.",
+        )
+    )
 
 
 def _moved(finish: Finish, found: Finding, status: Status, note: str) -> Finish:
