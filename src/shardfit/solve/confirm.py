@@ -151,7 +151,8 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
         best, lowest = _tried(look, model, u, value, gradient, moves)
     whole = len(model.bends) == free.sum() == z.size
     # a perfect fit has slopes of nothing but rounding
-    blurred = 0.5 * (REACH * eps) ** 2 * float(np.abs(model.own) @ u**2)
+    blurred = 0.5 * (REACH * eps * model.size) ** 2 * float(np.sum(np.abs(model.own)))
+    ahead = min(ahead, value) if of_residuals(task.objective) else ahead
     # residuals have no constant that would hide what is small beside it
     unfelt = max(UNFELT if of_residuals(task.objective) else 0, 8 * eps) * abs(value)
     flat = (np.abs(gradient) + 0.5 * np.abs(model.own) <= unfelt) & free if whole else np.zeros(0, bool)
