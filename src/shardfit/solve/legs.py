@@ -35,7 +35,8 @@ def solve_in_legs(solver: Solver, task: Task, x_scale: Any) -> Finish:
         if finish.value is not None and not np.isclose(finish.value, seen, rtol=SAME, atol=found.allowed):
             return finish  # the value is not the objective's, which is another error
         if found.confirmed:
-            return _confirmed(task, finish, found)
+            vanished = found.value <= np.finfo(task.z0.dtype).eps ** 2 * abs(trace.value(0))
+            return _confirmed(task, finish, found._replace(unclear=found.unclear and not vanished))
         note = (
             f"From the answer of leg {leg - 1} ({finish.status.name}), {found.evaluations} evaluations lowered the "
             f"value by {found.gain:.3g}: it went on from there."
