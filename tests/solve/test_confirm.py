@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import shardfit as sf
+from benchmarks.problems import nist
 from benchmarks.problems.mgh import PROBLEMS
 from benchmarks.problems.scalings import CASES
 
@@ -39,6 +40,13 @@ def test_no_false_success_from_a_hundred_times_the_start(name, solver):
     problem = sf.Problem(sf.Objective({"data": sf.residual_term(one.residual, one.rows)}), one.start(100))
     found = sf.fit(problem, solver, **QUIET)
     assert not found.success or one.solved(2 * found.value)
+
+
+@pytest.mark.parametrize("solver", ["lbfgsb", "adam"])
+def test_a_peak_that_has_left_its_data_is_no_success(solver):
+    one = nist.load()["Eckerle4"]
+    problem = sf.Problem(sf.Objective({"data": sf.residual_term(one.residual, one.rows)}), np.asarray(one.starts[0]))
+    assert not sf.fit(problem, solver, **QUIET).success
 
 
 @pytest.mark.parametrize("solver", ["lbfgsb", "lbfgs", "adam"])

@@ -31,7 +31,7 @@ REACH = 1000  # roundings by which coordinates are never known better
 VANISHED = 1.5  # power of the rounding: a value that has become so small beside its start is zero
 RESOLVED = 100  # roundings of the value that a change must have to be compared with slopes
 UNLIKE = 0.3  # relative difference between what slopes promise and what the value does that is not small
-UNFELT = 1e-8  # relative change of squared residuals that says nothing about a parameter
+UNFELT = 1e-7  # relative change of squared residuals that says nothing about a parameter
 LEAST = 1e-8  # relative gain that is never more than rounding and the last steps of a good fit
 
 
