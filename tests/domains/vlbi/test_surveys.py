@@ -55,7 +55,7 @@ def one_by_one(made, tmp_path_factory):
         run_dir=where,
         design=design,
         control=SurveyControl(3),
-        maxiter=40,
+        maxiter=20,
         picture=made.picture,
     )
 
@@ -102,9 +102,10 @@ def test_a_point_equals_the_problem_made_for_it(obs, made, name, changes):
 
 
 def test_a_point_equals_its_own_fit(made, one_by_one):
+    # few steps: rounding, which differs between batches and single fits, grows tenfold in four of them
     number = 1 + list(AXES).index("systematic")
     point = apply(Start(made.problem.objective, made.problem.x0), made.axes, {"systematic": 0.05})
-    alone = fit(made.problem.replace(objective=point.objective), "lbfgs", maxiter=40, certify=False)
+    alone = fit(made.problem.replace(objective=point.objective), "lbfgs", maxiter=20, certify=False)
     assert one_by_one.column("value")[number] == pytest.approx(alone.value, rel=1e-10)
 
 
