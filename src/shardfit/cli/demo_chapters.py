@@ -104,7 +104,7 @@ CHAPTERS = (
         title="And how sure that is",
         text="The posterior of the diffusion in a sample at rest, by NUTS.",
         commands=(
-            "xpcs simulate rest.npz --mode static --q 0.0054 --dt 0.1 --frames 1:60",
+            "xpcs simulate rest.npz --mode static --q 0.0054 --dt 0.1 --frames 1:60 --start D_offset=0",
             "xpcs init rest.toml --mode static",
             "xpcs sample rest.npz --config rest.toml --out xpcs-posterior --draws 500",
             "report xpcs-posterior",
