@@ -95,7 +95,7 @@ SOLVERS = {
     "lm": lambda: ("lm", {}),
     "adam": lambda: ("adam", {"learning_rate": 3e-2, "maxiter": 4000}),
     "adamw": lambda: ("adamw", {"learning_rate": 3e-2, "maxiter": 4000, "weight_decay": 0.0}),
-    "sgd": lambda: ("sgd", {"learning_rate": 3e-5, "momentum": 0.9, "maxiter": 20000}),
+    "sgd": lambda: ("sgd", {"learning_rate": 1e-3, "momentum": 0.9, "maxiter": 20000}),
     "rmsprop": lambda: ("rmsprop", {"learning_rate": 1e-3, "maxiter": 8000}),
     "optax object": lambda: (optax_adabelief(), {"maxiter": 4000}),
     "optimistix object": lambda: (optimistix_bfgs(), {}),
