@@ -201,14 +201,9 @@ class RunDir:
     def load_run(self, like: Any) -> tuple[Any, dict[str, np.ndarray]] | None:
         """Return the stored state in the structure of `like`, and the history; None if there is none."""
         path = self._of_leg("state.npz")
-        if not path.exists():
+        arrays = self._own_arrays(path)
+        if arrays is None:
             return None
-        try:
-            arrays = read_arrays(path)
-        except ValueError as error:
-            raise CheckpointError(f"{error} {ANEW}") from None
-        if str(arrays.get("run", "")) != self.run:
-            raise CheckpointError(f"{path} is of another run. {ANEW}")
         leaves, treedef = jax.tree.flatten(like)
         stored = [arrays.get(f"run{i}") for i in range(len(leaves))]
         history = {n.removeprefix("history_"): a for n, a in arrays.items() if n.startswith("history_")}
@@ -245,7 +240,10 @@ class RunDir:
 
     def load_leg(self, leg: int) -> dict[str, np.ndarray] | None:
         """Return from where a leg begins; None where it has not begun."""
-        path = self._of_leg("start.npz", leg)
+        return self._own_arrays(self._of_leg("start.npz", leg))
+
+    def _own_arrays(self, path: Path) -> dict[str, np.ndarray] | None:
+        """Return what this run wrote to a file; None if there is none."""
         if not path.exists():
             return None
         try:
