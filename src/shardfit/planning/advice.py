@@ -27,18 +27,20 @@ class Advice:
 
 def advise(layout: Layout, now: Footprint, available: int, platform: str) -> Advice:
     """Return what would make it fit into the available bytes per device."""
-    if now.total <= HEADROOM * available:
+    if now.whole <= HEADROOM * available:
         return Advice("It fits.")
-    if now.total <= available:
-        spare = bytes_text(available - now.total)
+    if now.whole <= available:
+        spare = bytes_text(available - now.whole)
         return Advice(f"It fits with only {spare} to spare, which is within the error of a prediction.")
     goal = HEADROOM * available
-    if now.fixed > goal:
+    least = now.fixed + now.programs
+    if least > goal:
         return Advice(
-            f"Nothing helps: parameters, shared arguments, constants and solver state take {bytes_text(now.fixed)} on "
-            "every device, whatever the chunk or mesh. Use devices with more memory, float32, or a smaller model."
+            "Nothing helps: parameters, shared arguments, constants, programs and solver state take "
+            f"{bytes_text(least)} on every device, whatever the chunk or mesh. Use devices with more memory, float32, "
+            "or a smaller model."
         )
-    chunk = _find_chunk(layout, now, goal) if now.rows + now.fixed < goal else None
+    chunk = _find_chunk(layout, now, goal) if now.rows + now.fixed + now.programs < goal else None
     shards = _find_shards(layout, now, goal)
     if chunk or shards:
         options = [_chunk_text(*chunk)] if chunk else []
@@ -49,8 +51,8 @@ def advise(layout: Layout, now: Footprint, available: int, platform: str) -> Adv
 
 def _both(layout: Layout, now: Footprint, goal: float, available: int, platform: str) -> Advice:
     """Give half of what is free to temporaries, then split the rows until the other half holds them."""
-    room = (goal - now.fixed) / 2
-    chunk = _find_chunk(layout, replace(now, rows=0), now.fixed + room, rows_count=False)
+    room = (goal - (now.fixed + now.programs)) / 2
+    chunk = _find_chunk(layout, replace(now, rows=0), (now.fixed + now.programs) + room, rows_count=False)
     if chunk:
         shards = _find_shards(layout.with_chunks(chunk[0]), chunk[1], goal)
         if shards:
@@ -77,11 +79,11 @@ def _find_chunk(layout, now, goal, rows_count=True) -> tuple[dict[str, int], Foo
     def attempt(blocks):
         chunks = {name: max(1, _round_down(size // blocks)) for name, size in present.items()}
         held = footprint(layout.with_chunks(chunks))
-        total = held.total if rows_count else held.total - held.rows
+        total = held.whole if rows_count else held.whole - held.rows
         return (chunks, held) if total <= goal else None
 
     # temporaries shrink about as the block does
-    blocks = max(2, math.ceil(now.temporaries / max(1.0, goal - now.rows - now.fixed)))
+    blocks = max(2, math.ceil(now.temporaries / max(1.0, goal - now.rows - (now.fixed + now.programs))))
     for _ in range(TRIES):
         blocks = min(blocks, limit)
         best = attempt(blocks)
@@ -97,7 +99,7 @@ def _find_shards(layout, now, goal) -> tuple[int, Footprint] | None:
     """Return the smallest number of row shards tried that fits."""
     present = count_shards(layout.mesh)
     limit = max((term.n_rows for term in layout.row_terms().values()), default=0)
-    room = goal - now.fixed
+    room = goal - (now.fixed + now.programs)
     guesses = {math.ceil(present * (now.rows + now.temporaries) / room)}
     if room > now.temporaries:  # chunked: temporaries stay as they are
         guesses.add(math.ceil(present * now.rows / (room - now.temporaries)))
@@ -106,7 +108,7 @@ def _find_shards(layout, now, goal) -> tuple[int, Footprint] | None:
     for shards in dict.fromkeys(candidates):
         if shards <= limit:
             held = footprint(replace(layout, mesh=shards))
-            if held.total <= goal:
+            if held.whole <= goal:
                 return shards, held
     return None
 
@@ -137,14 +139,14 @@ def _round_down(n: int) -> int:
 
 def _chunk_text(chunks: dict[str, int], held: Footprint | None) -> str:
     named = ", ".join(f"chunk={size} in term {name!r}" for name, size in chunks.items())
-    return f"use {named}" + (f" ({bytes_text(held.total)} per device)" if held else "")
+    return f"use {named}" + (f" ({bytes_text(held.whole)} per device)" if held else "")
 
 
 def _shards_text(shards: int, held: Footprint, available: int, platform: str) -> str:
     shared = "; devices of one CPU share its memory, so these must be on more hosts" if platform == "cpu" else ""
     return (
         f"split the rows over {shards} devices with {bytes_text(available)} each "
-        f"({bytes_text(held.total)} per device{shared})"
+        f"({bytes_text(held.whole)} per device{shared})"
     )
 
 

@@ -29,8 +29,8 @@ VECTORS = 12  # as long as the parameters
 class Footprint:
     """Bytes per device, by what they are for.
 
-    checks: what a certificate needs beyond all else. programs: compiled code and what compiling takes, in the memory of
-    the host, so that no device's total has it.
+    checks: what a certificate needs beyond all else. programs: compiled code and what compiling takes, which is in the
+    memory of the host: 0 on devices with their own.
     """
 
     rows: int
@@ -48,8 +48,13 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """All of it but the programs."""
         return self.rows + self.temporaries + self.fixed
+
+    @property
+    def whole(self) -> int:
+        """All of it, with programs where they share the devices' memory."""
+        return self.total + self.programs
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ class Layout:
     loop: StepSolver | None = None  # whose device loop is run; None for evaluations one by one
     box: Any = None
     checked: bool = False  # a certificate is made
+    platform: str = "cpu"
 
     def with_chunks(self, chunks: dict[str, int]) -> "Layout":
         """Return the layout with other chunks in the named terms."""
@@ -109,13 +115,14 @@ def footprint(layout: Layout) -> Footprint:
         temporaries=int(memory.temp_size_in_bytes),
         outputs=int(memory.output_size_in_bytes - memory.alias_size_in_bytes),
         state=layout.state_bytes,
-        programs=EQUATION_BYTES * operations(traced.jaxpr.jaxpr),
+        programs=EQUATION_BYTES * operations(traced.jaxpr.jaxpr) if layout.platform == "cpu" else 0,
     )
     if not layout.checked:
         return held
+    more = CHECK_BYTES if layout.platform == "cpu" else 0
     # before and after the solver: nothing of what it works with is there
     beyond = check_bytes(layout) - held.temporaries - held.outputs - held.state
-    return replace(held, checks=max(0, beyond), programs=held.programs + CHECK_BYTES)
+    return replace(held, checks=max(0, beyond), programs=held.programs + more)
 
 
 def check_bytes(layout: Layout) -> int:

@@ -64,7 +64,7 @@ class Plan:
     @property
     def total(self) -> int:
         """Bytes per device, everything included; a CPU also holds what compiling takes."""
-        return self.memory.total + (self.memory.programs if self.platform == "cpu" else 0)
+        return self.memory.whole
 
     @property
     def fits(self) -> bool:
@@ -128,14 +128,16 @@ def plan(
     needs, kept = solver.needs, state_bytes(problem, solver)
     loop = solver if isinstance(solver, StepSolver) and not solver.batch else None
     certify = certify and solver.differentiates
-    layout = Layout(problem.objective, problem.space, problem.precision, mesh, needs, kept, loop, problem.box, certify)
+    here = working_devices(mesh)
+    platform = here[0].platform
+    layout = Layout(
+        problem.objective, problem.space, problem.precision, mesh, needs, kept, loop, problem.box, certify, platform
+    )
     began = time.process_time()
     held = footprint(layout)
     compiling = time.process_time() - began
-    here = working_devices(mesh)
-    platform = here[0].platform
     available = available_bytes(here) if memory is None else int(memory)
-    advice = advise(layout, held, available - (held.programs if platform == "cpu" else 0), platform)
+    advice = advise(layout, held, available, platform)
     curve = time_curve(problem, needs, 1.0 if numbers else 1 / count_shards(mesh))
     own = HOST_RATE * kept / 8 if loop is None else step_seconds(problem, loop, curve)
     most = max(problem.objective.n_rows.values(), default=1)
