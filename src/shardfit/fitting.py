@@ -19,11 +19,11 @@ from shardfit.core.current import at_work, outside
 from shardfit.core.errors import NonFiniteError, ParityError
 from shardfit.core.evaluations import named_parts
 from shardfit.core.functions import shared_problem
-from shardfit.core.loaded_programs import let_go_of_programs
+from shardfit.core.loaded_programs import release_compiled_programs
 from shardfit.core.mesh import layout, leads, ranks_of, spans_processes
 from shardfit.core.objective import Objective
 from shardfit.core.params import label_of
-from shardfit.core.precision import for_caller
+from shardfit.core.precision import in_caller_precision
 from shardfit.core.problem import Problem
 from shardfit.core.reduce import scaled_losses
 from shardfit.core.result import Result
@@ -78,12 +78,12 @@ def fit(
     Example: `fit(problem, "lbfgs", maxiter=200, mesh=shardfit.mesh(rows=4))`.
     """
     began = time.perf_counter()
-    let_go_of_programs()
+    release_compiled_programs()
     solver = as_solver(solver, **options)
     require(problem, solver, callback=callback is not None, run_dir=run_dir is not None)
     if every < 1:
         raise ValueError(f"every={every} must be at least 1 step.")
-    callback = callback and not_kept(outside(for_caller(callback)))
+    callback = callback and not_kept(outside(in_caller_precision(callback)))
     mesh, problem = _common_mesh(problem, mesh), shared_problem(problem)
     with opened(run_dir) as store, at_work(problem, solver) as unread:
         _require_agreement(problem, solver, mesh, seed, x_scale)
@@ -91,7 +91,7 @@ def fit(
             earlier = None
             if store.begin(problem, _identity(problem, solver, seed, x_scale), resume, mesh):
                 earlier = store.earlier_result(problem)
-            if earlier is not None and not _goes_on(earlier, solver):
+            if earlier is not None and not is_resumable(earlier, solver):
                 return earlier
             store.event("started", mesh=layout(mesh))
         z0 = problem.z0()
@@ -175,7 +175,7 @@ def _with_times_of_first(result: Result, mesh: Any) -> Result:
     return replace(result, history=result.history | {"seconds": times["history"]}, timings=timings)
 
 
-def _goes_on(result: Result, solver: Solver) -> bool:
+def is_resumable(result: Result, solver: Solver) -> bool:
     """Return whether a stored result was not the end: interrupted, or at a lower step limit."""
     stopped = result.status is Status.MAX_STEPS and result.steps < solver.maxiter
     return stopped or result.status is Status.INTERRUPTED

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shardfit as sf
-from shardfit.core.blocks import FEW_ROWS, LEAST_ROWS, settled
+from shardfit.core.blocks import FEW_ROWS, LEAST_ROWS, with_resolved_chunk
 from shardfit.core.precision import arithmetic
 
 N = 100_000
@@ -21,7 +21,7 @@ def soft(p, r):
 
 def chosen(fn, rows=ROWS, **options):
     with arithmetic("float64"):
-        return settled(sf.statistic_term(fn, rows, loss=jnp.sum, **options), P0, None).chunk
+        return with_resolved_chunk(sf.statistic_term(fn, rows, loss=jnp.sum, **options), P0, None).chunk
 
 
 def test_a_block_fits_a_cache():

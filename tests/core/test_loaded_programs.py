@@ -6,7 +6,7 @@ import pytest
 import shardfit as sf
 from benchmarks.reliability.small import ROWS, START, residual
 from shardfit.core import loaded_programs
-from shardfit.core.loaded_programs import let_go_of_programs, n_maps
+from shardfit.core.loaded_programs import n_maps, release_compiled_programs
 
 pytestmark = pytest.mark.skipif(not n_maps(), reason="this system does not tell its memory maps")
 
@@ -19,7 +19,7 @@ def test_only_if_they_are_many(limit, calls, tmp_path, monkeypatch):
     monkeypatch.setattr(loaded_programs, "_calls_left", 0)
     monkeypatch.setattr(loaded_programs, "LIMIT", tmp_path / "limit")
     (tmp_path / "limit").write_text(f"{limit}\n")
-    let_go_of_programs()
+    release_compiled_programs()
     assert len(cleared) == calls
 
 
@@ -27,7 +27,7 @@ def test_where_the_system_tells_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(loaded_programs, "MAPS", tmp_path / "none")
     monkeypatch.setattr(loaded_programs, "LIMIT", tmp_path / "none")
     assert n_maps() == 0 and loaded_programs._limit() == loaded_programs.USUAL_LIMIT
-    let_go_of_programs()
+    release_compiled_programs()
 
 
 @pytest.mark.slow

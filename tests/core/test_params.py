@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shardfit.core.bounds import box
 from shardfit.core.param_checks import check_params
-from shardfit.core.params import label_of, make_space, spread
+from shardfit.core.params import broadcast_prefix, label_of, make_space
 from shardfit.core.transforms import Identity, Interval, Log, Simplex, Softplus, as_transform
 
 
@@ -165,7 +165,7 @@ SPREADS = {
 @pytest.mark.parametrize("case", SPREADS)
 def test_spread(case):
     what, spec, params, expected = SPREADS[case]
-    assert spread(what, spec, params) == expected
+    assert broadcast_prefix(what, spec, params) == expected
     assert len(expected) == len(jax.tree.leaves(params))
 
 
@@ -174,9 +174,9 @@ def test_spread_names_what_does_not_fit(what):
     with pytest.raises(
         ValueError, match=f"{what}: no parameter 'contrst'.*Did you mean 'contrast'.*Known: contrast, tau"
     ):
-        spread(what, {"contrst": None}, {"contrast": 1.0, "tau": 2.0})
+        broadcast_prefix(what, {"contrst": None}, {"contrast": 1.0, "tau": 2.0})
     with pytest.raises(ValueError, match=f"{what}: 3 entries for 2 parameters. Give one each, or one for all"):
-        spread(what, [None] * 3, [1.0, 2.0])
+        broadcast_prefix(what, [None] * 3, [1.0, 2.0])
 
 
 # ---- bounds ---------------------------------------------------------------------------------------------------------

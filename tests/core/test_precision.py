@@ -17,7 +17,7 @@ from shardfit.core.precision import (
     _no_trace,
     arithmetic,
     cast,
-    for_caller,
+    in_caller_precision,
     precision_of,
     tracing,
 )
@@ -167,7 +167,7 @@ def test_callbacks_run_in_the_callers_setting():
     fit(problem, "lbfgs", callback=look, every=1, progress=False)
     assert set(seen) == {(np.dtype(np.float32), np.dtype(np.float64))}
     with arithmetic("float64"):
-        kept = for_caller(lambda: jnp.ones(1).dtype)
+        kept = in_caller_precision(lambda: jnp.ones(1).dtype)
         with arithmetic("float32"):
             assert kept() == np.float64
 

@@ -36,7 +36,7 @@ def test_sections_of_another_build_are_named(sections, tmp_path):
     [{"done": "x"}, {"total": [1]}, {"left": 1e400}, {"updated": float("nan")}, {"began": -1e30}, {"done": 10**400}],
 )
 def test_a_word_with_wrong_numbers_is_none(wrong, tmp_path):
-    Live(tmp_path, "a").say(1, 2)
+    Live(tmp_path, "a").publish(1, 2)
     content = json.loads((tmp_path / "live.json").read_text())
     assert read_live(tmp_path) is not None
     (tmp_path / "live.json").write_text(json.dumps(content | wrong))
@@ -49,7 +49,7 @@ def page(folder):
 
 
 def test_the_page_shows_what_it_can(tmp_path):
-    Live(tmp_path, "a").say(1, 2, curves={"value": ([1, 2], [1.0, 2.0], "evaluations")})
+    Live(tmp_path, "a").publish(1, 2, curves={"value": ([1, 2], [1.0, 2.0], "evaluations")})
     content = json.loads((tmp_path / "live.json").read_text())
     content |= {
         "done": None,

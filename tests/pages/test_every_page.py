@@ -8,7 +8,7 @@ import pytest
 
 from shardfit.io.files import write_json
 from shardfit.io.live import Live
-from shardfit.io.living import own_process
+from shardfit.io.process_liveness import own_process
 from shardfit.report.html import write_report
 from shardfit.report.sections import badge_of, report_of
 from shardfit.report.style import new_figure
@@ -44,7 +44,7 @@ def root(tmp_path_factory):
     numbers = {"value": -1234567.89123456, "evaluations": 123456789, "seconds": 3725.123456, "steps per second": 1 / 3}
     for place in (root / "fit", root / "series" / "band-01"):
         place.mkdir(parents=True)
-        Live(place, LONG).say(3, 12, left=90.123456, numbers=numbers, curves={"lowest value": curve})
+        Live(place, LONG).publish(3, 12, left=90.123456, numbers=numbers, curves={"lowest value": curve})
     write_survey(root / "survey", 40, side=8)
     return root
 

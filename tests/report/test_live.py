@@ -16,7 +16,7 @@ import shardfit as sf
 from shardfit.io import live
 from shardfit.io.files import write_json
 from shardfit.io.live import Live, read_live, thinned
-from shardfit.io.living import own_process
+from shardfit.io.process_liveness import own_process
 from shardfit.report.folders import require_kind
 from shardfit.report.live.curves import Curve
 from shardfit.report.live.pages import index_sections, run_sections
@@ -42,7 +42,7 @@ def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     sf.fit(problem(), "lm", run_dir=root / "a" / "line", progress=False)
     (root / "b").mkdir()
-    Live(root / "b", "waves").say(
+    Live(root / "b", "waves").publish(
         3, 12, left=90.0, numbers={"value": 1.5}, curves={"value": ([1, 2, 3], [1e3, 1e1, 1e-2], "evaluations")}
     )
     write_survey(root / "survey", 12, side=4)
@@ -141,7 +141,7 @@ def test_a_damaged_word_is_none(tmp_path, text):
 
 
 def test_a_run_that_fell_silent(tmp_path):
-    Live(tmp_path, "x").say(1, 2)
+    Live(tmp_path, "x").publish(1, 2)
     old = json.loads((tmp_path / "live.json").read_text())
     assert state_of(tmp_path).badge().text == "running"
     (tmp_path / "live.json").write_text(json.dumps(old | {"updated": old["updated"] - 3600}))
@@ -194,13 +194,13 @@ def test_a_command_of_several_fits_shows_its_newest_picture(tmp_path, monkeypatc
 
     monkeypatch.setattr(current, "EVERY_SECONDS", 0.0)
     with current.Current(tmp_path, "M87", True) as told:
-        told.say(1, 4, {"χ² cphase": 1.5}, {"objective": ((1,), (30.0,), "fits")}, Figure)
+        told.publish(1, 4, {"χ² cphase": 1.5}, {"objective": ((1,), (30.0,), "fits")}, Figure)
         blocks = [block for section in run_sections(state_of(tmp_path)) for block in section.blocks]
         page = "".join(block.render() for block in blocks)
         assert "1 of 4 fits" in page and "χ² cphase" in page and "<figcaption>current" in page
     assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == []
     with current.Current(tmp_path / "other", "M87", False) as told:
-        told.say(1, 4, {}, {}, Figure)
+        told.publish(1, 4, {}, {}, Figure)
     assert not (tmp_path / "other").exists()
 
 
@@ -246,7 +246,9 @@ def test_the_error_of_a_failed_run_is_shown(tmp_path):
 
 def test_numbers_of_a_part_are_named_as_such(tmp_path):
     (tmp_path / "band-01").mkdir()
-    Live(tmp_path / "band-01", "waves").say(3, 12, left=90.0, numbers={"seconds": 61.2, "steps per second": 0.2246601})
+    Live(tmp_path / "band-01", "waves").publish(
+        3, 12, left=90.0, numbers={"seconds": 61.2, "steps per second": 0.2246601}
+    )
     page = "".join(section.render() for section in run_sections(state_of(tmp_path)))
     assert "done of band-01" in page and "left of band-01" in page and "1 min 1 s" in page and ">0.225<" in page
     index = "".join(section.render() for section in index_sections([state_of(tmp_path)], ["run/x%20y/b/"]))
@@ -255,7 +257,7 @@ def test_numbers_of_a_part_are_named_as_such(tmp_path):
 
 def test_a_run_that_was_killed_has_no_time_left(tmp_path):
     (tmp_path / "band-01").mkdir()
-    Live(tmp_path / "band-01", "waves").say(3, 12, left=90.0)
+    Live(tmp_path / "band-01", "waves").publish(3, 12, left=90.0)
     old = json.loads((tmp_path / "band-01" / "live.json").read_text())
     (tmp_path / "band-01" / "live.json").write_text(json.dumps(old | {"updated": old["updated"] - 3600}))
     os.utime(tmp_path / "band-01" / "live.json", (1, 1))
@@ -275,7 +277,7 @@ def test_pictures_beside_the_answer_are_shown(tmp_path):
 
 
 def test_a_run_that_spoke_just_before_it_was_killed(tmp_path):
-    Live(tmp_path, "waves").say(3, 12, left=90.0)
+    Live(tmp_path, "waves").publish(3, 12, left=90.0)
     state = command_of(tmp_path, process=own_process() | {"started": "1"}, began="2026-01-01T12:30:00+00:00")
     page = "".join(section.render() for section in run_sections(state))
     assert state.badge().text == "killed" and "same command again to continue" in page and ">left<" not in page

@@ -18,21 +18,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.check import verdict
+from shardfit.check.block_consistency import block_pair, equation_block_pair
 from shardfit.check.comparisons import EPS, Comparison, combine, compare
 from shardfit.check.evaluations import evaluate_terms, pulled_back
 from shardfit.check.grain import grain
 from shardfit.check.probe import Probe, Setting, beside, choose_rows, choose_setting, completed
 from shardfit.check.random_draws import drawn_by_block
-from shardfit.check.walk import walked, walked_equations
 from shardfit.core import reduce
 from shardfit.core.current import as_they_are, at_work
 from shardfit.core.errors import NonFiniteError
+from shardfit.core.fast_compile import fast_compile_jit
 from shardfit.core.functions import shared_problem
 from shardfit.core.gram import gram as normal_equations
 from shardfit.core.mesh import n_shards
 from shardfit.core.precision import PRECISIONS, arithmetic
 from shardfit.core.problem import Problem
-from shardfit.core.quick import quick_jit
 from shardfit.core.recent import present
 from shardfit.core.terms import RowTerm, StatisticTerm
 
@@ -320,7 +320,7 @@ def _walk(problem: Problem, setting: Setting, shards: int, seed: int) -> dict[st
     """Return the differences between blocks as a fit has them and smaller ones, by term; None where there are none."""
     key = _key(problem.objective, seed)
     with at_work(problem):
-        objectives = walked(problem.objective, problem.x0, shards, key)
+        objectives = block_pair(problem.objective, problem.x0, shards, key)
         if objectives is None:
             return None
         near = np.asarray(setting.points[1], PRECISIONS[problem.precision])
@@ -334,7 +334,7 @@ def _equations_walk(problem: Problem, z: Any, scale: np.ndarray, shards: int) ->
     """Return the same of the normal equations, which are walked over in blocks of their own, at coordinates z (n,)."""
     with at_work(problem):
         near = np.asarray(z, PRECISIONS[problem.precision])
-        objectives = walked_equations(problem.objective, problem.space, near, shards)
+        objectives = equation_block_pair(problem.objective, problem.space, near, shards)
         if objectives is None:
             return None
         as_run, smaller = _both(_equations_of, objectives, problem.space, near, scale.astype(near.dtype))
@@ -371,7 +371,7 @@ def _gradients_of(objective, space, z, key):
 
 _gradients = jax.jit(_gradients_of)
 _as_a_fit = jax.jit(lambda evaluate, *given: evaluate(*given), static_argnums=0)
-_soon = quick_jit(lambda evaluate, *given: evaluate(*given), static_argnums=0)
+_soon = fast_compile_jit(lambda evaluate, *given: evaluate(*given), static_argnums=0)
 
 
 def _apart(one, other, scale) -> dict[str, float]:

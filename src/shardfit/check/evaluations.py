@@ -14,9 +14,9 @@ import jax.numpy as jnp
 
 from shardfit.check.probe import Setting, small_block
 from shardfit.core import reduce
+from shardfit.core.fast_compile import unoptimised_jit
 from shardfit.core.gram import gram
 from shardfit.core.objective import Objective
-from shardfit.core.quick import once_jit
 from shardfit.core.rules import called
 from shardfit.core.terms import ResidualPenalty, RowTerm, half_square, weighted_sum
 
@@ -39,7 +39,7 @@ class Evaluations(NamedTuple):
     gram: Any  # (3,) value, slope and curvature by the normal equations of the small block; (2, 3) own and expected
 
 
-@partial(once_jit, static_argnums=0)
+@partial(unoptimised_jit, static_argnums=0)
 def evaluate_terms(with_gram: bool, objective, space, setting: Setting, first, key) -> dict[str, Evaluations]:
     """Return the evaluations of every term, by name; first: 0, or 1 to leave out the given point itself."""
     evaluations = {}

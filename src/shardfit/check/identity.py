@@ -25,7 +25,7 @@ from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
 from shardfit.core.recent import present
 from shardfit.core.rows import take
-from shardfit.core.stand_ins import stand_in
+from shardfit.core.shape_structs import shape_struct
 from shardfit.core.term_makers import residual_penalty
 from shardfit.core.terms import RowTerm, with_shapes
 
@@ -172,7 +172,7 @@ def _abstract(tree: Any) -> Any:
     def one(leaf):
         if not hasattr(leaf, "shape"):
             return leaf
-        return stand_in(leaf, weak=getattr(leaf, "weak_type", False))
+        return shape_struct(leaf, weak=getattr(leaf, "weak_type", False))
 
     return jax.tree.map(one, tree)
 

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from shardfit.cli.commands import Parser, UsageError, add_commands, all_commands, parse
-from shardfit.cli.mishaps import describe, is_users
+from shardfit.cli.error_messages import describe, is_users
 from shardfit.core.errors import CheckpointError
 from shardfit.version import __version__
 
@@ -89,7 +89,7 @@ def _run(args: argparse.Namespace, argv: list[str]) -> int:
         except BaseException as error:
             if args.record is not None:
                 stopped, refused = isinstance(error, ENDED_BY_USER), isinstance(error, CheckpointError)
-                args.record.withdraw(STOPPED if stopped else FAILURE, "" if stopped else describe(error), refused)
+                args.record.mark_failed(STOPPED if stopped else FAILURE, "" if stopped else describe(error), refused)
             raise
         if args.record is not None:
             args.record.finish(code)

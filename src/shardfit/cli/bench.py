@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
-    from shardfit.cli.outcome import answered
+    from shardfit.cli.outcome import record_output
     from shardfit.cli.processes import request_devices
     from shardfit.core.errors import suggestion
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         for rate in measured(make(), sorted({1, devices})):
             rates.append(rate)
             print(_line(rate), flush=True)
-    answered(args, rates=rates)
+    record_output(args, rates=rates)
     return 0
 
 

@@ -18,7 +18,7 @@ class Current:
     def __init__(self, out: Path, title: str, writes: bool):
         self.live, self.began, self.drawn = Live(out if writes else None, title, "fits"), time.monotonic(), 0.0
 
-    def say(
+    def publish(
         self,
         done: int,
         total: int,
@@ -31,7 +31,7 @@ class Current:
         if folder is None:
             return
         spent = time.monotonic() - self.began
-        self.live.say(done, total, left=spent / done * (total - done), numbers=numbers, curves=curves)
+        self.live.publish(done, total, left=spent / done * (total - done), numbers=numbers, curves=curves)
         if spent - self.drawn < EVERY_SECONDS or done == total:
             return
         self.drawn = spent

@@ -16,7 +16,7 @@ from typing import Any
 from shardfit.cli import options
 from shardfit.cli.commands import completes
 from shardfit.cli.demo_chapters import CHAPTERS, SETUP, Chapter
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 
 EXAMPLES = ("shardfit demo", "shardfit demo --only vlbi --out demo-vlbi")
 LIMIT = 900.0  # s, after which a command is given up
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     for one in bad:
         print(f"\n{one.chapter.title}: exit code {one.code}\n{one.output[-2000:]}", file=sys.stderr)
     chapters = [{"name": one.chapter.out, "exit": one.code, "seconds": round(one.seconds, 3)} for one in told]
-    answered(args, out=out, page=page, chapters=chapters)
+    record_output(args, out=out, page=page, chapters=chapters)
     print(f"page: {page}  ({seconds(time.perf_counter() - began)} in all)")
     return 1 if bad else 0
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from shardfit.cli import options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.versions import versions
 
 EXAMPLES = ("shardfit devices", "shardfit devices --json")
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     memory = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
     seen = [{"platform": platform, "kind": kind, "count": count} for (platform, kind), count in kinds.items()]
     about = {"processes": jax.process_count(), "devices": seen, "bytes_per_device": memory}
-    if answered(args, versions=versions(), **about):
+    if record_output(args, versions=versions(), **about):
         return 0
     for name, text in versions().items():
         print(f"{name:<12} {text}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shardfit.cli.commands import completes
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.toml import add_force, write_new
 from shardfit.core.errors import suggestion
 from shardfit.sciences import installed
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
         inner = parsed([args.kind, INIT, str(path), *(["--force"] if args.force else [])])
         code = inner.run(inner)
-        answered(args, **inner.answer)
+        record_output(args, **inner.answer)
         return code
     files = [path]
     if args.kind == "survey":
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             files.append(write_new(model, MODEL, args.force))
             print(f"wrote {model}: the model, to be changed into yours")
-    answered(args, files=files)
+    record_output(args, files=files)
     print(f"wrote {path}; run it with `shardfit {KINDS[args.kind]} {path}`")
     return 0
 

@@ -1,7 +1,7 @@
 """What `--json` prints at the end of a command: where it wrote, how it ended, what it found.
 
-A command gives what it found to `answered`. Of one that has a run directory the object also says where that is, how the
-command ended, and what the folder holds.
+A command gives what it found to `record_output`. Of one that has a run directory the object also says where that is,
+how the command ended, and what the folder holds.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 
-def answered(args: argparse.Namespace, **found: Any) -> bool:
+def record_output(args: argparse.Namespace, **found: Any) -> bool:
     """Keep what a command found; return whether --json prints it, in place of a text that says the same."""
     args.answer = getattr(args, "answer", {}) | found
     return bool(getattr(args, "summary", False))

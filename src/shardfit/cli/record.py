@@ -18,10 +18,10 @@ from typing import Any
 
 from shardfit.cli import options
 from shardfit.cli.outcome import plain
-from shardfit.core.errors import no_folder
+from shardfit.core.errors import folder_not_found_error
 from shardfit.core.extras import MissingPart
 from shardfit.io.files import read_json, write_atomic, write_json
-from shardfit.io.living import own_process
+from shardfit.io.process_liveness import own_process
 
 NAME = "command.json"
 TYPED = "SHARDFIT_TYPED"  # in the environment of processes that a command starts
@@ -50,7 +50,7 @@ class Record:
         self.content |= {"exit": code, "seconds": round(time.perf_counter() - self.began, 3)}
         self.write()
 
-    def withdraw(self, code: int, error: str = "", refused: bool = False) -> None:
+    def mark_failed(self, code: int, error: str = "", refused: bool = False) -> None:
         """Add that the command failed, and why; take the folder back where it failed before it left anything there.
 
         refused: the folder is of another run, or in use; what is recorded of that run stays.
@@ -142,7 +142,7 @@ def read(folder: str | Path) -> dict[str, Any]:
     """Return the record of a run directory."""
     path = Path(folder) / NAME
     if not Path(folder).is_dir():
-        raise no_folder(folder)
+        raise folder_not_found_error(folder)
     if not path.is_file():
         raise FileNotFoundError(
             f"{folder} has no {NAME}: it was not written by a shardfit command that records itself."
@@ -156,12 +156,12 @@ def read(folder: str | Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def at_home(folder: str | Path, *others: Path) -> Iterator[tuple[Path, ...]]:
+def in_original_cwd(folder: str | Path, *others: Path) -> Iterator[tuple[Path, ...]]:
     """Work in the folder that a run was started in, which names in its configuration are relative to.
 
     Gives the run directory and other paths as they are named from there.
     """
-    from shardfit.report.made import made_in
+    from shardfit.report.provenance import made_in
 
     paths, place = (Path(folder), *others), made_in(Path(folder))
     if place is not None and not place.is_dir():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shardfit.cli import options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 
 EXAMPLES = ("shardfit report runs/decay",)
 
@@ -28,6 +28,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         from shardfit.report.run import report_run as write
     page = write(Path(args.run_dir))
-    answered(args, report=page)
+    record_output(args, report=page)
     print(f"report: {page}")
     return 0

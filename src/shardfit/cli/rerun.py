@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         print(line)
     words = [word for word in told["command"] if word not in VOICE]  # how to speak, this command's own options say
     words = [*without_option(words, OUT), OUT, str(second)]
-    with record.at_home(first):  # the folder of the second is whole already
+    with record.in_original_cwd(first):  # the folder of the second is whole already
         print(f"$ cd {shlex.quote(str(Path.cwd()))} && {shlex.join(['shardfit', *words])}", flush=True)
         _require_files(told["files"], args.changed)
         code = _repeat(words)
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     found = {"command": told["command"], "exit": code, "first_exit": told.get("exit"), "rtol": args.rtol}
     equal = all(row.largest == 0 for row in rows)
     quantities = [row._asdict() for row in rows]
-    outcome.answered(args, out=second, **found, same=not apart, bit_equal=equal, quantities=quantities)
+    outcome.record_output(args, out=second, **found, same=not apart, bit_equal=equal, quantities=quantities)
     return 1 if apart else 0
 
 

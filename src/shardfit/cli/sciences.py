@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli import commands, options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.sciences import GROUP, Installed, installed
 
 EXAMPLES = ("shardfit sciences", "shardfit sciences --json")
@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the sciences; 1 if one of them cannot be used."""
     found = installed()
     about = [{"name": e.name, "package": e.package, "usable": e.science is not None, "about": _lines(e)} for e in found]
-    answered(args, sciences=about)
+    record_output(args, sciences=about)
     if not found:
         print(
             f"no science is registered in {GROUP!r}: this is a bare source tree. `pip install -e .` registers its own."

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shardfit.core.errors import no_folder
-from shardfit.core.extras import needed_for
+from shardfit.core.errors import folder_not_found_error
+from shardfit.core.extras import require_extra
 
 PORT = 8650
 EXAMPLES = (
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    with needed_for("`shardfit serve`", "serve"):
+    with require_extra("`shardfit serve`", "serve"):
         from shardfit.report.server import is_loopback, new_token, serve
     if args.no_token and args.write:
         raise ValueError("--write needs the token: without it any program of this machine could write. Leave one out.")
@@ -55,7 +55,7 @@ def _application(folder: Path, write: bool) -> tuple[Any, Any]:
     from shardfit.report.server import gallery
 
     if not folder.is_dir():
-        raise no_folder(folder)
+        raise folder_not_found_error(folder)
     if (folder / LEDGER).is_file():
         points = Points.open(folder)
         return gallery(points, write=write), points

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli import options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 
 EXAMPLES = ("shardfit show runs/decay", "shardfit show runs/decay --json | jq .parameters")
 
@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.report.folders import outcome_of, require_kind
 
     kind = require_kind(args.run_dir).name
-    if answered(args, **outcome_of(args.run_dir)):
+    if record_output(args, **outcome_of(args.run_dir)):
         return 0
     {"fit": _fit, "posterior": _posterior, "survey": _survey}[kind](args.run_dir)
     return 0

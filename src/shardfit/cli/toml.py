@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options
-from shardfit.core.errors import no_file
+from shardfit.core.errors import file_not_found_error
 
 
 def read_toml(path: str | Path, writer: str) -> dict[str, Any]:
     """Return the content of a TOML file. writer: the command that writes one to start from."""
     file = Path(path)
     if file.is_dir():
-        raise no_file(file)
+        raise file_not_found_error(file)
     if not file.is_file():
-        raise FileNotFoundError(f"{no_file(file)} `{writer} {file}` writes one to start from.")
+        raise FileNotFoundError(f"{file_not_found_error(file)} `{writer} {file}` writes one to start from.")
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -42,7 +42,7 @@ def write_new(path: str | Path, text: str, force: bool = False) -> Path:
 
     file = Path(path)
     if file.is_dir():
-        raise no_file(file)
+        raise file_not_found_error(file)
     if file.exists() and not force:
         raise FileExistsError(f"{file} already exists. Give another name, or --force to replace it.")
     write_atomic(file, lambda open_file: open_file.write(text.encode()))

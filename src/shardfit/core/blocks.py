@@ -24,7 +24,7 @@ WHOLE = 64  # times a block: results of all rows that need no blocks
 SHARE = 16  # rows of a block do so many times the work that does not depend on them
 
 
-def settled(term: RowTerm, params: Any, key: Any) -> RowTerm:
+def with_resolved_chunk(term: RowTerm, params: Any, key: Any) -> RowTerm:
     """Return the term with the number of rows of a block decided: its own, or by what its function computes."""
     if not term.auto or term.chunk is not None:
         return term

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardfit.core.params import Space, element_label, leaf_labels, spread
+from shardfit.core.params import Space, broadcast_prefix, element_label, leaf_labels
 from shardfit.core.transforms import MONOTONE, Box, Chain, Identity, Transform
 
 
@@ -36,7 +36,7 @@ def _is_sequence(end: Any) -> bool:
 def pinned(params: Any, bounds: Any) -> list[np.ndarray]:
     """Return for every leaf which numbers have equal bounds, in its own precision."""
     masks = []
-    pairs = spread("bounds", bounds, params)
+    pairs = broadcast_prefix("bounds", bounds, params)
     for label, leaf, pair in zip(leaf_labels(params), jax.tree.leaves(params), pairs, strict=True):
         lo, hi = ends_of(label, pair, np.shape(leaf))
         masks.append(np.isfinite(lo) & (lo.astype(leaf.dtype) == hi.astype(leaf.dtype)))
@@ -50,7 +50,7 @@ def box(space: Space, params: Any, bounds: Any) -> tuple[np.ndarray, np.ndarray]
     entry each. params must lie inside, held ones too.
     """
     lower, upper = [], []
-    pairs = spread("bounds", bounds, params)
+    pairs = broadcast_prefix("bounds", bounds, params)
     for i, (leaf, pair) in enumerate(zip(jax.tree.leaves(params), pairs, strict=True)):
         label, t, inner = space.labels[i], space.transforms[i], space.inner_shapes[i]
         lo, hi = np.full(inner, -np.inf), np.full(inner, np.inf)

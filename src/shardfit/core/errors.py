@@ -46,14 +46,14 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"{hint} Known: {', '.join(known)}."
 
 
-def no_file(path: str | Path) -> OSError:
+def file_not_found_error(path: str | Path) -> OSError:
     """Return the error for a name that is none of a file: a folder's, or of nothing, with the nearest one there is."""
     if Path(path).is_dir():
         return IsADirectoryError(f"{path} is a folder, not a file.")
     return FileNotFoundError(f"{path}: no such file.{nearest(Path(path))}")
 
 
-def no_folder(path: str | Path) -> OSError:
+def folder_not_found_error(path: str | Path) -> OSError:
     """Return the error for a name that is none of a folder: a file's, or of nothing, with the nearest one there is."""
     if Path(path).exists():
         return NotADirectoryError(f"{path} is a file, not a folder.")
@@ -72,7 +72,7 @@ def nearest(path: Path) -> str:
 
 
 @contextmanager
-def naming(path: str | Path, partial: str | Path = "") -> Iterator[None]:
+def name_path_in_errors(path: str | Path, partial: str | Path = "") -> Iterator[None]:
     """Let errors of the system name the file: of a full disk they do not say it. partial: a name they may say."""
     try:
         yield

@@ -11,9 +11,9 @@ import jax
 
 from shardfit.core import gram as normal_equations
 from shardfit.core import reduce
+from shardfit.core.fast_compile import unoptimised_jit
 from shardfit.core.gram import Gram
 from shardfit.core.params import make_space
-from shardfit.core.quick import once_jit
 from shardfit.core.term_checks import check_contributions, check_terms
 from shardfit.core.terms import RowTerm
 
@@ -41,7 +41,7 @@ def value_grad_parts(objective: Any, params: Any, key: Any) -> tuple[jax.Array, 
     return value, gradient, named_parts(objective.names, losses)
 
 
-@once_jit
+@unoptimised_jit
 def parts(objective: Any, params: Any, key: Any) -> dict[str, Any]:
     """Return each term's loss before its weight."""
     check_terms(objective, params)

@@ -14,10 +14,10 @@ class MissingPart(ModuleNotFoundError):
 
 
 @contextmanager
-def needed_for(what: str, extra: str) -> Iterator[None]:
+def require_extra(what: str, extra: str) -> Iterator[None]:
     """Name the optional part where an import fails because its package is missing.
 
-    Example: `with needed_for("solver 'adam'", "solvers"): import optax`.
+    Example: `with require_extra("solver 'adam'", "solvers"): import optax`.
     """
     try:
         yield

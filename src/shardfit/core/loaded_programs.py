@@ -22,7 +22,7 @@ SELDOM = 64  # calls, while there are few: none of them adds more than some hund
 _calls_left = 0  # until maps are counted
 
 
-def let_go_of_programs() -> None:
+def release_compiled_programs() -> None:
     """Let go of all compiled programs if they are many; what is needed again is read from the cache on disk.
 
     Called where work begins. Systems that do not tell their memory maps have no such limit, or none that is known.

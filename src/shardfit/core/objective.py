@@ -152,7 +152,7 @@ class Objective:
         def change(term, new):
             if not isinstance(term, RowTerm):
                 raise TypeError("with_rows: this term has no rows.")
-            new = numbered(new) if term.by_row else new
+            new = numbered(new) if term.per_row_keys else new
             old_shapes, new_shapes = (jax.tree.map(jnp.shape, t) for t in (term.rows, new))
             if old_shapes != new_shapes:
                 raise ValueError(f"with_rows: shapes {new_shapes} differ from {old_shapes}. Make a new term instead.")

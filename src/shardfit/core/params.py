@@ -15,8 +15,8 @@ import numpy as np
 from jax.tree_util import register_dataclass
 
 from shardfit.core.errors import suggestion
+from shardfit.core.fast_compile import fast_compile_jit
 from shardfit.core.precision import arithmetic, precision_of
-from shardfit.core.quick import quick_jit
 from shardfit.core.ties import Tie, tied_together
 from shardfit.core.transforms import Identity, Transform, as_transform, log_det
 
@@ -192,12 +192,12 @@ def _differ(leaf: Any, held: Any, mask: np.ndarray) -> bool:
     return not np.array_equal(np.asarray(leaf)[mask], np.asarray(held)[mask])
 
 
-@quick_jit
+@fast_compile_jit
 def _unpack(space: Space, z: jax.Array) -> Any:
     return space.unpack(z)
 
 
-@quick_jit
+@fast_compile_jit
 def _pack(space: Space, params: Any) -> jax.Array:
     return space.pack(params)
 
@@ -209,7 +209,7 @@ def make_space(params: Any, transforms: Any = None, held: Any = None, ties: tupl
     True where params gives a number that is held. ties: which of these follow other parameters.
     """
     leaves, treedef = jax.tree.flatten(params)
-    chosen = [as_transform(t) for t in spread("transforms", transforms, params)]
+    chosen = [as_transform(t) for t in broadcast_prefix("transforms", transforms, params)]
     held = [None] * len(leaves) if held is None else [mask if mask.any() else None for mask in held]
     # a leaf held whole has no coordinates: what its transform can give does not matter
     chosen = [Identity() if m is not None and m.all() else t for t, m in zip(chosen, held, strict=True)]
@@ -247,7 +247,7 @@ def element_label(label: str, index: Any) -> str:
     return label + (f"[{','.join(map(str, index))}]" if len(index) else "")
 
 
-def spread(what: str, spec: Any, params: Any) -> list:
+def broadcast_prefix(what: str, spec: Any, params: Any) -> list:
     """Return one entry of spec per leaf of params.
 
     A dict names the entries of a dict, namedtuple or dataclass (names left out give None), a list has one for each; a
@@ -269,7 +269,7 @@ def spread(what: str, spec: Any, params: Any) -> list:
         entries = spec
     else:
         entries = [spec] * len(below)
-    return [x for entry, (_, child) in zip(entries, below, strict=True) for x in spread(what, entry, child)]
+    return [x for entry, (_, child) in zip(entries, below, strict=True) for x in broadcast_prefix(what, entry, child)]
 
 
 def leaf_labels(params: Any) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 Precision is decided where work begins (a fit, a survey, an evaluation of an objective) and holds until it ends:
 `arithmetic` is that decision, and nothing else in the package touches JAX's switch. A caller's own functions run in the
-caller's setting (`for_caller`). Inside a caller's trace the setting cannot change; what would need it raises.
+caller's setting (`in_caller_precision`). Inside a caller's trace the setting cannot change; what would need it raises.
 """
 
 import weakref
@@ -56,7 +56,7 @@ def _precise(precision: str | None) -> Iterator[None]:
         yield
 
 
-def for_caller(fn: Callable) -> Callable:
+def in_caller_precision(fn: Callable) -> Callable:
     """Return a caller's function such that it runs in the setting that holds now, wherever it is called."""
     return arithmetic("float64" if _is_wide() else "float32")(callers_rules()(fn))
 

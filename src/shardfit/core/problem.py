@@ -18,7 +18,7 @@ from shardfit.core.fixed import hold, tie_up
 from shardfit.core.mesh import replicate
 from shardfit.core.objective import Objective
 from shardfit.core.param_checks import check_params
-from shardfit.core.params import Space, leaf_labels, make_space, spread
+from shardfit.core.params import Space, broadcast_prefix, leaf_labels, make_space
 from shardfit.core.precision import PRECISIONS, arithmetic, cast, tracing
 from shardfit.core.priors import check_prior, prior_term, transform_of
 from shardfit.core.term_checks import check_terms
@@ -82,7 +82,7 @@ class Problem:
             _check_start(space, x0)
             objective = with_prior(self.objective, known).with_precision(self.precision)
             check_terms(objective, x0, self.precision)
-        spread("units", self.units, x0)
+        broadcast_prefix("units", self.units, x0)
         settled = {"x0": x0, "bounds": bounds, "objective": objective, "space": space, "box": ends}
         for name, value in settled.items():
             object.__setattr__(self, name, value)
@@ -104,7 +104,7 @@ class Problem:
 
     def _repr_html_(self):
         head = f"<p><b>{escape(self.name)}</b>: {self.space.size} free parameters, {self.precision}</p>"
-        ends, priors = (spread(name, getattr(self, name), self.x0) for name in ("bounds", "priors"))
+        ends, priors = (broadcast_prefix(name, getattr(self, name), self.x0) for name in ("bounds", "priors"))
         added = ((_interval(each), str(prior or "")) for each, prior in zip(ends, priors, strict=True))
         rows = [(*row, *more) for row, more in zip(self.table(), added, strict=True)]
         shown = html_table(("parameter", "start", "unit", "coordinate", "", "bounds", "prior"), rows)
@@ -135,7 +135,7 @@ class Problem:
 
     def unit_labels(self) -> list[str]:
         """Return the unit of every parameter leaf, '' where none was given."""
-        return [unit or "" for unit in spread("units", self.units, self.x0)]
+        return [unit or "" for unit in broadcast_prefix("units", self.units, self.x0)]
 
     def replace(self, **changes: Any) -> "Problem":
         """Return a copy with other fields."""
@@ -156,7 +156,7 @@ def _priors(priors: Any, x0: Any) -> list | None:
     """Return one prior, or None, for every leaf of x0; None if none were given."""
     if priors is None:
         return None
-    entries = spread("priors", priors, x0)
+    entries = broadcast_prefix("priors", priors, x0)
     for label, leaf, entry in zip(leaf_labels(x0), jax.tree.leaves(x0), entries, strict=True):
         check_prior(label, entry)
         if entry is not None and not np.isfinite(np.asarray(entry.log_prob(leaf))).all():
@@ -180,7 +180,7 @@ def _transforms(transforms: Any, bounds: Any, priors: list | None, x0: Any) -> A
     """Return the transforms of all leaves: as given, or else those of priors that have ends."""
     if priors is None:
         return transforms
-    given, ends = spread("transforms", transforms, x0), spread("bounds", bounds, x0)
+    given, ends = broadcast_prefix("transforms", transforms, x0), broadcast_prefix("bounds", bounds, x0)
     leaves = zip(leaf_labels(x0), map(np.shape, jax.tree.leaves(x0)), strict=True)
     chosen = [
         transform_of(*leaf, prior) if transform is None and pair is None and prior is not None else transform
@@ -209,7 +209,7 @@ def _refuse_on_ties(ties: tuple[Tie, ...], given: dict[str, Any], x0: Any) -> No
     """Raise where a parameter that follows others has bounds or a transform of its own."""
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(x0)]
     for what, entries in given.items():
-        each = spread(what, entries, x0)
+        each = broadcast_prefix(what, entries, x0)
         for tie in ties:
             entry = each[tie.leaf]
             if what == "transforms":

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from shardfit.core.blocks import settled
+from shardfit.core.blocks import with_resolved_chunk
 from shardfit.core.equations import Place
 from shardfit.core.gram import either, flat, penalty_residuals, row_residuals
 from shardfit.core.reduce import on_shards
@@ -91,7 +91,7 @@ def _over_blocks(product, of_rows, term, space, z, shard, counts):
     def block(numbered, mask):
         return product(of_rows(*numbered, mask))
 
-    chunk = settled(term, space.unpack(z), None).chunk
+    chunk = with_resolved_chunk(term, space.unpack(z), None).chunk
     return sum_blocks(block, (term.rows, before + jnp.arange(n)), term.counts, chunk)
 
 

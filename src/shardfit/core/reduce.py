@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec as P
 
-from shardfit.core.blocks import settled
+from shardfit.core.blocks import with_resolved_chunk
 from shardfit.core.layout import rows_quickest
 from shardfit.core.mesh import ROWS, n_shards
 from shardfit.core.rows import leading, sum_blocks
@@ -106,7 +106,7 @@ def local_sums(term: Term, params: Any, key: Any) -> Any:
     """Sum a row term's statistics over this shard's rows."""
     if isinstance(term, Penalty):
         return None
-    term = settled(term, params, key)
+    term = with_resolved_chunk(term, params, key)
 
     def block(rows, mask):
         return _block_sums(term, params, rows, mask, key)
@@ -252,7 +252,7 @@ def _sums_and_pull(term, moves, inputs, key):
     """
     if isinstance(term, Penalty):
         return None, None
-    term = settled(term, inputs[0], key)
+    term = with_resolved_chunk(term, inputs[0], key)
     if isinstance(term, StatisticTerm) and term.slopes is not None and not inputs[1]:
         sums, slopes = _sums_and_slopes(term, term.slopes, inputs[0])
         return sums, lambda cotangent: (_pulled(slopes, cotangent, inputs[0]), [])

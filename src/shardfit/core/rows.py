@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec as P
 
 from shardfit.core.mesh import ROWS, fetch, gather, n_shards, processes_of, ranks_of, replicate
 from shardfit.core.row_tables import as_arrays
-from shardfit.core.stand_ins import stand_in
+from shardfit.core.shape_structs import shape_struct
 
 CHECK_BLOCK = 1 << 22  # elements looked at in one go, so that checking 1e8 rows does not double their memory
 
@@ -44,7 +44,7 @@ def leading(rows: Any) -> int:
 
 def shapes_of_rows(rows: Any, n: int) -> Any:
     """Return the shapes of n rows: enough to trace a model, nothing is evaluated."""
-    return jax.tree.map(lambda leaf: stand_in(leaf, (n, *leaf.shape[1:])), rows)
+    return jax.tree.map(lambda leaf: shape_struct(leaf, (n, *leaf.shape[1:])), rows)
 
 
 def check_rows(where: str, rows: Any, checked: bool = False) -> Any:

@@ -58,7 +58,7 @@ class RowTerm:
     chunk: int | None = static()
     auto: bool = static()  # where chunk is None: rows of a block are chosen by what fn computes, see blocks.py
     stochastic: bool = static()
-    by_row: bool = static()  # rows are `Numbered`, and fn gets one more argument: a random key for each row
+    per_row_keys: bool = static()  # rows are `Numbered`, and fn gets one more argument: a random key for each row
     equations: Equations | None = static()  # the term's own normal equations
 
     @property
@@ -68,7 +68,7 @@ class RowTerm:
 
     def contributions(self, params: Any, rows: Any, key: Any) -> Any:
         """Call the user's function on a block of rows."""
-        if self.by_row:
+        if self.per_row_keys:
             return called(self.fn, params, rows.rows, *self.args, key, row_keys(key, rows.number))
         return called(self.fn, params, rows, *self.args, *((key,) if self.stochastic else ()))
 

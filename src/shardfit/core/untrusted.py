@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.core.free_memory import host_available_bytes
 
 MAX_SIDE = 32_768  # of the last two axes, and of the first of three
@@ -117,7 +117,7 @@ def _check_header(path: Path, name: str, shape: tuple, dtype: np.dtype, size: in
 @contextmanager
 def open_hdf5(path: Path, extra: str) -> Iterator["Hdf5"]:
     """Open an HDF5 file for reading. extra: the optional dependencies that bring h5py, as in 'xpcs'."""
-    with needed_for(f"reading {path}", extra):
+    with require_extra(f"reading {path}", extra):
         import h5py
     with clear_errors(path, "an HDF5 file"), h5py.File(path, "r") as file:
         yield Hdf5(path, file)

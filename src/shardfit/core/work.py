@@ -46,7 +46,7 @@ def size_of(jaxpr: Any, times: int = 1) -> Size:
 
 
 @lru_cache(maxsize=256)
-def numbers_computed(program: Any) -> float:
+def count_elements(program: Any) -> float:
     """Return how many numbers a traced program computes, infinitely many if it does not tell."""
     try:
         return size_of(program).work

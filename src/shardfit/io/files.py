@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from shardfit.core.errors import naming
+from shardfit.core.errors import name_path_in_errors
 from shardfit.core.untrusted import all_members
 
 CHECK = "sha256"  # of all the rest of a file
@@ -20,7 +20,7 @@ def write_atomic(path: Path, write: Callable[[BinaryIO], Any]) -> None:
     """Write beside the target, force to disk, then rename over it."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with naming(path, partial), open(str(partial), "wb") as file:
+        with name_path_in_errors(path, partial), open(str(partial), "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())

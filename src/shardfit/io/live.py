@@ -32,7 +32,7 @@ class Live:
         """Return whether it is time to speak; making up what to say may cost more than saying it."""
         return self.folder is not None and time.monotonic() - self.told >= EVERY_SECONDS
 
-    def say(
+    def publish(
         self,
         done: float,
         total: float | None,

@@ -140,7 +140,7 @@ class FitLive:
         curves: dict[str, tuple] = {"lowest value": (at, best, "evaluations")}
         if np.isfinite(history["gradient"]).any():
             curves["largest entry of the gradient"] = (at, history["gradient"], "evaluations")
-        self.live.say(shot.step, self.limit, left=left, numbers=numbers, curves=curves)
+        self.live.publish(shot.step, self.limit, left=left, numbers=numbers, curves=curves)
 
     def close(self) -> None:
         """The fit has ended."""

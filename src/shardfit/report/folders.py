@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardfit.core.errors import no_folder
+from shardfit.core.errors import folder_not_found_error
 from shardfit.core.params import label_of
 from shardfit.core.success import Verdict
-from shardfit.report.made import read_command
+from shardfit.report.provenance import read_command
 
 LEDGER, POSTERIOR, RESULT, BEGUN = "ledger.sqlite", "posterior.json", "result.json", "config.json"
 EXTRA = "report.json"  # what a study left for the report
@@ -37,7 +37,7 @@ def require_kind(folder: str | Path) -> Kind:
     kind = kind_of(folder)
     if kind is None:
         if not Path(folder).is_dir():
-            raise no_folder(folder)
+            raise folder_not_found_error(folder)
         raise FileNotFoundError(f"{folder} holds no result: {_why_none(Path(folder))}")
     return kind
 

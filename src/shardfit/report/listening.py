@@ -15,7 +15,7 @@ BODY_SECONDS = 60.0  # for its body
 LAST_SECONDS = 0.5  # for answers that are under way when the server ends
 
 
-class Impatient(H11Protocol):
+class HeaderTimeoutProtocol(H11Protocol):
     """Closes a connection on which a request, the first or a later one, does not arrive whole in time."""
 
     waiting: Any = None
@@ -66,7 +66,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: Any, give_up: Callable[[], Any] = lambda: None):
         # no access log: addresses carry the token
-        options = {"log_level": "warning", "access_log": False, "ws": "none", "http": Impatient}
+        options = {"log_level": "warning", "access_log": False, "ws": "none", "http": HeaderTimeoutProtocol}
         super().__init__(uvicorn.Config(app, timeout_graceful_shutdown=2, **options))
         self.give_up = give_up
 

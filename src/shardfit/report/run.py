@@ -17,7 +17,7 @@ from shardfit.report import figures
 from shardfit.report.blocks import Block, PngBlock, Section, Table, Text
 from shardfit.report.folders import EXTRA, extra_of
 from shardfit.report.html import Badge, write_report
-from shardfit.report.made import made, read_command
+from shardfit.report.provenance import made, read_command
 from shardfit.report.sections import PARAMETERS, badge_of, report_of
 from shardfit.report.style import png_bytes
 from shardfit.sciences import get_science

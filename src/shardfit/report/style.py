@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 
 # Okabe and Ito: distinct for colour-blind readers and in grey
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
@@ -39,7 +39,7 @@ def _shown_figure() -> type:
 
 def new_figure(width: float = 5.8, height: float = 4.2) -> Any:
     """Return an empty Figure of this size in inches, with room kept for labels."""
-    with needed_for("drawing", "report"):
+    with require_extra("drawing", "report"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -78,7 +78,7 @@ def legend(axes: Any, **options: Any) -> None:
 
 def png_bytes(figure: Any) -> bytes:
     """Return the figure as PNG, whoever made it; equal figures give equal bytes."""
-    with needed_for("drawing", "report"):
+    with require_extra("drawing", "report"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from PIL import Image
 

@@ -12,7 +12,7 @@ import numpy as np
 from shardfit.core.current import working_on_it
 from shardfit.core.errors import NonFiniteError
 from shardfit.core.objective import Objective
-from shardfit.core.params import Space, spread
+from shardfit.core.params import Space, broadcast_prefix
 from shardfit.core.problem import Problem, require_untraced
 from shardfit.core.term_makers import penalty
 from shardfit.core.terms import Penalty, RowTerm
@@ -49,7 +49,7 @@ def _require_priors(problem: Problem, use: str) -> None:
     """Raise for a free parameter without a prior where others have one; a term `prior(fn)` may speak for any."""
     if problem.priors is None or any(n != "prior" for n in prior_names(problem.objective)):
         return
-    entries = spread("priors", problem.priors, problem.x0)
+    entries = broadcast_prefix("priors", problem.priors, problem.x0)
     space = problem.space
     missing = [space.labels[i] for i, entry in enumerate(entries) if entry is None and not space.held_at(i).all()]
     if missing:
@@ -73,7 +73,7 @@ def prior_names(objective: Objective) -> list[str]:
     return [name for name, term in objective.items() if isinstance(term, Penalty) and term.prior]
 
 
-def in_words(problem: Problem) -> str:
+def caveats(problem: Problem) -> str:
     """Return what a posterior of this problem assumes that its author may not have meant to say."""
     objective, told = problem.objective, []
     others = [n for n, t in objective.items() if isinstance(t, Penalty) and not t.prior]

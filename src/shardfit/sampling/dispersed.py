@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.params import Space, spread
+from shardfit.core.params import Space, broadcast_prefix
 from shardfit.core.problem import Problem
 from shardfit.core.transforms import Box, Chain, Identity, Interval
 
@@ -61,7 +61,9 @@ def _kinds(space: Space) -> tuple[np.ndarray, np.ndarray]:
 def _from_priors(problem: Problem, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return draws (count, n) of the priors, and which coordinates (n,) have one that can be drawn from."""
     space, key = problem.space, jax.random.key(seed)
-    entries = [None] * len(space.shapes) if problem.priors is None else spread("priors", problem.priors, problem.x0)
+    entries = (
+        [None] * len(space.shapes) if problem.priors is None else broadcast_prefix("priors", problem.priors, problem.x0)
+    )
     leaves, known = [], []
     for i, (entry, leaf) in enumerate(zip(entries, jax.tree.leaves(problem.x0), strict=True)):
         drawn = _draws(entry, jax.random.fold_in(key, i), count, np.shape(leaf))

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.current import at_work
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.core.mesh import layout
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
-from shardfit.sampling.density import in_words, sampled
+from shardfit.sampling.density import caveats, sampled
 from shardfit.sampling.modes import shares
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.start import find_start
@@ -74,7 +74,7 @@ def _sampled(
         labels=tuple(target.space.coordinate_labels()),
         units=dict(zip(target.space.labels, target.unit_labels(), strict=True)),
         precision=target.precision,
-        note=f"{in_words(target)} {start.note}".strip(),
+        note=f"{caveats(target)} {start.note}".strip(),
         evaluations=int(stats["gradients"].sum()),
         timings={"total": time.perf_counter() - began},
         layout=layout(mesh),
@@ -94,7 +94,7 @@ class _LogDensity:
 
 
 def _by_numpyro(density, z0, key, *, draws, warmup, target_accept, max_depth):
-    with needed_for("engine 'numpyro'", "numpyro"):
+    with require_extra("engine 'numpyro'", "numpyro"):
         from numpyro.infer import MCMC, NUTS
 
     kernel = NUTS(
@@ -116,7 +116,7 @@ def _by_numpyro(density, z0, key, *, draws, warmup, target_accept, max_depth):
 
 
 def _by_blackjax(density, z0, key, *, draws, warmup, target_accept, max_depth):
-    with needed_for("engine 'blackjax'", "blackjax"):
+    with require_extra("engine 'blackjax'", "blackjax"):
         library: Any = import_module("blackjax")
     adaptation = library.window_adaptation(
         library.nuts, density, is_mass_matrix_diagonal=False, target_acceptance_rate=target_accept

@@ -185,7 +185,7 @@ def _apart(landscape: Landscape, one: End, other: End) -> bool:
     return not np.nanmax(between, initial=-np.inf) < max(one.value, other.value) + LEAST_BARRIER
 
 
-def in_words(modes: Modes, space: Space) -> str:
+def caveats(modes: Modes, space: Space) -> str:
     """Return where the modes are and what they weigh, as text; of the two parameters that differ most."""
     numbers = np.stack([space.free(space.host_params(z)) for z in modes.z])
     names = [element_label(label, at) for i, label in enumerate(space.labels) for at in np.argwhere(~space.held_at(i))]

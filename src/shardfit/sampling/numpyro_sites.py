@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.core.priors import between
 from shardfit.core.transforms import Identity, Simplex, Transform
 
@@ -29,7 +29,7 @@ class Sites(NamedTuple):
 
 def traced(model: Callable, args: tuple, given: Mapping, seed: int, values: Mapping | None = None) -> dict[str, dict]:
     """Return what model(*args, **given) does, by name, at given values of sites and draws of the others."""
-    with needed_for(WHO, "numpyro"):
+    with require_extra(WHO, "numpyro"):
         from numpyro import handlers
 
     known = handlers.substitute(handlers.seed(model, jax.random.key(seed)), data=dict(values or {}))

@@ -11,7 +11,7 @@ import numpy as np
 
 from shardfit.core.current import as_they_are
 from shardfit.core.errors import suggestion
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.core.lazy import lent
 from shardfit.core.params import element_label, leaf_labels
 from shardfit.core.precision import arithmetic
@@ -179,7 +179,7 @@ class Posterior:
 
         Weights are stored with the statistics; ArviZ does not use them.
         """
-        with needed_for("to_arviz", "arviz"):
+        with require_extra("to_arviz", "arviz"):
             import arviz  # pyright: ignore[reportMissingImports]
         draws = dict(zip(leaf_labels(self.draws), jax.tree.leaves(self.draws), strict=True))
         renamed = {"value": "lp", "depth": "tree_depth", "gradients": "n_steps", "accept": "acceptance_rate"}

@@ -17,7 +17,7 @@ from shardfit.core import reduce
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
 from shardfit.core.recent import present
-from shardfit.core.stand_ins import stand_ins, types_of
+from shardfit.core.shape_structs import shape_structs, types_of
 
 FAR = 1e6  # standard deviations, or units, at which a density must have fallen
 LEAST_FALL = 3.0  # by which -log density must have grown there
@@ -50,7 +50,7 @@ def _reads(content: tuple, mesh: Any, structure: Any, types: tuple) -> tuple[boo
 
     content: what their functions are at present.
     """
-    terms, params = stand_ins(structure, types)
+    terms, params = shape_structs(structure, types)
     if not terms:
         return (False,) * len(jax.tree.leaves(params))
     traced = jax.make_jaxpr(lambda terms, params: reduce.losses(mesh, tuple(terms), params, None))(terms, params)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.core.errors import suggestion
-from shardfit.core.loaded_programs import let_go_of_programs
+from shardfit.core.loaded_programs import release_compiled_programs
 from shardfit.core.problem import Problem
 from shardfit.io.compile_cache import programs_kept
 from shardfit.io.run_dir import RESUME, RunDir
@@ -61,7 +61,7 @@ def sample(
     Example: `sample(Problem(objective, {"tau": 1.0}, priors={"tau": HalfCauchy(5.0)}), chains=4, draws=1000)`.
 
     """
-    let_go_of_programs()
+    release_compiled_programs()
     if method not in METHODS:
         raise ValueError(f"sample: unknown method {method!r}.{suggestion(method, METHODS)}")
     if resume not in RESUME:

@@ -20,8 +20,8 @@ from shardfit.core.status import Status
 from shardfit.fitting import fit
 from shardfit.sampling.endless import require_end, require_fall
 from shardfit.sampling.landscape import BATCH, DENSE, GATOL, STEPS, Bowl, Landscape, bowl
-from shardfit.sampling.modes import Modes, end_of, find_modes, in_words, minimum
-from shardfit.sampling.owned import read_owned, write_owned
+from shardfit.sampling.modes import Modes, caveats, end_of, find_modes, minimum
+from shardfit.sampling.run_arrays import read_run_arrays, write_run_arrays
 
 TRIED = 16  # draws of a Gaussian that are compared with the density
 UNLIKE = 10.0  # difference of -log density from a Gaussian's, at half of its draws, beyond which it is of no use
@@ -74,7 +74,7 @@ def read_start(path: Path, run: str) -> Start | None:
     """Return a start that was kept, None if there is none; raise for that of another run."""
     if not path.exists():
         return None
-    arrays = read_owned(path, run, "Start anew with resume='never'.")
+    arrays = read_run_arrays(path, run, "Start anew with resume='never'.")
     modes = None
     if "mode_z" in arrays:
         modes = Modes(arrays["mode_z"], arrays["mode_weight"], arrays.get("mode_roots"), float(arrays["mode_log_z"]))
@@ -87,7 +87,7 @@ def write_start(path: Path, start: Start, run: str) -> None:
     if start.modes is not None:
         modes = start.modes
         arrays |= {"mode_z": modes.z, "mode_weight": modes.weight, "mode_roots": modes.roots, "mode_log_z": modes.log_z}
-    write_owned(path, {name: array for name, array in arrays.items() if array is not None}, run)
+    write_run_arrays(path, {name: array for name, array in arrays.items() if array is not None}, run)
 
 
 @working_on_it
@@ -149,7 +149,7 @@ def _from_fit(landscape: Landscape, z: np.ndarray, value: float, status: Status,
 def _in_modes(landscape: Landscape, modes: Modes) -> Start:
     dtype = landscape.problem.z0().dtype
     root = None if modes.roots is None else modes.roots[0].astype(dtype)
-    note = f"The density has {len(modes)} modes (weights by Laplace: {in_words(modes, landscape.space)})."
+    note = f"The density has {len(modes)} modes (weights by Laplace: {caveats(modes, landscape.space)})."
     return Start(modes.z[0].astype(dtype), root, note if modes.several else "", modes)
 
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from shardfit.core.equations import parameter_slopes
 from shardfit.core.factor import Factored, factored, singular
+from shardfit.core.fast_compile import unoptimised_jit
 from shardfit.core.gram import Gram, gram, of_derivatives
 from shardfit.core.mesh import everywhere
 from shardfit.core.objective import Objective, normalised
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
-from shardfit.core.quick import once_jit
 from shardfit.core.robust_terms import is_robust, n_robust, scores, with_whole_curvature
 from shardfit.core.rules import called
 from shardfit.core.terms import RowTerm, numbers_in
@@ -210,7 +210,7 @@ def in_parameters(
     return outer, stderr if bound is None else jnp.where(jnp.any((slope != 0) & bound, axis=1), jnp.nan, stderr)
 
 
-@partial(once_jit, static_argnums=0)
+@partial(unoptimised_jit, static_argnums=0)
 def errors_at(curvature, space, objective, known, z, bound, scale) -> _Here:
     """Return the covariance of all parameters at coordinates z; bound: which of these are at a bound, None for none.
 

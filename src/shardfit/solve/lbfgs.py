@@ -86,7 +86,7 @@ class LBFGS(StepSolver):
     bounded: ClassVar[bool] = True
     scaled: ClassVar[bool] = True
     any_length: ClassVar[bool] = True
-    brief: ClassVar[bool] = True
+    short_runs: ClassVar[bool] = True
 
     def __post_init__(self):
         super().__post_init__()

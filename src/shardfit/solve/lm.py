@@ -95,7 +95,7 @@ class LM(StepSolver):
     bounded: ClassVar[bool] = True
     error_bars: ClassVar[bool] = True
     any_length: ClassVar[bool] = True
-    brief: ClassVar[bool] = True
+    short_runs: ClassVar[bool] = True
 
     def extras(self, task, params, finish):
         """Return covariance and standard errors."""

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.fast_compile import FEW, elements_in_call, fast_compile_jit
 from shardfit.core.mesh import everywhere, first_says, replicate, spans_processes
 from shardfit.core.objective import Objective
-from shardfit.core.quick import FEW, numbers_in_call, quick_jit
 from shardfit.core.recent import Recent, structure
 from shardfit.core.status import Status
 from shardfit.solve.base import Finish, Task, evaluate_parts
@@ -60,7 +60,7 @@ def start(solver: "StepSolver", z0: jax.Array, lower: Any, upper: Any, key: jax.
     return Run(state, z0, jnp.full((), jnp.inf, z0.dtype), jnp.zeros((), jnp.int32))
 
 
-@partial(quick_jit, static_argnums=0)
+@partial(fast_compile_jit, static_argnums=0)
 def _start(solver: "StepSolver", z0: jax.Array, lower: Any, upper: Any, seed: Any, given: Any) -> Run:
     return start(solver, z0, lower, upper, jax.random.key(seed), given)  # a solver that draws nothing makes no key
 
@@ -81,31 +81,31 @@ def tick_once(solver: "StepSolver", space: Any, objective: Any, run: Run, key: A
     after = run._replace(state=state, ticks=run.ticks + 1)
     for value, parts in told:
         after = after._replace(parts=jnp.where(state.value == value, parts, after.parts))
-    if not solver.seeks:
+    if not solver.minimises:
         return after
     better = jnp.isfinite(state.value) & (state.value < run.best_value)
     best_z, best_value = jnp.where(better, state.x, run.best_z), jnp.where(better, state.value, run.best_value)
     return after._replace(best_z=best_z, best_value=best_value)
 
 
-def tended(solver: "StepSolver", run: Run, many: bool = False) -> Run:
+def maintained(solver: "StepSolver", run: Run, many: bool = False) -> Run:
     """Return the run, or many runs along a leading axis, after the rare work that some are due for.
 
     One condition for all of them: mapped over runs, each would pay for the work at every tick.
     """
     each = jax.vmap if many else lambda fn: fn
-    if jax.eval_shape(each(lambda state: solver.due(state)), run.state) is None:
+    if jax.eval_shape(each(lambda state: solver.needs_maintenance(state)), run.state) is None:
         return run
 
     def work(state):
-        due = each(solver.due)(state)
+        due = each(solver.needs_maintenance)(state)
 
         def where_due(new, old):
             return jnp.where(due.reshape(due.shape + (1,) * (new.ndim - due.ndim)), new, old)
 
-        return jax.tree.map(where_due, each(solver.tend)(state), state)
+        return jax.tree.map(where_due, each(solver.maintain)(state), state)
 
-    state = jax.lax.cond(jnp.any(each(solver.due)(run.state)), work, lambda state: state, run.state)
+    state = jax.lax.cond(jnp.any(each(solver.needs_maintenance)(run.state)), work, lambda state: state, run.state)
     return run._replace(state=state)
 
 
@@ -131,7 +131,7 @@ def _advance(
     """Run until the solver stops, max_ticks evaluations were made, or stop_step steps were taken."""
     key_of = partial(jax.random.fold_in, key) if objective.stochastic else lambda step: None
     limit = jnp.minimum(max_ticks, segment(solver))
-    rare = jax.eval_shape(solver.due, run.state) is not None
+    rare = jax.eval_shape(solver.needs_maintenance, run.state) is not None
 
     def go_on(carry):
         i, run, _ = carry
@@ -150,17 +150,17 @@ def _advance(
         # rare work lies outside of the loop over ticks: within, every tick would copy what the work may change
         began = carry[0]
         i, run, record = jax.lax.while_loop(
-            lambda now: go_on(now) & ((now[0] == began) | ~solver.due(now[1].state)), tick, carry
+            lambda now: go_on(now) & ((now[0] == began) | ~solver.needs_maintenance(now[1].state)), tick, carry
         )
-        return i, tended(solver, run), record
+        return i, maintained(solver, run), record
 
-    first = (jnp.zeros((), jnp.int32), run, _empty(solver, run) if solver.seeks else None)
+    first = (jnp.zeros((), jnp.int32), run, _empty(solver, run) if solver.minimises else None)
     _, run, record = jax.lax.while_loop(go_on, until_due if rare else tick, first)
     return everywhere((run, record), objective.mesh)
 
 
 advance = jax.jit(_advance, static_argnums=0)
-_quick_advance = quick_jit(_advance, static_argnums=0)
+_quick_advance = fast_compile_jit(_advance, static_argnums=0)
 
 
 class _Program(NamedTuple):
@@ -183,7 +183,7 @@ def _compiled(*call: Any) -> _Program:
     if known is not None:
         return known
     solver = call[0]
-    computed = numbers_in_call(advance, *call) if solver.brief else np.inf
+    computed = elements_in_call(advance, *call) if solver.short_runs else np.inf
     quick = computed <= LITTLE.get(solver.needs, LITTLE_OTHERWISE)
     program = _Program(_quick_advance if quick else advance, FIRST if computed <= FEW else 1)
     jax.block_until_ready(program.advance(*call))
@@ -222,7 +222,7 @@ def _empty(solver: "StepSolver", run: Run) -> Record:
 
 def segment(solver: "StepSolver") -> int:
     """Return how many ticks the device may be left alone."""
-    return SEGMENT if solver.seeks else LONGEST
+    return SEGMENT if solver.minimises else LONGEST
 
 
 def run_steps(solver: "StepSolver", task: Task) -> Finish:
@@ -336,7 +336,7 @@ def _finish(run, solver, stopped, noisy, compile_seconds):
         status = stopped or Status.MAX_STEPS
     steps, evaluations = int(run.state.steps), int(run.ticks) * solver.points
     z, value = last = np.asarray(run.state.x), np.asarray(run.state.value)
-    if solver.seeks:
+    if solver.minimises:
         with np.errstate(invalid="ignore"):  # a run that met no finite value
             z, value = _reached(last, (np.asarray(run.best_z), np.asarray(run.best_value)), noisy, np)
     there = np.isfinite(value) and np.array_equal(z, last[0])

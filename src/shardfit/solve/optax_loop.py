@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.core.status import Status
 from shardfit.solve.lbfgs import flat_to_rounding
 from shardfit.solve.sameness import Key
@@ -77,7 +77,7 @@ class OptaxLoop(StepSolver):
 
     def step(self, evaluate, state):
         """Evaluate, and let optax move the point; evaluating the start is not a step."""
-        with needed_for("OptaxLoop", "solvers"):
+        with require_extra("OptaxLoop", "solvers"):
             from optax import apply_updates, with_extra_args_support
 
         x = state.ahead
@@ -133,7 +133,7 @@ RATES = {"adam": 1e-2, "adamw": 1e-2, "sgd": 1e-2, "rmsprop": 1e-3}
 
 def named_transform(name: str, learning_rate: float, extra: dict[str, Any]) -> Any:
     """Return optax's transformation of that name."""
-    with needed_for(f"solver {name!r}", "solvers"):
+    with require_extra(f"solver {name!r}", "solvers"):
         import optax
 
     return getattr(optax, name)(learning_rate, **extra)

@@ -8,7 +8,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from shardfit.core import reduce
-from shardfit.core.blocks import settled
+from shardfit.core.blocks import with_resolved_chunk
 from shardfit.core.mesh import RUNS
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
@@ -57,7 +57,7 @@ def _contributions(space, objective, point, key) -> int:
     params = jax.eval_shape(space.unpack, point)
     for position, term in enumerate(objective.terms):
         if isinstance(term, RowTerm):
-            term = settled(term, params, reduce.term_key(term, key, position))
+            term = with_resolved_chunk(term, params, reduce.term_key(term, key, position))
             rows = leading(term.rows)
             block = rows if term.chunk is None else min(term.chunk, rows)
             shapes = jax.eval_shape(lambda z, k, t, i=position: of_one_row(z, k, t, i), point, key, term)

@@ -14,7 +14,7 @@ import numpy as np
 from jax.tree_util import register_dataclass
 
 from shardfit.core.gram import Gram, gram
-from shardfit.core.params import Space, element_label, spread
+from shardfit.core.params import Space, broadcast_prefix, element_label
 from shardfit.core.problem import Problem
 from shardfit.core.transforms import Identity
 from shardfit.solve.base import Finish, Solver, Task, value_and_grad_parts
@@ -108,7 +108,7 @@ def _given(problem: Problem, x_scale: Any) -> np.ndarray:
     """Return the scale (n,) from what the user says of parameters."""
     pieces, space = [], problem.space
     leaves = jax.tree.leaves(problem.x0)
-    for i, (leaf, entry) in enumerate(zip(leaves, spread("x_scale", x_scale, problem.x0), strict=True)):
+    for i, (leaf, entry) in enumerate(zip(leaves, broadcast_prefix("x_scale", x_scale, problem.x0), strict=True)):
         label, plain = space.labels[i], isinstance(space.transforms[i], Identity)
         if entry is not None and not plain and isinstance(x_scale, int | float):
             entry = None  # one number for all is about those that have units

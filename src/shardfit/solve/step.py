@@ -4,6 +4,7 @@
 evaluation), so that one evaluation is one tick and thousands of runs can share a batch.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
@@ -29,14 +30,25 @@ class StepState(Protocol):
     steps: jax.Array  # int32
 
 
+RENAMED = {"due": "needs_maintenance", "tend": "maintain", "seeks": "minimises", "brief": "short_runs"}
+
+
 class StepSolver(Solver):
     """A state machine that runs in the device loop."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Take what a solver still defines under an earlier name, with a warning."""
+        super().__init_subclass__(**keywords)
+        for old, new in RENAMED.items():
+            if old in vars(cls):
+                warnings.warn(f"{cls.__name__}.{old} is now {new}: rename it.", DeprecationWarning, stacklevel=2)
+                setattr(cls, new, vars(cls)[old])
 
     slots: ClassVar[bool] = True
     keep: ClassVar[int] = 0
     any_length: ClassVar[bool] = False  # steps do not depend on maxiter
-    brief: ClassVar[bool] = False  # runs take hundreds of ticks: how soon they are compiled counts
-    seeks: ClassVar[bool] = True  # a lower value is better: the best point is remembered, and values make a history
+    short_runs: ClassVar[bool] = False  # runs take hundreds of ticks: how soon they are compiled counts
+    minimises: ClassVar[bool] = True  # a lower value is better: the best point is remembered, and values make a history
 
     def solve(self, task: Task) -> Finish:
         """Run in the device loop."""
@@ -81,11 +93,11 @@ class StepSolver(Solver):
         """Return the state after the asked point was evaluated."""
         raise TypeError(f"{type(self).__name__} must define ask and tell, or step")
 
-    def due(self, state: Any) -> Any:
-        """Return whether `tend` has something to do; None for a solver that has none."""
+    def needs_maintenance(self, state: Any) -> Any:
+        """Return whether `maintain` has something to do; None for a solver that has none."""
         return None
 
-    def tend(self, state: Any) -> Any:
+    def maintain(self, state: Any) -> Any:
         """Return the state after rare and costly work, such as a new metric: done only when some run is due."""
         return state
 
@@ -96,7 +108,7 @@ class StepSolver(Solver):
     @property
     def tells_parts(self) -> bool:
         """Whether the unweighted losses of the objective come with its evaluations."""
-        return self.seeks and self.needs == "value_and_grad" and type(self).evaluate is StepSolver.evaluate
+        return self.minimises and self.needs == "value_and_grad" and type(self).evaluate is StepSolver.evaluate
 
     @property
     def points(self) -> int:

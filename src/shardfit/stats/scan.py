@@ -10,7 +10,7 @@ from shardfit.core import reduce
 from shardfit.core.bounds import ends_of
 from shardfit.core.current import working_on_it
 from shardfit.core.evaluations import named_parts
-from shardfit.core.params import make_space, spread
+from shardfit.core.params import broadcast_prefix, make_space
 from shardfit.core.problem import Problem
 from shardfit.core.terms import Penalty, weighted_sum
 from shardfit.stats.latin import latin_hypercube
@@ -38,7 +38,7 @@ def scan(problem: Problem, n: int, bounds: Any = None, *, seed: int = 0, mesh: A
     held = [problem.space.held_at(i) for i in range(len(problem.space.shapes))]
     # of the free parameters themselves, without transforms
     space = make_space(problem.x0, held=held, ties=problem.space.ties)
-    pairs = spread("bounds", problem.bounds if bounds is None else bounds, problem.x0)
+    pairs = broadcast_prefix("bounds", problem.bounds if bounds is None else bounds, problem.x0)
     ends = [ends_of(*leaf) for leaf in zip(space.labels, pairs, space.shapes, strict=True)]
     lower, upper = (np.concatenate([end[side][~h] for end, h in zip(ends, held, strict=True)]) for side in (0, 1))
     if not (np.isfinite(lower).all() and np.isfinite(upper).all()):

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.current import at_work
+from shardfit.core.fast_compile import elements_in_call
 from shardfit.core.mesh import replicate
-from shardfit.core.precision import PRECISIONS, for_caller
-from shardfit.core.quick import numbers_in_call
+from shardfit.core.precision import PRECISIONS, in_caller_precision
 from shardfit.core.status import Status
 from shardfit.solve.base import Task
 from shardfit.solve.monitor import Monitor
@@ -25,7 +25,7 @@ from shardfit.solve.step import StepSolver
 from shardfit.surveys.axes import CannotMake
 from shardfit.surveys.picture import Picture
 from shardfit.surveys.point import SurveyPoint
-from shardfit.surveys.slots import EMPTY, Kind, Shared, Slots, advance, empty_slots, load, take
+from shardfit.surveys.slots import EMPTY, BatchSpec, Shared, Slots, advance, empty_slots, load, take
 from shardfit.surveys.sweep import Wait
 from shardfit.surveys.variants import Family, bind
 
@@ -83,7 +83,7 @@ class Engine:
         points: WAIT among them means that there are more once some of those that run have ended.
         """
         queue = iter(points)
-        work = self._run(iter(for_caller(lambda: next(queue, None)), None))
+        work = self._run(iter(in_caller_precision(lambda: next(queue, None)), None))
         try:
             while True:
                 with at_work(self.variants.problem, self.solver):  # not held while the caller has what has ended
@@ -147,7 +147,7 @@ class _Work:
         lower, upper = (None if b is None else replicate(jnp.asarray(b, dtype), mesh) for b in box)
         key = replicate(jax.random.key(engine.seed), mesh)
         placed = engine.variants.placed(mesh)
-        self.kind = Kind(engine.solver, problem.space, engine.variants.places(placed))
+        self.kind = BatchSpec(engine.solver, problem.space, engine.variants.places(placed))
         given = engine.given
         if given is None:
             ends = None if problem.box is None else tuple(np.asarray(end, dtype) for end in problem.box)
@@ -172,7 +172,7 @@ class _Work:
     def fill(self, queue: Iterator[SurveyPoint | Wait]) -> Slots:
         slots = empty_slots(self.kind, self.shared, *self.blank, self.slots)
         # by how much is computed, not how long it takes here: a survey is the same wherever it goes on
-        cheap = numbers_in_call(advance, self.kind, self.shared, slots, 0, 1) <= CHEAP
+        cheap = elements_in_call(advance, self.kind, self.shared, slots, 0, 1) <= CHEAP
         self.size = max(1, self.slots // (SHARE_OF_CHEAP if cheap else SHARE))
         for some in self.blocks(np.arange(self.slots)):
             slots = self.load(slots, some, self.next_points(queue, len(some)))
@@ -292,7 +292,7 @@ class _Work:
     def _drawn(self, params: Any) -> np.ndarray | None:
         """Return the picture of parameters, where it is not one of them."""
         draw = None if self.picture is None else self.picture.draw
-        return None if draw is None else np.asarray(for_caller(draw)(params), np.float32)
+        return None if draw is None else np.asarray(in_caller_precision(draw)(params), np.float32)
 
 
 def _why_nonfinite(steps: int) -> str:

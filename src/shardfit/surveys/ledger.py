@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.errors import CheckpointError, no_folder
+from shardfit.core.errors import CheckpointError, folder_not_found_error
 from shardfit.core.status import Status
 from shardfit.surveys.database import connect, explained, is_blank, limited, writing
 from shardfit.surveys.heading import Heading, axis_column, part_column, quoted
@@ -92,7 +92,7 @@ class Ledger:
         path = Path(folder) / name
         if not path.is_file():
             if not Path(folder).is_dir():
-                raise no_folder(folder)
+                raise folder_not_found_error(folder)
             raise FileNotFoundError(f"{folder} holds no survey: {name} is missing. Check the path.")
         with explained(path), contextlib.ExitStack() as on_error:
             connection = connect(path, read_only=read_only)

@@ -14,7 +14,7 @@ from shardfit.check.certificate import certify as certify_start
 from shardfit.core.current import at_work
 from shardfit.core.functions import shared_problem
 from shardfit.core.gram import gram
-from shardfit.core.loaded_programs import let_go_of_programs
+from shardfit.core.loaded_programs import release_compiled_programs
 from shardfit.core.mesh import RUNS, n_shards, replicate, spans_processes
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
@@ -77,7 +77,7 @@ def fit_many(
     Example: `fits = fit_many(problem, {"data": {"y": many_y}}); fits.params["tau"], fits.stderr["tau"]`.
 
     """
-    let_go_of_programs()
+    release_compiled_programs()
     chosen = as_solver(solver, **options)
     require(problem, chosen, "survey")
     assert isinstance(chosen, StepSolver)  # what slots declare

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import suggestion
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.core.lazy import lent
 from shardfit.core.success import DOUBTFUL, Verdict
 from shardfit.core.text import html_table, number
@@ -194,7 +194,7 @@ class Survey:
 
     def to_parquet(self, path: str | Path) -> Path:
         """Write the table as Parquet."""
-        with needed_for("to_parquet", "survey"):
+        with require_extra("to_parquet", "survey"):
             import pyarrow as pa
             from pyarrow import parquet
         rows = [row for page in self.ledger.pages() for row in page]
@@ -204,7 +204,7 @@ class Survey:
 
     def to_xarray(self, pictures: bool = True) -> Any:
         """Return an xarray.Dataset over `point`: columns by full name, axes as coordinates, pictures."""
-        with needed_for("to_xarray", "survey"):
+        with require_extra("to_xarray", "survey"):
             import xarray as xr
         axes = {axis_column(name): unit for name, unit in self.heading.axes.items()}
         columns = {n: ("point", self.ledger.column(n)) for n in self.heading.columns() if n != "id"}

@@ -15,7 +15,7 @@ import numpy as np
 
 from shardfit.check.identity import identity, of_value
 from shardfit.core.current import as_they_are, working_on_it
-from shardfit.core.loaded_programs import let_go_of_programs
+from shardfit.core.loaded_programs import release_compiled_programs
 from shardfit.core.mesh import spans_processes
 from shardfit.core.params import label_of
 from shardfit.core.precision import PRECISIONS
@@ -95,7 +95,7 @@ def survey(
     Example: `survey(problem, {"tv": weight_axis("reg.tv", (0, 1, 10))}, run_dir="runs/tv", maxiter=100)`.
 
     """
-    let_go_of_programs()
+    release_compiled_programs()
     control = control or SurveyControl()
     control.check(mesh)
     for name in options:

@@ -20,7 +20,7 @@ from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.reduce import value_grad_losses
 from shardfit.core.status import Status
-from shardfit.solve.loop import Run, answer, start, tended, tick_once
+from shardfit.solve.loop import Run, answer, maintained, start, tick_once
 from shardfit.solve.scale import Scaled
 from shardfit.solve.step import StepSolver
 from shardfit.surveys.variants import bind
@@ -28,7 +28,7 @@ from shardfit.surveys.variants import bind
 EMPTY = -1  # number of the point in a slot that has none
 
 
-class Kind(NamedTuple):
+class BatchSpec(NamedTuple):
     """What all slots have in common; static in compiled code. places: positions of the leaves that differ."""
 
     solver: StepSolver
@@ -72,7 +72,7 @@ class Slots(NamedTuple):
     scale: jax.Array
 
 
-def empty_slots(kind: Kind, shared: Shared, leaves: tuple, z0: np.ndarray, scale: np.ndarray, n: int) -> Slots:
+def empty_slots(kind: BatchSpec, shared: Shared, leaves: tuple, z0: np.ndarray, scale: np.ndarray, n: int) -> Slots:
     """Return n slots without points; leaves, z0 and scale are any point's."""
     mesh = shared.objective.mesh
 
@@ -105,7 +105,7 @@ def _start(solver: StepSolver, shared: Shared, z0: jax.Array, scale: jax.Array, 
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=2)
-def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: Any) -> tuple[Slots, jax.Array]:
+def advance(kind: BatchSpec, shared: Shared, slots: Slots, max_ticks: Any, enough: Any) -> tuple[Slots, jax.Array]:
     """Tick until `enough` slots with points in them have ended, or all have, at most max_ticks times; count ticks."""
     occupied = slots.point != EMPTY
     enough = jnp.minimum(enough, jnp.sum(occupied))
@@ -122,7 +122,7 @@ def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: An
 
     def tick(carry):
         i, run, idle, ended = carry
-        run = tended(kind.solver, jax.vmap(one)(slots.point, slots.leaves, slots.scale, run), many=True)
+        run = maintained(kind.solver, jax.vmap(one)(slots.point, slots.leaves, slots.scale, run), many=True)
         status = jnp.where(
             (run.state.status == Status.RUNNING.code) & (run.state.steps >= kind.solver.maxiter),
             jnp.int32(Status.MAX_STEPS.code),
@@ -141,7 +141,7 @@ def advance(kind: Kind, shared: Shared, slots: Slots, max_ticks: Any, enough: An
 
 
 @partial(jax.jit, static_argnums=0)
-def take(kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray) -> tuple[Ended, Any, dict, jax.Array, dict]:
+def take(kind: BatchSpec, shared: Shared, slots: Slots, slot: np.ndarray) -> tuple[Ended, Any, dict, jax.Array, dict]:
     """Return where the named slots ended: parameters, the parts of the objective, its value, the solver's payload."""
     chosen = jax.tree.map(lambda leaf: leaf[slot], (slots.point, slots.leaves, slots.ended, slots.run.state))
 
@@ -160,7 +160,7 @@ def take(kind: Kind, shared: Shared, slots: Slots, slot: np.ndarray) -> tuple[En
 
 @partial(jax.jit, static_argnums=0, donate_argnums=2)
 def load(
-    kind: Kind,
+    kind: BatchSpec,
     shared: Shared,
     slots: Slots,
     slot: np.ndarray,
@@ -190,12 +190,12 @@ def load(
     return _on_runs(loaded, shared.objective.mesh)
 
 
-def _seen(kind: Kind, shared: Shared, scale: jax.Array) -> Any:
+def _seen(kind: BatchSpec, shared: Shared, scale: jax.Array) -> Any:
     """Return the space as the solver of one slot sees it."""
     return Scaled(kind.space, scale, shared.lower, shared.upper) if scale.ndim else kind.space
 
 
-def _coordinates(kind: Kind, shared: Shared, scale: jax.Array, u: jax.Array) -> jax.Array:
+def _coordinates(kind: BatchSpec, shared: Shared, scale: jax.Array, u: jax.Array) -> jax.Array:
     """Return the coordinates z of what the solver of one slot works in."""
     return _seen(kind, shared, scale).coordinates(u) if scale.ndim else u
 

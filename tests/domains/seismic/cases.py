@@ -14,7 +14,7 @@ from tests.reference import REFERENCE
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="no C++ compiler")
 # compiling takes longer than running cases as small as these
-quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+fast_compile_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 ENGINES = ["jax", pytest.param("native", marks=needs_compiler)]
 
 

@@ -10,7 +10,7 @@ import pytest
 from shardfit.domains.seismic import Binomial, Checkpointed, Frame, Full, Native, Stored, loops, propagate, wave
 from shardfit.domains.seismic.schedule import ADVANCE, RESTORE, REVERSE, STORE, plan
 from shardfit.domains.seismic.strategies import as_strategy, n_bytes
-from tests.domains.seismic.cases import needs_compiler, quick_jit, relative, small
+from tests.domains.seismic.cases import fast_compile_jit, needs_compiler, relative, small
 
 FREE = (True, "raw")
 
@@ -23,7 +23,7 @@ def gradients(case, dtype, **options):
     def total(velocity, wavelet):
         return jnp.sum(propagate(sim, velocity, wavelet, shots, **options) * weights)
 
-    return quick_jit(jax.grad(total, (0, 1)))(velocity.astype(dtype), wavelet.astype(dtype))
+    return fast_compile_jit(jax.grad(total, (0, 1)))(velocity.astype(dtype), wavelet.astype(dtype))
 
 
 @cache
@@ -84,7 +84,7 @@ def test_dot_product_and_gauss_newton(memory):
         pull = jax.vjp(traces, v)[1]
         return pushed, pull(d)[0], pull(pushed)[0]
 
-    pushed, pulled, product = quick_jit(both)(velocity)
+    pushed, pulled, product = fast_compile_jit(both)(velocity)
     assert float(jnp.vdot(pushed, d)) == pytest.approx(float(jnp.vdot(m, pulled)), rel=1e-10)
     assert float(jnp.vdot(m, product)) == pytest.approx(float(jnp.vdot(pushed, pushed)), rel=1e-10)
 
@@ -105,7 +105,7 @@ def test_steps_back_are_the_transpose_of_steps():
         _, *found = loops._pull(sim, medium, jnp.zeros((6, *state.u.shape)), bars)
         return [(wave.inside(sim, s.u), wave.inside(sim, s.previous), s.layers, x) for s, x in (found, expected)]
 
-    for a, b in zip(*map(jax.tree.leaves, quick_jit(both)(bars)), strict=True):
+    for a, b in zip(*map(jax.tree.leaves, fast_compile_jit(both)(bars)), strict=True):
         assert relative(a, b) < 1e-12
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from shardfit.domains.seismic import Simulation, VTISimulation, acquisition, check_medium, largest_dt, propagate, ricker
-from tests.domains.seismic.cases import quick_jit, relative, small
+from tests.domains.seismic.cases import fast_compile_jit, relative, small
 
 
 def run(sim, medium, sources, receivers, wavelet=None, **options):
     shots = acquisition(sim, sources, receivers)
     wavelet = ricker(sim.f_peak, sim.dt, sim.nt) if wavelet is None else wavelet
-    return np.asarray(quick_jit(lambda medium: propagate(sim, medium, wavelet, shots, "jax", **options))(medium))
+    return np.asarray(fast_compile_jit(lambda medium: propagate(sim, medium, wavelet, shots, "jax", **options))(medium))
 
 
 def like(kind, sim, **changes):
@@ -37,10 +37,10 @@ def rough(sim):
 def test_without_anisotropy_waves_are_acoustic(free_surface, scaling):
     """To rounding, layers, corners and points between cells included."""
     sim, velocity, wavelet, shots = small(4, free_surface, scaling)
-    expected = quick_jit(lambda v: propagate(sim, v, wavelet, shots, "jax"))(velocity)
+    expected = fast_compile_jit(lambda v: propagate(sim, v, wavelet, shots, "jax"))(velocity)
     medium = {"vp": velocity, "epsilon": 0 * velocity, "delta": 0 * velocity}
     vti = like(VTISimulation, sim)
-    assert relative(quick_jit(lambda m: propagate(vti, m, wavelet, shots))(medium), np.asarray(expected)) < 1e-13
+    assert relative(fast_compile_jit(lambda m: propagate(vti, m, wavelet, shots))(medium), np.asarray(expected)) < 1e-13
 
 
 def test_elliptical_waves_are_stretched_acoustic_ones():

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import hankel2
 
 from shardfit.domains.seismic import ViscoacousticSimulation, acquisition, check_medium, largest_dt, propagate, ricker
-from tests.domains.seismic.cases import quick_jit, relative, small
+from tests.domains.seismic.cases import fast_compile_jit, relative, small
 from tests.domains.seismic.test_anisotropy import like, run
 
 
@@ -44,9 +44,9 @@ def modulus(sim, frequency, vp, q):
 def test_without_loss_waves_are_acoustic(free_surface, scaling):
     """To rounding where q is infinite, else as 1 / q."""
     sim, velocity, wavelet, shots = small(4, free_surface, scaling)
-    expected = np.asarray(quick_jit(lambda v: propagate(sim, v, wavelet, shots, "jax"))(velocity))
+    expected = np.asarray(fast_compile_jit(lambda v: propagate(sim, v, wavelet, shots, "jax"))(velocity))
     lossy = like(ViscoacousticSimulation, sim)
-    traces = quick_jit(lambda m: propagate(lossy, m, wavelet, shots))
+    traces = fast_compile_jit(lambda m: propagate(lossy, m, wavelet, shots))
     for q, limit in ((np.inf, 1e-13), (1e12, 1e-10), (1e6, 1e-5)):
         assert relative(traces({"vp": velocity, "q": jnp.full(sim.shape, q)}), expected) < limit
 

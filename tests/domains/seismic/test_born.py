@@ -7,7 +7,7 @@ import pytest
 
 from shardfit.domains.seismic import Recording, WaveOptions, born, propagate
 from shardfit.domains.seismic.recipes import MigrationOptions, rtm
-from tests.domains.seismic.cases import ENGINES, quick_jit, relative, small
+from tests.domains.seismic.cases import ENGINES, fast_compile_jit, relative, small
 from tests.domains.seismic.test_rtm import layers
 
 
@@ -16,8 +16,8 @@ from tests.domains.seismic.test_rtm import layers
 def test_born_traces_are_the_first_order(engine):
     sim, velocity, wavelet, shots = small(nt=60)
     change = jnp.asarray(np.random.default_rng(0).normal(size=sim.shape))
-    found = quick_jit(lambda c: born(sim, velocity, c, wavelet, shots, engine))(change)
-    traces = quick_jit(lambda v: propagate(sim, v, wavelet, shots, engine))
+    found = fast_compile_jit(lambda c: born(sim, velocity, c, wavelet, shots, engine))(change)
+    traces = fast_compile_jit(lambda v: propagate(sim, v, wavelet, shots, engine))
     expected = (np.asarray(traces(velocity + 0.1 * change)) - np.asarray(traces(velocity - 0.1 * change))) / 0.2
     assert relative(found, expected) < 1e-6
     bar = jnp.asarray(np.random.default_rng(1).normal(size=found.shape))
@@ -25,7 +25,7 @@ def test_born_traces_are_the_first_order(engine):
     def pulled(bar):
         return jax.vjp(lambda c: born(sim, velocity, c, wavelet, shots, engine), jnp.zeros(sim.shape))[1](bar)[0]
 
-    assert np.vdot(quick_jit(pulled)(bar), change) == pytest.approx(np.vdot(bar, found), rel=1e-10)
+    assert np.vdot(fast_compile_jit(pulled)(bar), change) == pytest.approx(np.vdot(bar, found), rel=1e-10)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from shardfit.domains.seismic import ElasticSimulation, Simulation, acquisition, propagate, ricker
 from shardfit.domains.seismic.stencil import ORDERS, SECOND, second_coefficients
-from tests.domains.seismic.cases import needs_compiler, quick_jit, relative
+from tests.domains.seismic.cases import fast_compile_jit, needs_compiler, relative
 
 SPACINGS = [(10.0, 10.0), (8.0, 11.3), (5.0, 20.0), (7.0, 9.0, 13.0)]
 SQUARE, OBLONG = 10.0, (8.0, 11.3)
@@ -38,7 +38,9 @@ def in_both(sim, medium, wavelet, shots, **how):
     def run(dtype):
         given = {name: jnp.asarray(x, dtype) for name, x in medium.items()}
         whole = given if isinstance(sim, ElasticSimulation) else given["vp"]
-        return np.asarray(quick_jit(lambda m: propagate(sim, m, jnp.asarray(wavelet, dtype), shots, **how))(whole))
+        return np.asarray(
+            fast_compile_jit(lambda m: propagate(sim, m, jnp.asarray(wavelet, dtype), shots, **how))(whole)
+        )
 
     return run(np.float32).astype(float), run(np.float64)
 

@@ -22,7 +22,7 @@ from shardfit.domains.seismic import (
 )
 from shardfit.domains.seismic.elastic import ElasticSimulation
 from shardfit.domains.seismic.elastic_wave import staggered
-from tests.domains.seismic.cases import quick_jit, relative
+from tests.domains.seismic.cases import fast_compile_jit, relative
 from tests.domains.seismic.lens import problem_of
 
 SIM = ElasticSimulation((14, 16), (10.0, 9.0), 1e-3, 50, 2600.0, 12.0, widths=(4, 5, 3, 6))
@@ -32,7 +32,7 @@ SOURCES, RECEIVERS = [(3, 4), (6.5, 9)], [(2, 12), (10, 3.4)]
 def run(sim, medium, sources, receivers, wavelet=None, **options):
     shots = acquisition(sim, sources, receivers)
     wavelet = ricker(sim.f_peak, sim.dt, sim.nt) if wavelet is None else wavelet
-    return np.asarray(quick_jit(lambda medium: propagate(sim, medium, wavelet, shots, **options))(medium))
+    return np.asarray(fast_compile_jit(lambda medium: propagate(sim, medium, wavelet, shots, **options))(medium))
 
 
 def uniform(sim, vp, vs, rho=1000.0):
@@ -178,9 +178,9 @@ def test_derivatives(sim, memory):
         return propagate(sim, medium, wavelet, shots, engine="jax", memory=memory)
 
     along = {name: {k: v * (k == name) for k, v in change.items()} for name in change}
-    push = quick_jit(lambda m, c: jnp.vdot(jax.jvp(traces, (m,), (c,))[1], d))
-    pulled = quick_jit(lambda m: jax.vjp(traces, m)[1](d)[0])(medium)
-    value = quick_jit(lambda m: jnp.vdot(traces(m), d))
+    push = fast_compile_jit(lambda m, c: jnp.vdot(jax.jvp(traces, (m,), (c,))[1], d))
+    pulled = fast_compile_jit(lambda m: jax.vjp(traces, m)[1](d)[0])(medium)
+    value = fast_compile_jit(lambda m: jnp.vdot(traces(m), d))
 
     def at(h, direction):
         return float(value(jax.tree.map(lambda m, c: m + h * c, medium, direction)))
@@ -202,7 +202,7 @@ def test_memory_strategies_agree():
         def loss(medium):
             return jnp.sum(propagate(SIM, medium, ricker(20.0, 1e-3, 50, 0.06), shots, "jax", memory) ** 2)
 
-        return quick_jit(jax.grad(loss))(rough(SIM))
+        return fast_compile_jit(jax.grad(loss))(rough(SIM))
 
     full = gradient("full")
     for a, b in zip(*map(jax.tree.leaves, (gradient(Checkpointed((3, 4))), full)), strict=True):
@@ -214,7 +214,7 @@ def test_shots_stand_alone(monkeypatch, memory_of_a_core):
     monkeypatch.setattr(plain_loops, "CACHE", memory_of_a_core)
     shots = acquisition(SIM, SOURCES, RECEIVERS)
     wavelet = ricker(20.0, 1e-3, 50, 0.06) * np.array([[1.0], [-2.0]])
-    apart = quick_jit(lambda m, w, s: propagate(SIM, m, w, s, engine="jax"))
+    apart = fast_compile_jit(lambda m, w, s: propagate(SIM, m, w, s, engine="jax"))
     together = apart(rough(SIM), wavelet, shots)
     assert together.shape == (2, 2, 50)
     for k in range(2):

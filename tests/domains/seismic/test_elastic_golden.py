@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shardfit.domains.seismic import ElasticSimulation, acquisition, propagate
-from tests.domains.seismic.cases import ENGINES, quick_jit, relative
+from tests.domains.seismic.cases import ENGINES, fast_compile_jit, relative
 from tests.reference import REFERENCE
 
 with np.load(REFERENCE / "seismic" / "elastic_rough.npz") as _stored:
@@ -27,13 +27,13 @@ def modelling(source, receiver, order, engine):
 @pytest.mark.parametrize(("source", "receiver"), KINDS)
 def test_traces(source, receiver, engine, order):
     expected = STORED[f"{source}_{receiver}_o{order}"]
-    found = quick_jit(modelling(source, receiver, order, engine))(MEDIUM)[:, : expected.shape[1]]
+    found = fast_compile_jit(modelling(source, receiver, order, engine))(MEDIUM)[:, : expected.shape[1]]
     assert relative(found, expected) < ROUNDING
 
 
 @pytest.mark.parametrize("engine", [pytest.param("jax", marks=pytest.mark.slow), ENGINES[1]])
 def test_gradient(engine):
     traces = modelling("explosive", "pressure", 4, engine)
-    found = quick_jit(jax.grad(lambda medium: jnp.sum(traces(medium) ** 2)))(MEDIUM)
+    found = fast_compile_jit(jax.grad(lambda medium: jnp.sum(traces(medium) ** 2)))(MEDIUM)
     for name, expected in zip(("vp", "vs", "rho"), STORED["gradient_o4"], strict=True):
         assert relative(found[name], expected) < ROUNDING

@@ -11,7 +11,7 @@ import pytest
 import shardfit as sf
 from shardfit.domains.seismic import Checkpointed, Native, acquisition, propagate, ricker, select
 from shardfit.domains.seismic.elastic import ElasticSimulation
-from tests.domains.seismic.cases import needs_compiler, quick_jit, relative
+from tests.domains.seismic.cases import fast_compile_jit, needs_compiler, relative
 from tests.domains.seismic.lens import problem_of
 
 pytestmark = needs_compiler
@@ -47,7 +47,7 @@ def derivatives(given, engine, dtype: Any = np.float64):
         found, changed = jax.jvp(traces, at, change)
         return found, changed, jax.vjp(traces, *at)[1](draw(found))
 
-    return quick_jit(all_of)(at)
+    return fast_compile_jit(all_of)(at)
 
 
 CASES = [
@@ -83,7 +83,7 @@ def energy_and_gradient(given, settings):
     def energy(m):
         return jnp.sum(propagate(sim, m, wavelet.astype(np.float32), shots, engine=settings) ** 2)
 
-    return quick_jit(jax.value_and_grad(energy))(jax.tree.map(lambda x: x.astype(np.float32), medium))
+    return fast_compile_jit(jax.value_and_grad(energy))(jax.tree.map(lambda x: x.astype(np.float32), medium))
 
 
 @pytest.mark.parametrize("settings", [Native(2, 4), Native(3, 4), Native(1, 1), Native(1, 13), Native(1, 60)])
@@ -110,7 +110,7 @@ def test_gradient_against_finite_differences():
     def energy(m):
         return jnp.sum(propagate(sim, m, wavelet, shots, engine="native") ** 2)
 
-    value, gradient = quick_jit(energy), quick_jit(jax.grad(energy))(medium)
+    value, gradient = fast_compile_jit(energy), fast_compile_jit(jax.grad(energy))(medium)
     slope = sum(jax.tree.leaves(jax.tree.map(jnp.vdot, gradient, change)))
 
     def at(h):

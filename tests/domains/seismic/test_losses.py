@@ -9,7 +9,7 @@ import pytest
 from scipy.signal import hilbert
 
 from shardfit.domains.seismic import L1, L2, NIM, W2, Correlation, Envelope, Huber, StudentT, as_loss
-from tests.domains.seismic.cases import quick_jit
+from tests.domains.seismic.cases import fast_compile_jit
 
 LOSSES = [
     L2(),
@@ -42,7 +42,7 @@ def mean(loss, modelled, observed, weights):
 
 @cache
 def compiled(loss):
-    return quick_jit(jax.value_and_grad(partial(mean, loss), has_aux=True))
+    return fast_compile_jit(jax.value_and_grad(partial(mean, loss), has_aux=True))
 
 
 def value_of(loss, modelled, observed, weights=1.0):
@@ -100,7 +100,7 @@ def test_values_agree_with_plain_formulas():
 
 def test_transport_measures_a_shift():
     pulse = np.exp(-(((np.arange(200) - 70) / 8) ** 2))[None, None]
-    distance = quick_jit(lambda d, o: W2("square", 1e-9)(d, o)[0][0])
+    distance = fast_compile_jit(lambda d, o: W2("square", 1e-9)(d, o)[0][0])
     for shift in (5, 20, 60):
         assert np.sqrt(distance(pulse, np.roll(pulse, shift, -1))) == pytest.approx(shift / 200, rel=1e-3)
 
@@ -158,7 +158,7 @@ def test_what_has_no_weight_does_not_count(loss):
 def test_time_mask_equals_shorter_traces():
     modelled, observed = traces()
     for loss in (L2(), Huber(0.7), Correlation()):
-        sums, counts = quick_jit(loss)(modelled[..., :15], observed[..., :15])
+        sums, counts = fast_compile_jit(loss)(modelled[..., :15], observed[..., :15])
         cut = float(sums.sum() / counts.sum())
         assert value_of(loss, modelled, observed, np.arange(24) < 15) == pytest.approx(cut, rel=1e-12)
 
@@ -191,7 +191,7 @@ def test_gradient_of_w2_is_exact_between_its_kinks(density):
     def loss(d):
         return jnp.sum(W2(density)(d[None, None], observed[None, None])[0])
 
-    value, slope = quick_jit(loss), float(jnp.vdot(quick_jit(jax.grad(loss))(modelled), along))
+    value, slope = fast_compile_jit(loss), float(jnp.vdot(fast_compile_jit(jax.grad(loss))(modelled), along))
 
     def missed(h):
         return abs(float(value(modelled + h * along) - value(modelled - h * along)) / (2 * h * slope) - 1)

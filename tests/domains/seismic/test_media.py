@@ -32,7 +32,7 @@ from shardfit.domains.seismic import (
 from shardfit.domains.seismic.models import lens
 from shardfit.domains.seismic.recipes import InversionOptions, MigrationOptions, invert, rtm
 from tests.domains.seismic import test_anisotropy, test_attenuation
-from tests.domains.seismic.cases import quick_jit, relative
+from tests.domains.seismic.cases import fast_compile_jit, relative
 from tests.domains.seismic.lens import problem_of
 from tests.domains.seismic.test_anisotropy import like, run
 
@@ -81,9 +81,9 @@ def test_derivatives(waves, changes, memory):
     def traces(medium):
         return propagate(sim, medium, wavelet, shots, memory=memory)
 
-    push = quick_jit(lambda m, c: jnp.vdot(jax.jvp(traces, (m,), (c,))[1], d))
-    pulled = quick_jit(lambda m: jax.vjp(traces, m)[1](d)[0])(medium)
-    value = quick_jit(lambda m: jnp.vdot(traces(m), d))
+    push = fast_compile_jit(lambda m, c: jnp.vdot(jax.jvp(traces, (m,), (c,))[1], d))
+    pulled = fast_compile_jit(lambda m: jax.vjp(traces, m)[1](d)[0])(medium)
+    value = fast_compile_jit(lambda m: jnp.vdot(traces(m), d))
 
     def at(h, direction):
         return float(value(jax.tree.map(lambda m, c: m + h * c, medium, direction)))
@@ -108,7 +108,7 @@ def test_memory_strategies_agree(waves):
         def loss(medium):
             return jnp.sum(propagate(sim, medium, ricker(20.0, 1e-3, 50, 0.06), shots, memory=memory) ** 2)
 
-        return quick_jit(jax.grad(loss))(medium)
+        return fast_compile_jit(jax.grad(loss))(medium)
 
     full = gradient("full")
     for memory in (Checkpointed((7,)), Checkpointed((3, 4))):
@@ -125,12 +125,12 @@ def test_shots_stand_alone(monkeypatch, waves):
     monkeypatch.setattr(plain_loops, "CACHE", 1)
     shots = acquisition(sim, SOURCES, [RECEIVERS, RECEIVERS[:1]])
     wavelet = ricker(20.0, 1e-3, 50, 0.06) * np.array([[1.0], [-2.0]])
-    traces = quick_jit(lambda m, w, s: propagate(sim, m, w, s))
+    traces = fast_compile_jit(lambda m, w, s: propagate(sim, m, w, s))
     together = np.asarray(traces(medium, wavelet, shots))
     assert together.shape == (2, 2, 50) and not together[1, 1].any()
     assert relative(traces(medium, wavelet[::-1], select(shots, [1, 0]))[::-1], together) < 1e-13
     monkeypatch.setattr(plain_loops, "CACHE", 1 << 30)
-    at_once = quick_jit(lambda m, w, s: propagate(sim, m, w, s))
+    at_once = fast_compile_jit(lambda m, w, s: propagate(sim, m, w, s))
     assert relative(at_once(medium, wavelet, shots), together) < 1e-13
 
 

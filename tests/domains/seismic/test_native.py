@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shardfit.domains.seismic import Native, propagate, select
-from tests.domains.seismic.cases import needs_compiler, quick_jit, relative, small
+from tests.domains.seismic.cases import fast_compile_jit, needs_compiler, relative, small
 
 pytestmark = needs_compiler
 
@@ -17,7 +17,7 @@ def value_and_gradient(case, settings, dtype=np.float32):
     def energy(v):
         return jnp.sum(propagate(sim, v, wavelet, shots, engine=settings) ** 2)
 
-    return quick_jit(jax.value_and_grad(energy))(velocity.astype(dtype))
+    return fast_compile_jit(jax.value_and_grad(energy))(velocity.astype(dtype))
 
 
 def test_threads_do_not_change_a_bit():
@@ -43,8 +43,8 @@ def test_vmap_over_shots_and_velocities_is_a_loop():
     def traces(v, w, s):
         return propagate(sim, v, w, s, engine="native")
 
-    both = quick_jit(jax.vmap(traces, (0, None, None)))(models, wavelet, shots)
-    each = quick_jit(jax.vmap(traces, (None, 0, 0)))(
+    both = fast_compile_jit(jax.vmap(traces, (0, None, None)))(models, wavelet, shots)
+    each = fast_compile_jit(jax.vmap(traces, (None, 0, 0)))(
         velocity, wavelet[:, None], jax.tree.map(lambda x: x[:, None], shots)
     )
     for i in range(2):
@@ -56,7 +56,7 @@ def test_vmap_over_shots_and_velocities_is_a_loop():
 def test_denormals_are_flushed_inside_only():
     """The caller's arithmetic keeps its denormals, while waves too faint to be normal are zero."""
     sim, velocity, wavelet, shots = small()
-    faint = quick_jit(lambda w: propagate(sim, velocity.astype(np.float32), w, shots, engine="native"))(
+    faint = fast_compile_jit(lambda w: propagate(sim, velocity.astype(np.float32), w, shots, engine="native"))(
         wavelet.astype(np.float32) * np.float32(1e-37)
     )
     tiny = np.finfo(np.float32).tiny
@@ -75,7 +75,7 @@ def test_forward_mode_is_that_of_jax(scaling):
 
     def run(engine):
         traces = lambda v, w: propagate(sim, v, w, shots, engine=engine)  # noqa: E731
-        return quick_jit(lambda v, w: jax.jvp(traces, (v, w), change))(velocity, wavelet)
+        return fast_compile_jit(lambda v, w: jax.jvp(traces, (v, w), change))(velocity, wavelet)
 
     (found, found_dot), (expected, expected_dot) = run("native"), run("jax")
     assert relative(found, np.asarray(expected)) < 1e-12
@@ -90,8 +90,8 @@ def test_forward_and_reverse_are_transposes_also_when_mapped():
     def traces(v):
         return propagate(sim, v, wavelet, shots, engine=Native(threads=2))
 
-    pushed = quick_jit(jax.vmap(lambda c: jax.jvp(traces, (velocity,), (c,))[1]))(changes)
-    pulled = quick_jit(jax.vmap(lambda b: jax.vjp(traces, velocity)[1](b)[0]))(bars)
+    pushed = fast_compile_jit(jax.vmap(lambda c: jax.jvp(traces, (velocity,), (c,))[1]))(changes)
+    pulled = fast_compile_jit(jax.vmap(lambda b: jax.vjp(traces, velocity)[1](b)[0]))(bars)
     for i in range(2):
         for j in range(2):
             forward, back = jnp.vdot(pushed[i], bars[j]), jnp.vdot(changes[i], pulled[j])

@@ -13,7 +13,7 @@ from shardfit.domains.seismic import Native, Simulation, acquisition, choose_eng
 from shardfit.domains.seismic.native import ACOUSTIC, kept_bytes
 from shardfit.domains.seismic.recipes import InversionOptions
 from shardfit.domains.seismic.recipes.invert import engine_used
-from tests.domains.seismic.cases import needs_compiler, quick_jit, relative
+from tests.domains.seismic.cases import fast_compile_jit, needs_compiler, relative
 from tests.domains.seismic.lens import problem_of
 
 pytestmark = needs_compiler
@@ -46,7 +46,7 @@ def derivatives(given, engine):
         found, changed = jax.jvp(traces, (v, w), change)
         return found, changed, jax.vjp(traces, v, w)[1](draw(found))
 
-    return jax.tree.leaves(quick_jit(all_of)(velocity, wavelet))
+    return jax.tree.leaves(fast_compile_jit(all_of)(velocity, wavelet))
 
 
 EDGES = [(False, "physical"), (True, "raw")]
@@ -68,7 +68,7 @@ def energy_and_gradient(given, settings, dtype=np.float32):
     def energy(v):
         return jnp.sum(propagate(sim, v, wavelet.astype(dtype), shots, engine=settings) ** 2)
 
-    return quick_jit(jax.value_and_grad(energy))(velocity.astype(dtype))
+    return fast_compile_jit(jax.value_and_grad(energy))(velocity.astype(dtype))
 
 
 @pytest.mark.parametrize("free_surface", [False, True])
@@ -96,7 +96,7 @@ def test_gradient_against_finite_differences():
     velocity, change = jnp.asarray(rng.uniform(1900, 2500, sim.shape)), jnp.asarray(rng.normal(size=sim.shape))
     shots, wavelet = acquisition(sim, [(2, 2, 3)], [(1, 4, 1), (3.4, 1, 2)]), rng.normal(size=sim.nt)
     energy = lambda v: jnp.sum(propagate(sim, v, wavelet, shots, engine="native") ** 2)  # noqa: E731
-    value, slope = quick_jit(energy), jnp.vdot(quick_jit(jax.grad(energy))(velocity), change)
+    value, slope = fast_compile_jit(energy), jnp.vdot(fast_compile_jit(jax.grad(energy))(velocity), change)
     up, down = (float(value(velocity + h * change)) for h in (1e-2, -1e-2))
     assert (up - down) / 2e-2 == pytest.approx(float(slope), rel=1e-6)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shardfit.domains.seismic import Simulation, acquisition, largest_dt, propagate, ricker
-from tests.domains.seismic.cases import quick_jit, relative
+from tests.domains.seismic.cases import fast_compile_jit, relative
 
 ENGINES = ["jax", pytest.param("native", marks=pytest.mark.slow)]
 
@@ -35,9 +35,9 @@ def test_sum_along_y_is_the_plane_case(engine):
     wavelet = ricker(f, plane.dt, nt)
     flat = acquisition(plane, [(3, 4.4)], [(6, 9)])
     deep = acquisition(solid, [(3, ny // 2, 4.4)], [(6, y, 9) for y in range(ny)])
-    expected = quick_jit(lambda v: propagate(plane, v, wavelet, flat, engine="jax"))(velocity)[0, 0]
+    expected = fast_compile_jit(lambda v: propagate(plane, v, wavelet, flat, engine="jax"))(velocity)[0, 0]
     spread = jnp.broadcast_to(velocity[:, None], solid.shape)
-    found = quick_jit(lambda v: propagate(solid, v, wavelet, deep, engine))(spread)[0].sum(0)
+    found = fast_compile_jit(lambda v: propagate(solid, v, wavelet, deep, engine))(spread)[0].sum(0)
     assert relative(found, expected) < 1e-6  # what reaches the ends in y
 
 
@@ -58,7 +58,7 @@ def test_derivatives(free_surface):
         step = jax.lax.map(lambda h: jnp.vdot(traces(v + h * m), d), jnp.array([1e-2, -1e-2]))
         return jnp.vdot(jax.jvp(traces, (v,), (m,))[1], d), jnp.vdot(m, jax.vjp(traces, v)[1](d)[0]), step
 
-    pushed, pulled, (up, down) = quick_jit(both)(velocity)
+    pushed, pulled, (up, down) = fast_compile_jit(both)(velocity)
     assert float(pushed) == pytest.approx(float(pulled), rel=1e-11)
     assert float(up - down) / 2e-2 == pytest.approx(float(pulled), rel=1e-6)
 

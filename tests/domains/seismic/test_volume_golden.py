@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shardfit.domains.seismic import Simulation, acquisition, propagate
-from tests.domains.seismic.cases import needs_compiler, quick_jit, relative
+from tests.domains.seismic.cases import fast_compile_jit, needs_compiler, relative
 from tests.reference import REFERENCE
 
 with np.load(REFERENCE / "seismic" / "volume_rough.npz") as _stored:
@@ -30,12 +30,12 @@ def modelling(order, engine):
 
 @pytest.mark.parametrize(("engine", "order"), CASES)
 def test_traces(engine, order):
-    assert relative(quick_jit(modelling(order, engine))(VELOCITY), STORED[f"traces_o{order}"]) < ROUNDING
+    assert relative(fast_compile_jit(modelling(order, engine))(VELOCITY), STORED[f"traces_o{order}"]) < ROUNDING
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("engine", "order"), [case for case in CASES if case.values[1] in (4, 8)])
 def test_gradient(engine, order):
     traces = modelling(order, engine)
-    found = quick_jit(jax.grad(lambda velocity: jnp.sum(traces(velocity) ** 2)))(VELOCITY)
+    found = fast_compile_jit(jax.grad(lambda velocity: jnp.sum(traces(velocity) ** 2)))(VELOCITY)
     assert relative(found, STORED[f"gradient_o{order}"]) < ROUNDING

@@ -14,7 +14,7 @@ from tests.reference import REFERENCE
 ERRORS = {"AA": 0.10, "AP": 0.11, "AZ": 0.07, "LM": 0.22, "PV": 0.10, "SM": 0.15, "JC": 0.14, "SP": 0.07}
 TOLERANCE = {k: 0.25 * (np.sqrt(1 + e) - 1) + (0.15 if k == "LM" else 0.0) for k, e in ERRORS.items()}
 # compiling costs more than these small cases take to run
-quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+fast_compile_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 @cache

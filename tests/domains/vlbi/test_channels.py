@@ -11,7 +11,7 @@ from shardfit.domains.vlbi.nufft import Nufft
 from shardfit.domains.vlbi.packing import pack
 from shardfit.domains.vlbi.problem import channel_chi2, imaging_problem
 from shardfit.domains.vlbi.products import DataModel
-from tests.domains.vlbi.golden import quick_jit, relative
+from tests.domains.vlbi.golden import fast_compile_jit, relative
 from tests.domains.vlbi.small import EVERY, GRID, small_data, small_maps
 
 needs_nufft = pytest.mark.skipif(not nufft.available(), reason="jax-finufft is not installed")
@@ -27,7 +27,7 @@ def double():
         yield
 
 
-value_grad_parts = quick_jit(sf.Objective.value_grad_parts)
+value_grad_parts = fast_compile_jit(sf.Objective.value_grad_parts)
 
 
 def channels():
@@ -48,7 +48,7 @@ def problem(data=None, **changes):
     return imaging_problem(channels() if data is None else data, GRID, spectral_maps(), **{**given, **changes})
 
 
-@quick_jit
+@fast_compile_jit
 def alone(maps, rows):
     residuals = DataModel(GRID, "separable", EVERY)(maps, rows, {"kept": {}, "index": None})
     return half_square(residuals)
@@ -140,7 +140,7 @@ def test_batches_of_images_with_points_of_their_own():
     rng = np.random.default_rng(2)
     batch = {"I": rng.uniform(0.01, 0.1, (4, 24)), "alpha": rng.normal(size=(4, 24))}
 
-    @quick_jit
+    @fast_compile_jit
     def evaluate(objective, batch):
         return jax.vmap(jax.value_and_grad(objective.value))(batch)
 

@@ -14,7 +14,7 @@ from shardfit.domains.vlbi.forward import as_operator, choose, rows_for, visibil
 from shardfit.domains.vlbi.grid import Grid, mask_index
 from shardfit.domains.vlbi.nufft import Nufft
 from shardfit.domains.vlbi.transforms import embed
-from tests.domains.vlbi.golden import arrays, numbers, quick_jit, relative, uas
+from tests.domains.vlbi.golden import arrays, fast_compile_jit, numbers, relative, uas
 
 needs_nufft = pytest.mark.skipif(not nufft.available(), reason="jax-finufft is not installed")
 FINE = pytest.param(Nufft(1e-13), marks=needs_nufft, id="nufft")
@@ -28,7 +28,7 @@ def double():
         yield
 
 
-compiled = quick_jit(visibilities, static_argnums=0)
+compiled = fast_compile_jit(visibilities, static_argnums=0)
 
 
 def matrix(grid, u, v):
@@ -84,7 +84,7 @@ def test_gradient_batch_and_curvature(kind):
     model = images.reshape(3, -1) @ full.T
     expected = 2 * np.real(model.conj() @ full).reshape(images.shape)
 
-    @quick_jit
+    @fast_compile_jit
     def all_ways(images, rows):
         batch = jax.vmap(jax.grad(value), (0, None))(images, rows)
         outside = jax.grad(lambda x: jax.vmap(value, (0, None))(x, rows).sum())(images)

@@ -9,7 +9,7 @@ import shardfit as sf
 from shardfit.domains.vlbi import penalties, penalties_pol, penalties_spectral
 from shardfit.domains.vlbi.problem import imaging_problem
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES
-from tests.domains.vlbi.golden import quick_jit
+from tests.domains.vlbi.golden import fast_compile_jit
 from tests.domains.vlbi.small import GRID, small_data, small_maps
 
 STOKES_I = ("vis", "amp", "logamp", *CLOSURES)
@@ -76,14 +76,14 @@ def test_every_part_against_finite_differences(case):
     direction, offset = jnp.asarray(np.random.default_rng(8).normal(size=(2, found.space.size)))
     z = found.z0() + 0.02 * offset  # away from the prior, where some slopes are zero
 
-    @quick_jit
+    @fast_compile_jit
     def along(step, objective):
         def parts(step):
             return objective.parts(found.space.unpack(z + step * direction))
 
         return jax.jvp(parts, (step,), (jnp.ones(()),))
 
-    @quick_jit
+    @fast_compile_jit
     def gradient(z, objective):
         return jax.grad(lambda z: objective.value(found.space.unpack(z)))(z)
 
@@ -108,7 +108,7 @@ def test_a_dark_pixel_has_a_gradient():
     for size in (0.0, 1e-9, -1e-9):
         z[dark] = size
 
-        @quick_jit
+        @fast_compile_jit
         def slopes(z, objective):
             return jax.jacrev(lambda z: objective.parts(found.space.unpack(z)))(z)
 
@@ -147,7 +147,7 @@ def test_gradient_where_everything_is_flat():
         operator="separable",
         blocks=1,
     )
-    value, gradient = quick_jit(sf.Objective.value_and_grad)(found.objective, found.x0)
+    value, gradient = fast_compile_jit(sf.Objective.value_and_grad)(found.objective, found.x0)
     assert np.isfinite(value)
     for name, slope in gradient.items():
         assert np.isfinite(slope).all(), name

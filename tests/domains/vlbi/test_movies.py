@@ -13,7 +13,7 @@ from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import visibilities
 from shardfit.domains.vlbi.movies import seen
 from tests.domains.vlbi.arrays import eht2022
-from tests.domains.vlbi.golden import quick_jit
+from tests.domains.vlbi.golden import fast_compile_jit
 from tests.domains.vlbi.small import EVERY, GRID, small_data
 
 STOKES_I = tuple(name for name in EVERY if name not in ("pvis", "m", "vvis", "v"))
@@ -129,7 +129,7 @@ def test_every_part_against_finite_differences(gap):
     direction = jnp.asarray(np.random.default_rng(8).normal(size=found.space.size))
     z = found.z0()
 
-    @quick_jit
+    @fast_compile_jit
     def along(step, objective):
         return jax.jvp(lambda step: objective.parts(found.space.unpack(z + step * direction)), (step,), (jnp.ones(()),))
 

@@ -10,7 +10,7 @@ import pytest
 from shardfit.domains.vlbi import penalties, penalties_pol, penalties_spectral
 from shardfit.domains.vlbi.grid import Grid, mask_index
 from shardfit.domains.vlbi.penalties import Scales
-from tests.domains.vlbi.golden import arrays, numbers, quick_jit, relative, uas
+from tests.domains.vlbi.golden import arrays, fast_compile_jit, numbers, relative, uas
 
 NAMES = tuple(penalties.PENALTIES)
 GEOMETRY = {"flux": 0.6, "beam": 3.0, "vflux": 0.1, "major": 4.0, "minor": 3.0, "pa": 0.4}
@@ -32,13 +32,13 @@ def alone(name, image, s):
     return penalties.evaluate((name,), image, s)[name]
 
 
-@partial(quick_jit, static_argnums=0)
+@partial(fast_compile_jit, static_argnums=0)
 def stokes_i(names, image, s):
     """Values and gradients of several regularisers: one compilation serves many tests."""
     return {name: jax.value_and_grad(partial(alone, name))(image, s) for name in names}
 
 
-@quick_jit
+@fast_compile_jit
 def polarised(rows, s):
     def value(name, rows):
         intensity, rho, phi, psi = rows
@@ -87,7 +87,7 @@ def test_golden_image_that_is_not_square():
     z, j = arrays("real_101_lo"), numbers("real_101_lo")
     grid = Grid(24, 20, uas(5.0))
     s = golden_scales("real_101_lo", grid, gaussian_prior(grid, 0.6, uas(45.0)))
-    found = quick_jit(lambda image, s: penalties.evaluate(NAMES, image, s))(z["ns_image"].ravel(), s)
+    found = fast_compile_jit(lambda image, s: penalties.evaluate(NAMES, image, s))(z["ns_image"].ravel(), s)
     for name, stored in j["ns"]["reg"].items():
         np.testing.assert_allclose(found[name], stored, rtol=1e-12, atol=1e-30, err_msg=name)
 
@@ -137,7 +137,7 @@ def small_case(masked):
             return penalties_pol.evaluate(name, {**other, "m": x, "v": x * other["v"]}, s)
         return penalties_spectral.evaluate(name, {"alpha": x}, {"alpha": other["phi"]}, s)
 
-    both = quick_jit(lambda x: {name: jax.value_and_grad(partial(value, name))(x) for name in EVERY})
+    both = fast_compile_jit(lambda x: {name: jax.value_and_grad(partial(value, name))(x) for name in EVERY})
     return both, rng.uniform(0.01, 0.05, n)
 
 

@@ -13,7 +13,7 @@ from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.nufft import Nufft
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_data_weights, with_start
 from shardfit.domains.vlbi.tables import data_set
-from tests.domains.vlbi.golden import TOLERANCE, arrays, numbers, observation, quick_jit, relative, uas
+from tests.domains.vlbi.golden import TOLERANCE, arrays, fast_compile_jit, numbers, observation, relative, uas
 from tests.domains.vlbi.small import GRID, small_data, small_maps
 
 needs_nufft = pytest.mark.skipif(not nufft.available(), reason="jax-finufft is not installed")
@@ -31,10 +31,10 @@ def double():
         yield
 
 
-value_and_grad = quick_jit(sf.Objective.value_and_grad)
+value_and_grad = fast_compile_jit(sf.Objective.value_and_grad)
 
 
-@partial(quick_jit, static_argnums=(0, 1))
+@partial(fast_compile_jit, static_argnums=(0, 1))
 def solver_gradient(space, names, x, objective):
     chosen = dict(zip(space.labels, space.transforms, strict=True))
 
@@ -69,7 +69,7 @@ def test_golden_round_one(operator):
     np.testing.assert_allclose(value, stored["value"], rtol=limit)
     assert relative(gradient, z["objective_grad"]) < limit
     if operator == "separable":
-        parts = quick_jit(sf.Objective.parts)(problem.objective, problem.x0)
+        parts = fast_compile_jit(sf.Objective.parts)(problem.objective, problem.x0)
         for name, chi2 in stored["chi2"].items():
             np.testing.assert_allclose(parts[f"data.{name}"], chi2, rtol=1e-12)
         start, _ = value_and_solver_gradient(problem, z["objective_init"])
@@ -94,7 +94,7 @@ def test_golden_mask():
         norm_init=False,
     )
     assert problem.x0["I"].shape == (j["mask_n"],)
-    _, gradient, parts = quick_jit(sf.Objective.value_grad_parts)(problem.objective, problem.x0)
+    _, gradient, parts = fast_compile_jit(sf.Objective.value_grad_parts)(problem.objective, problem.x0)
     for name in names:
         np.testing.assert_allclose(parts[f"data.{name}"], j["masked"][name], rtol=1e-12)
     assert np.isfinite(gradient["I"]).all()
@@ -235,7 +235,7 @@ def test_fit_improves_the_image():
 def test_weights_and_their_constant(multi_product):
     problem, (value, _) = multi_product
     changed = with_data_weights(problem.objective, cphase=2.0)
-    parts = quick_jit(sf.Objective.parts)(problem.objective, problem.x0)
+    parts = fast_compile_jit(sf.Objective.parts)(problem.objective, problem.x0)
     weight = 0.1 * (EVERYTHING.index("cphase") + 1)
     expected = value + (2.0 - weight) * (parts["data.cphase"] - 1)
     np.testing.assert_allclose(value_and_grad(changed, problem.x0)[0], expected, rtol=1e-12)

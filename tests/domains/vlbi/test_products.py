@@ -22,7 +22,7 @@ from shardfit.domains.vlbi.tables import (
     inflate,
     visibility_product,
 )
-from tests.domains.vlbi.golden import TOLERANCE, arrays, numbers, observation, quick_jit, relative
+from tests.domains.vlbi.golden import TOLERANCE, arrays, fast_compile_jit, numbers, observation, relative
 from tests.domains.vlbi.small import EVERY, GRID, small_data, small_maps
 
 VARIANTS = {
@@ -48,7 +48,7 @@ def chi2(model, maps, rows):
     return half_square(model(maps, rows, {"kept": {}, "index": None, "log_ratio": 0.0}))
 
 
-@partial(quick_jit, static_argnums=0)
+@partial(fast_compile_jit, static_argnums=0)
 def values_and_gradients(model, maps, rows):
     return chi2(model, maps, rows), jax.jacrev(chi2, 1)(model, maps, rows)
 
@@ -73,7 +73,7 @@ def test_golden_covariance():
     names = ("cphase_cov", "logcamp_cov")
     data = data_set(observation("real_101_lo", "prep"), names)
     grid = Grid(32, 32, j["psize_rad"])
-    found = quick_jit(chi2, static_argnums=0)(
+    found = fast_compile_jit(chi2, static_argnums=0)(
         DataModel(grid, "separable", names), {"I": z["image"].ravel()}, pack(data, grid, "separable")
     )
     for name in names:
@@ -93,7 +93,7 @@ def test_golden_polarised():
         maps = {"I": intensity, "m": rho * jnp.cos(psi), "phi": phi, "v": rho * jnp.sin(psi)}
         return chi2(model, maps, rows)
 
-    found, gradient = quick_jit(lambda p, r: (of_rows(p, r), jax.jacrev(of_rows)(p, r)))(z["phys"], rows)
+    found, gradient = fast_compile_jit(lambda p, r: (of_rows(p, r), jax.jacrev(of_rows)(p, r)))(z["phys"], rows)
     for name in POLARISED:
         assert data.products[name].n == j["chi2"][name]["n"]
         np.testing.assert_allclose(found[name], j["chi2"][name]["chi2"], rtol=1e-12)
@@ -131,7 +131,7 @@ def test_value_does_not_depend_on_packing():
     for names in (ALIGNED, CLOSURES):
         some = DataSet(data.u, data.v, {name: data.products[name] for name in names})
         model = DataModel(GRID, "dense", names)
-        found = quick_jit(chi2, static_argnums=0)(model, maps, pack(some, GRID, "dense"))
+        found = fast_compile_jit(chi2, static_argnums=0)(model, maps, pack(some, GRID, "dense"))
         for name in names:
             np.testing.assert_allclose(found[name], expected[name], rtol=1e-12, err_msg=name)
 
@@ -143,7 +143,7 @@ def test_covariance_of_single_closures_is_their_variance():
     full = Product(plain.index, plain.value, plain.sigma, plain.sign, share)
     names = ("logcamp", "logcamp_cov")
     same = DataSet(data.u, data.v, dict(zip(names, (exact, full), strict=True)))
-    found = quick_jit(chi2, static_argnums=0)(DataModel(GRID, "dense", names), maps, pack(same, GRID, "dense"))
+    found = fast_compile_jit(chi2, static_argnums=0)(DataModel(GRID, "dense", names), maps, pack(same, GRID, "dense"))
     np.testing.assert_allclose(found["logcamp"], found["logcamp_cov"], rtol=1e-12)
 
 

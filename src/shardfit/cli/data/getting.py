@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from shardfit.cli import options
 from shardfit.cli.commands import completes
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 
 EXAMPLES = (
     "shardfit data get m87 .          # ./m87: two bands of one day, which come with the package",
@@ -28,6 +28,6 @@ def run(args: argparse.Namespace) -> int:
     from shardfit import data
 
     paths = sorted(data.get(args.name, args.folder).iterdir())
-    if not answered(args, files=paths):
+    if not record_output(args, files=paths):
         print(*paths, sep="\n")
     return 0

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli import options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 
 EXAMPLES = ("shardfit data list", "shardfit data list --json | jq '.datasets[].name'")
 
@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.data import DATASETS
 
     names = ("name", "size", "shipped", "summary", "licence")
-    if answered(args, datasets=[{name: getattr(dataset, name) for name in names} for dataset in DATASETS]):
+    if record_output(args, datasets=[{name: getattr(dataset, name) for name in names} for dataset in DATASETS]):
         return 0
     for dataset in DATASETS:
         where = "comes with shardfit" if dataset.shipped else "is downloaded"

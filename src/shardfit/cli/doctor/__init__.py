@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from shardfit.cli import options
 from shardfit.cli.doctor.finding import BAD, GOOD, NOTE, Finding
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.core import extras
 
 EXAMPLES = ("shardfit doctor", "shardfit doctor --quick --json")
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
         findings.append(finding)
         _show(finding)
     bad = [finding.name for finding in findings if finding.state == BAD]
-    answered(args, findings=findings, wrong=bad)
+    record_output(args, findings=findings, wrong=bad)
     print(f"wrong: {', '.join(bad)}" if bad else "nothing is wrong")
     return 1 if bad else 0
 

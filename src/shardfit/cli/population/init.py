@@ -4,7 +4,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.toml import add_new_file, write_new
 
 EXAMPLES = ("shardfit population init smf.toml",)
@@ -51,6 +51,6 @@ def run(args: argparse.Namespace) -> int:
         solver=lines(study.solver),
     )
     path = write_new(args.file, text, args.force)
-    answered(args, files=[path])
+    record_output(args, files=[path])
     print(f"{path}: edit it, then `shardfit population fit {path}`")
     return 0

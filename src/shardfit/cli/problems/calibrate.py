@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from shardfit.cli import options, record
 from shardfit.cli.loading import load_function
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.problems.config import WRITER, read_config
 
 EXAMPLES = ("shardfit calibrate decay.toml -n 200 --out runs/calibration",)
@@ -43,5 +43,5 @@ def run(args: argparse.Namespace) -> int:
     print(f"figure: {folder / 'figures' / 'calibration.png'}")
     each = {test: dict(zip(calibration.names, values, strict=True)) for test, values in calibration.p_values.items()}
     found = {"method": calibration.method, "data_sets": len(calibration.ranks), "failed": calibration.failed}
-    answered(args, success=calibration.passed, p=calibration.p, p_values=each, **found)
+    record_output(args, success=calibration.passed, p=calibration.p, p_values=each, **found)
     return 0 if calibration.passed else 1

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from shardfit.cli import options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.problems.config import WRITER, read_config
 
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     first = args.devices[0] if args.devices else None
     asked = {"mesh": first, "devices": args.devices, "memory": args.memory, "cluster": args.cluster}
     predicted = plan(config.make_problem(), solver, **asked)
-    if not answered(args, **predicted.to_dict()):
+    if not record_output(args, **predicted.to_dict()):
         print(predicted)
     return 0 if predicted.fits else 1
 

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.toml import add_new_file, write_new
 
 EXAMPLES = ("shardfit seismic init line.toml",)
@@ -78,6 +78,6 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the configuration."""
     path = write_new(args.file, TEMPLATE, args.force)
-    answered(args, files=[path])
+    record_output(args, files=[path])
     print(f"{path}: now `shardfit seismic invert {path}`")
     return 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from shardfit.cli.loading import load_function
 from shardfit.cli.toml import read_toml
-from shardfit.core.errors import no_folder, suggestion
+from shardfit.core.errors import folder_not_found_error, suggestion
 from shardfit.sciences import get_science
 
 DESIGNS = ("grid", "latin", "sobol", "lines", "table")
@@ -49,10 +49,10 @@ def read_config(path: str | Path) -> Config:
 
 
 def saved_config(folder: Path) -> tuple[Config, str]:
-    """Return the configuration of a survey of the command line, and its text; read it within `record.at_home`."""
+    """Return the configuration of a survey of the command line, and its text; for use within `in_original_cwd`."""
     path = folder / SAVED
     if not folder.is_dir():
-        raise no_folder(folder)
+        raise folder_not_found_error(folder)
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no survey of the command line: {SAVED} is missing.")
     return read_config(path), path.read_text(encoding="utf-8")

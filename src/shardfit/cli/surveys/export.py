@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shardfit.cli import options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 
 EXAMPLES = ("shardfit survey export runs/m87 points.csv", "shardfit survey export runs/m87 points.parquet")
 
@@ -31,6 +31,6 @@ def run(args: argparse.Namespace) -> int:
             survey.to_xarray().to_netcdf(args.file)
         else:
             raise ValueError(f"{args.file}: the name must end in .csv, .parquet or .nc.")
-        answered(args, points=len(survey), files=[args.file])
+        record_output(args, points=len(survey), files=[args.file])
         print(f"{len(survey):,} points: {args.file}")
     return 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from shardfit.cli import options as shared
 from shardfit.cli import record
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.surveys.config import Config, make, saved_config
 
 EXAMPLES = ("shardfit survey point runs/m87 17 --out runs/m87-17",)
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fit the point, compare with the ledger, write the report."""
     out = shared.directory(args.out or str(Path(args.run_dir) / "points" / str(args.point)))
-    with record.at_home(args.run_dir, out) as (folder, out):
+    with record.in_original_cwd(args.run_dir, out) as (folder, out):
         return _fit(args, folder, out)
 
 
@@ -56,7 +56,7 @@ def _fit(args: argparse.Namespace, folder: Path, out: Path) -> int:
     print(f"started {began}, in {alone.precision}")
     print(f"value {result.value:.8g}, in the survey {rows[0]['value']:.8g}; {result.message}")
     print(f"report: {_report(out, config, point, rows[0], result)}")
-    answered(args, point=args.point, axes=point, survey_value=rows[0]["value"])
+    record_output(args, point=args.point, axes=point, survey_value=rows[0]["value"])
     return result.verdict().exit
 
 

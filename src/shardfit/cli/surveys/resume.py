@@ -27,5 +27,5 @@ def run(args: argparse.Namespace) -> int:
 
 def go_on(args: argparse.Namespace, **how: Any) -> int:
     """Run what is missing; how: retry or more, see `SurveyControl`."""
-    with record.at_home(args.run_dir) as (folder,):
+    with record.in_original_cwd(args.run_dir) as (folder,):
         return run_config(*saved_config(folder), folder, args, resume="must", **how)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli import options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.surveys.run import summary
 
 EXAMPLES = ("shardfit survey status runs/m87", "shardfit survey status runs/m87 --json | jq .points")
@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
 
     with Survey(args.run_dir) as survey:
         failures = survey.failures()
-        if answered(args, **outcome_of(args.run_dir), failures=failures):
+        if record_output(args, **outcome_of(args.run_dir), failures=failures):
             return 0
         print(summary(survey))
         for row in failures[:SHOWN]:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli import options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 
 EXAMPLES = (
     "shardfit survey tag runs/m87 17 42 --name favourite",
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.points:
         with Survey(args.run_dir) as survey:
             found = sorted(marks(survey.ledger).items())
-        answered(args, points=[{"id": number, "tags": tags, "note": text} for number, (tags, text) in found])
+        record_output(args, points=[{"id": number, "tags": tags, "note": text} for number, (tags, text) in found])
         for number, (tags, text) in found:
             print(f"point {number}: " + "; ".join(filter(None, (", ".join(tags), text))))
         return 0
@@ -40,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"--note: a note belongs to one point, not to {len(args.points)}.")
     if args.name is not None:
         count = tag(args.run_dir, args.points, args.name, remove=args.remove)
-        answered(args, changed=count, tag=args.name)
+        record_output(args, changed=count, tag=args.name)
         print(f"{count} points: {args.name}")
     if args.note is not None:
         note(args.run_dir, args.points[0], args.note)
-        answered(args, note=args.note)
+        record_output(args, note=args.note)
     return 0

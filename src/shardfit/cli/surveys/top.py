@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options, record
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 
 EXAMPLES = (
     "shardfit survey top runs/m87 -n 20",
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         if args.wall:
             _draw(survey, [row["id"] for row in rows], args, by)
     shown = [{c: row[c] for c in columns} for row in rows[: args.n]]
-    if not answered(args, points=len(rows), by=by, best=shown, tag=args.tag, wall=args.wall):
+    if not record_output(args, points=len(rows), by=by, best=shown, tag=args.tag, wall=args.wall):
         print(f"{len(rows):,} points, best {len(shown)} by {' + '.join(c.split('.', 1)[-1] for c in by)}")
         print_table([c.split(".", 1)[-1] for c in columns], [[_text(v) for v in row.values()] for row in shown])
     if args.tag:
@@ -105,7 +105,7 @@ def _trained(survey: Any, training: str) -> list[int]:
     from shardfit.surveys.ranking import points_at, trained
     from shardfit.surveys.reading import Survey
 
-    with record.at_home(training) as (folder,):
+    with record.in_original_cwd(training) as (folder,):
         config, _ = saved_config(folder)
         module = get_science(str(config.science), "survey").module("survey") if config.science else None
         truths = getattr(module, "truths", None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardfit.cli import options as shared
 from shardfit.cli import record
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.vlbi.files import read_pair
 from shardfit.cli.vlbi.preparation import FIELDS, add_preparation, given
 from shardfit.io.files import read_json
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     found = chi2(ready, image, args.products.split(","), any_frequency=True, **about)
     calibrated = chi2(self_calibrate(ready, image).data, image, ("vis", "amp"), any_frequency=True)
     about = {"file": args.file, "image": args.image, "flux_jy": flux, "preset": args.preset}
-    if answered(args, **about, chi2=found, chi2_self_calibrated=calibrated):
+    if record_output(args, **about, chi2=found, chi2_self_calibrated=calibrated):
         return 0
     if made:
         print(f"data prepared as for the image: {made}")

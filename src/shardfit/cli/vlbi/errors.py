@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options, record
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 
 EXAMPLES = ("shardfit vlbi errors runs/m87 --below data.cphase=2 data.logcamp=2",)
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.surveys.reading import Survey
 
     out = options.directory(args.out or str(Path(args.run_dir) / "errors"))
-    with record.at_home(args.run_dir) as (folder,):
+    with record.in_original_cwd(args.run_dir) as (folder,):
         config, _ = saved_config(folder)
         if config.science != "vlbi":
             raise ValueError(f"{args.run_dir} is no survey of images: its science is {config.science}.")
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     kind = "spread and errors under the regularisers" if found.under else "spread alone, which is far too small"
     print(f"{len(images)} points; standard deviations are {kind}\nimages: {out / 'mean.fits'}, sd.fits, errors.png")
     whole = bool(found.under)
-    answered(args, success=whole, points=[row["id"] for row in rows], with_errors_under_regularisers=found.under)
+    record_output(args, success=whole, points=[row["id"] for row in rows], with_errors_under_regularisers=found.under)
     return int(not whole)
 
 

@@ -234,6 +234,6 @@ def _progress(current: Current) -> Callable[[Any, int, int], None]:
         values.append((number, one.value))
         numbers = {"objective": one.value, **{f"χ² {product}": value for product, value in one.chi2.items()}}
         curves = {"objective at the end of every fit": (*zip(*values, strict=True), "fits")}
-        current.say(number, total, numbers, curves, partial(draw, one))
+        current.publish(number, total, numbers, curves, partial(draw, one))
 
     return show

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from shardfit.cli import options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.vlbi.files import read_observation
 
 EXAMPLES = ("shardfit vlbi info m87.uvfits", "shardfit vlbi info m87.uvfits --json | jq .stations")
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     used = obs.drop_unused_stations().stations.names
     noise = _noise(obs)
     scatter = None if noise is None else asdict(noise)
-    if answered(args, **_numbers(obs, averaged, zero), stations=used, noise_scale=scatter):
+    if record_output(args, **_numbers(obs, averaged, zero), stations=used, noise_scale=scatter):
         return 0
     lines = {
         "source": obs.source or "–",

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli import options as shared
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.vlbi.files import read_observation
 from shardfit.cli.vlbi.preparation import FIELDS, add_preparation, given
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     found = fit_shape(ready, args.shape, products=tuple(args.products.split(",")), modes=args.modes, **about)
     content = {"values": found.values, "errors": found.errors, "chi2": found.chi2, "doubts": found.doubts}
     verdict = found.result.verdict()
-    if answered(args, shape=found.shape, success=verdict.success, **content):
+    if record_output(args, shape=found.shape, success=verdict.success, **content):
         return verdict.exit
     for name, value in found.values.items():
         print(f"{name:<10} {value:.5g} ± {found.errors[name]:.2g} {UNITS.get(name, '')}".rstrip())

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from shardfit.cli import options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 
 EXAMPLES = ("shardfit vlbi ring vlbi-image/image.fits", "shardfit vlbi ring day-*.fits --json")
 
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     polarised = all({"Q", "U"} <= set(image.values) for image in images)
     modes = [ring_modes(image, (2,))[2] for image in images] if polarised else []
     told = {"beta2": [{"modulus": abs(mode), "phase": float(np.angle(mode))} for mode in modes]} if modes else {}
-    if answered(args, **asdict(ring), **told):  # angles in rad
+    if record_output(args, **asdict(ring), **told):  # angles in rad
         return 0
     spread = "directions" if len(rings) == 1 else f"{len(rings)} images"
     print(f"diameter   {ring.diameter / UAS:.2f} ± {ring.diameter_sd / UAS:.2f} µas (spread over {spread})")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardfit.cli import options as shared
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.vlbi.files import read_pair
 
 EXAMPLES = ("shardfit vlbi selfcal m87.uvfits vlbi-image/image.fits --out calibrated.uvfits",)
@@ -50,7 +50,7 @@ def tell_gains(args: argparse.Namespace, gains: Any, obs: Any) -> int:
     found = {"solutions": len(gains), "not_converged": wrong, "cost_before": before, "cost_after": after}
     files = [args.out, *map(str, write_gains(gains, args.gain_table, obs) if args.gain_table else ())]
     code = int(wrong > 0)
-    if answered(args, success=not wrong, files=files, **found, median_gains=medians):
+    if record_output(args, success=not wrong, files=files, **found, median_gains=medians):
         return code
     print(f"{args.out}: {len(gains)} solutions, {wrong} of them not converged")
     print(f"cost {before:.6g} before, {after:.6g} after")

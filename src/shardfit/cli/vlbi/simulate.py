@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options as shared
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 
 EXAMPLES = (
     "shardfit vlbi simulate --image ring --out ring.uvfits --truth ring.fits",
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     obs = observe(truth, array, **errors, **night, start_h=args.start, stop_h=args.stop)
     write_uvfits(obs, args.out, overwrite=True)
     files = [args.out, *([args.truth] if args.truth else [])]
-    answered(args, files=files, visibilities=len(obs), flux_jy=truth.flux, seed=args.seed)
+    record_output(args, files=files, visibilities=len(obs), flux_jy=truth.flux, seed=args.seed)
     print(f"{args.out}: {len(obs)} visibilities of {args.image}, {truth.flux:g} Jy, seed {args.seed}")
     if args.truth:
         write_image(truth, args.truth, overwrite=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options, record
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.processes import request_devices
 from shardfit.cli.surveys.run import add_slots
 from shardfit.cli.vlbi.files import read_observation
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     print("\n".join(found.lines()))
     print(f"report: {report}")
     whole = all(seen.images for seen in found.days.values())
-    answered(args, success=whole, **numbers(found))
+    record_output(args, success=whole, **numbers(found))
     return int(not whole)
 
 

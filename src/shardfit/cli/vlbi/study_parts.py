@@ -16,7 +16,7 @@ from typing import Any
 
 from shardfit.cli.surveys.config import SAVED, make
 from shardfit.cli.surveys.run import save
-from shardfit.core.errors import CheckpointError, no_file
+from shardfit.core.errors import CheckpointError, file_not_found_error
 from shardfit.domains.vlbi.recipes.surveys import SWEPT
 from shardfit.domains.vlbi.recipes.top_set import DATA
 from shardfit.surveys.ledger import LEDGER
@@ -115,7 +115,7 @@ def days_of(files: Sequence[str]) -> list[Day]:
     for file in files:
         path = str(Path(file).resolve())
         if not Path(path).is_file():
-            raise no_file(file)
+            raise file_not_found_error(file)
         obs: Any = read_uvfits(path)
         day = seen.setdefault(obs.mjd, [])
         if path in (known for known, _ in day):

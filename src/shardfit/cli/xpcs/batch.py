@@ -11,7 +11,7 @@ ERROR = "_error"  # ending of a column with standard errors
 PER_ROW = 3  # panels beside each other
 
 
-def guarded(file: Path, fit: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def fit_or_report(file: Path, fit: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the row of a file's fit, or one that says why there is none."""
     try:
         return fit()

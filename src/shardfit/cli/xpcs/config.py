@@ -9,8 +9,8 @@ from typing import Any
 
 from shardfit.cli.toml import read_toml
 from shardfit.cli.xpcs.homodyne_yaml import translated
-from shardfit.core.errors import no_file, suggestion
-from shardfit.core.extras import needed_for
+from shardfit.core.errors import file_not_found_error, suggestion
+from shardfit.core.extras import require_extra
 
 MODES = {
     "static": "static",
@@ -124,10 +124,10 @@ def read_config(path: str | Path | None) -> Config:
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
-    with needed_for(f"reading {path}", "xpcs"):
+    with require_extra(f"reading {path}", "xpcs"):
         import yaml
     if not path.is_file():
-        raise no_file(path)
+        raise file_not_found_error(path)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:

@@ -9,7 +9,7 @@ from typing import Any
 
 from shardfit.cli import options, record
 from shardfit.cli.processes import request_devices, writes_files
-from shardfit.cli.xpcs.batch import converged, guarded, write_summary
+from shardfit.cli.xpcs.batch import converged, fit_or_report, write_summary
 from shardfit.cli.xpcs.config import Config, make_config, read_config
 
 EXAMPLES = (
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         def one(file=file, folder=folder):
             return fit_file(file, folder, config, split, args.resume)
 
-        rows.append(one() if len(files) == 1 else guarded(file, one))
+        rows.append(one() if len(files) == 1 else fit_or_report(file, one))
         if rows[-1]["status"] == "interrupted":
             return STOPPED
     if len(files) > 1 and writes_files():

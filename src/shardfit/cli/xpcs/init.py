@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.toml import add_new_file, write_new
 
 EXAMPLES = ("shardfit xpcs init c2.toml",)
@@ -68,6 +68,6 @@ def run(args: argparse.Namespace) -> int:
     mode = make_config({"mode": args.mode}, "--mode").mode
     gap = "gap = 2e6    # Å between the plates\n" if mode == "laminar_flow" else ""
     path = write_new(args.file, TEMPLATE.format(mode=mode, gap=gap), args.force)
-    answered(args, files=[path])
+    record_output(args, files=[path])
     print(f"{path}: edit it, then `shardfit xpcs fit FILE --config {path}`")
     return 0

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli import options, record
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.xpcs.fit import add_data_arguments, configured
 
 EXAMPLES = ("shardfit xpcs plot c2.h5 --out figures",)
@@ -33,6 +33,6 @@ def run(args: argparse.Namespace) -> int:
         png = png_bytes(data_map(matrix, data.t, f"φ = {phi:.1f}°, q = {q:.4g} 1/Å"))
         files.append(out / f"c2_{k:03d}_phi_{phi:.1f}.png")
         write_atomic(files[-1], lambda file, png=png: file.write(png))
-    answered(args, files=files)
+    record_output(args, files=files)
     print(f"{out}: {len(data.phi)} pictures")
     return 0

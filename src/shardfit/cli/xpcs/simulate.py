@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardfit.cli import options
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.xpcs.fit import add_data_arguments, configured
 
 EXAMPLES = ("shardfit xpcs simulate c2.npz --mode laminar_flow --phi 0,30,90 --q 0.0054 --dt 0.1",)
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     )
     data = simulate(model, truth, experiment, args.seed)
     write(args.out, data)
-    answered(
+    record_output(
         args, files=[args.out], angles=len(phi), frames=data.n_frames, mode=config.mode, truth=truth, seed=args.seed
     )
     values = ", ".join(f"{n} {v:g}" for n, v in truth.items())

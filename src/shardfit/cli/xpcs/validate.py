@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shardfit.cli import options as shared
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.xpcs.config import read_config
 
 EXAMPLES = ("shardfit xpcs validate homodyne.yaml",)
@@ -25,8 +25,10 @@ def run(args: argparse.Namespace) -> int:
     config = read_config(args.config)
     model, options = config.model(), config.options()
     table = parameter_table(model, options)
-    answered(args, config=args.config, mode=config.mode, scaling=options.scaling, loss=options.loss, parameters=table)
-    answered(args, fixed=options.fixed, file=config.data.file, checked=False)
+    record_output(
+        args, config=args.config, mode=config.mode, scaling=options.scaling, loss=options.loss, parameters=table
+    )
+    record_output(args, fixed=options.fixed, file=config.data.file, checked=False)
     print(f"{args.config}: {config.mode}, scaling {options.scaling}, loss {options.loss}")
     for name, p in table.items():
         state = f"held at {options.fixed[name]:g}" if name in options.fixed else f"{p.lower:g} … {p.upper:g}"
@@ -39,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     ready = setup(data, model, config.options(data))
     print(f"  {config.data.file}: {len(data.phi)} angles, {data.n_frames} frames, {ready.n_points:,} points")
     about = {"angles": len(data.phi), "frames": data.n_frames, "points": ready.n_points, "notes": list(data.notes)}
-    answered(args, checked=True, **about)
+    record_output(args, checked=True, **about)
     for note in data.notes:
         print(f"  note: {note}")
     return 0

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli import options, record
-from shardfit.cli.outcome import answered
+from shardfit.cli.outcome import record_output
 from shardfit.cli.processes import request_devices
-from shardfit.cli.xpcs.batch import converged, guarded, write_summary
+from shardfit.cli.xpcs.batch import converged, fit_or_report, write_summary
 from shardfit.cli.xpcs.config import Config
 from shardfit.cli.xpcs.fit import STOPPED, add_fit_arguments, configured, fit_file
-from shardfit.core.errors import CheckpointError, no_folder
+from shardfit.core.errors import CheckpointError, folder_not_found_error
 
 EXAMPLES = ("shardfit xpcs watch /data/tonight --pattern '*.hdf' --out fits",)
 LEDGER = "watched.json"
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         config = replace(config, arrays=False)
     folder, out = Path(args.folder), options.directory(args.out)
     if not folder.is_dir():
-        raise no_folder(folder)
+        raise folder_not_found_error(folder)
     from shardfit import mesh
     from shardfit.io.lock import only_writer
 
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
             print(f"stopped; run the same command again to continue. Summary: {out / 'summary.html'}")
             return STOPPED
         finally:
-            answered(args, files=ledger.rows())
+            record_output(args, files=ledger.rows())
         return 0 if all(map(converged, ledger.rows())) else 1
 
 
@@ -79,7 +79,7 @@ def _watch(args: argparse.Namespace, folder: Path, ledger: "Ledger", split: Any)
             if ledger.knows(file, stamp):
                 continue
             place = ledger.place(file)
-            row = guarded(file, lambda f=file, p=place: fit_file(f, p, ledger.config, split, "never"))
+            row = fit_or_report(file, lambda f=file, p=place: fit_file(f, p, ledger.config, split, "never"))
             if row["status"] == "interrupted":
                 raise KeyboardInterrupt
             ledger.add(file, stamp, row)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 
-with needed_for("shardfit.domains.seismic", "seismic"):
+with require_extra("shardfit.domains.seismic", "seismic"):
     from jaxtyping import Array, Float
 
 Velocity = Float[Array | np.ndarray, "*cells"]  # m/s

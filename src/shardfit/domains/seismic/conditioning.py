@@ -14,7 +14,7 @@ import numpy as np
 from jax.scipy.signal import convolve
 
 from shardfit.core.errors import suggestion
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.geometry import Points, Shots
 from shardfit.domains.seismic.simulation import Simulation
@@ -131,7 +131,7 @@ def optimiser(name: str, learning_rate: float, how: Conditioning, mask: Any, wei
 
 @lru_cache(maxsize=16)
 def _optimiser(name, rate, how, shape, mask, weights, options) -> Any:
-    with needed_for("a first-order solver of seismic inversion", "seismic"):
+    with require_extra("a first-order solver of seismic inversion", "seismic"):
         import optax
 
     mask, weights = np.frombuffer(mask).reshape(shape), np.frombuffer(weights).reshape(-1, *shape)
@@ -153,7 +153,7 @@ def relative_to_first() -> Any:
     A misfit changes by 1e-8 or less per m/s in a cell. Adam squares that, and float32 ends at 1e-38: where a square
     underflows and eps is smaller still, its step explodes. Relative gradients keep both far from that end.
     """
-    with needed_for("a first-order solver of seismic inversion", "seismic"):
+    with require_extra("a first-order solver of seismic inversion", "seismic"):
         import optax
 
     def init(params: Any):

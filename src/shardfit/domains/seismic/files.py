@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardfit.core.errors import naming, no_file, suggestion
+from shardfit.core.errors import file_not_found_error, name_path_in_errors, suggestion
 from shardfit.core.untrusted import clear_errors, read_all_npz
 from shardfit.domains.seismic import segy
 from shardfit.domains.seismic.gathers import Gathers
@@ -121,7 +121,7 @@ def _kind(path: str | Path, exists: bool = True) -> str:
     if kind not in KNOWN:
         raise ValueError(f"{path}: unknown kind of file {kind!r}.{suggestion(kind, KNOWN)}")
     if exists and not Path(path).is_file():
-        raise no_file(path)
+        raise file_not_found_error(path)
     return kind
 
 
@@ -185,7 +185,7 @@ def _replacing(path: str | Path) -> Iterator[Path]:
     target = Path(path)
     partial = target.with_name(f".{target.stem}.{os.getpid()}{target.suffix}")
     try:
-        with naming(target):
+        with name_path_in_errors(target):
             yield partial
         os.replace(partial, target)
     finally:

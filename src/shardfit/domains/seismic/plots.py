@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.errors import naming
-from shardfit.core.extras import needed_for
+from shardfit.core.errors import name_path_in_errors
+from shardfit.core.extras import require_extra
 from shardfit.report import style
 
 VELOCITY, SWINGING, REFLECTORS = "viridis", "RdBu_r", "gray"
@@ -187,7 +187,7 @@ def snapshots(fields: Any, times: Any, velocity: Any, dh: Any, columns: int = 2)
 
 def animate(path: str | Path, fields: Any, times: Any, velocity: Any, dh: Any) -> Path:
     """Write a wave field (frames, nz, nx) over its model as an animated GIF; return the path."""
-    with needed_for("drawing", "report"):
+    with require_extra("drawing", "report"):
         from matplotlib.animation import FuncAnimation, PillowWriter
 
     figure = style.new_figure(6.0, _height(velocity, dh, 6.0))
@@ -204,7 +204,7 @@ def animate(path: str | Path, fields: Any, times: Any, velocity: Any, dh: Any) -
     show(0)
     figure.canvas.draw()
     figure.set_layout_engine("none")  # else the picture moves when a label changes
-    with naming(path):
+    with name_path_in_errors(path):
         FuncAnimation(figure, show, frames=len(fields)).save(path, PillowWriter(fps=12), dpi=80)
     return Path(path)
 

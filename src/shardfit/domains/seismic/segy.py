@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.domains.seismic.gathers import Gathers
 from shardfit.domains.seismic.recording import unnamed_map
 
@@ -83,7 +83,7 @@ def _of_shots(
 
 
 def _check_word(path: str | Path, by: int) -> None:
-    with needed_for("SEG-Y", "seismic"):
+    with require_extra("SEG-Y", "seismic"):
         import segyio
 
     words = sorted(int(word) for word in segyio.tracefield.keys.values())
@@ -128,7 +128,7 @@ def write_gathers(path: str | Path, gathers: Gathers, number_format: str = "ieee
 
     number_format: 'ieee' or 'ibm'. Positions are kept to a millimetre.
     """
-    with needed_for("SEG-Y", "seismic"):
+    with require_extra("SEG-Y", "seismic"):
         import segyio
 
     if gathers.sources is None or gathers.receivers is None:
@@ -166,7 +166,7 @@ def read_model(path: str | Path) -> tuple[np.ndarray, tuple[float, float] | None
 
 def write_model(path: str | Path, velocity: np.ndarray, dh: Any, number_format: str = "ieee") -> None:
     """Write a model (nz, nx), one trace per column."""
-    with needed_for("SEG-Y", "seismic"):
+    with require_extra("SEG-Y", "seismic"):
         import segyio
 
     deep, across = 1e3 * np.broadcast_to(np.asarray(dh, float), 2)
@@ -186,7 +186,7 @@ def write_model(path: str | Path, velocity: np.ndarray, dh: Any, number_format: 
 @contextlib.contextmanager
 def _opened(path: str | Path) -> Iterator[Any]:
     """Open a file after its size was compared with its headers, for what segyio says of a torn file helps nobody."""
-    with needed_for("SEG-Y", "seismic"):
+    with require_extra("SEG-Y", "seismic"):
         import segyio
     endian = _checked(Path(path))
     try:
@@ -306,7 +306,7 @@ def _scaled(file: Any, byte: int, scalar_byte: int) -> np.ndarray:
 
 
 def _write(path: str | Path, headers: list, traces: Any, samples: int, interval: int, number_format: str) -> None:
-    with needed_for("SEG-Y", "seismic"):
+    with require_extra("SEG-Y", "seismic"):
         import segyio
 
     if number_format not in FORMATS:

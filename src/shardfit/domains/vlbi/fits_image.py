@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.domains.vlbi.beams import Beam
 from shardfit.domains.vlbi.constants import STOKES
 from shardfit.domains.vlbi.images import Image
@@ -52,7 +52,7 @@ def read_cube(path: Any, extension: str, *, pulse: str = "triangle") -> tuple[li
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     """Open the units of a FITS file; nothing is read before it is asked for."""
-    with needed_for("a FITS image", "vlbi"):
+    with require_extra("a FITS image", "vlbi"):
         from astropy.io import fits
 
     # opened here: astropy leaves a file it cannot parse open
@@ -108,7 +108,7 @@ def write_image(
     unit: of the values; empty for a map of numbers, which `read_image` refuses. shown: (ny, nx), false where a map says
     nothing: these pixels are NaN. beam: of the array, written as BMAJ, BMIN, BPA; the image is not convolved with it.
     """
-    with needed_for("a FITS image", "vlbi"):
+    with require_extra("a FITS image", "vlbi"):
         from astropy.io import fits
 
     missing = [name for name in STOKES[: len(image.values)] if name not in image.values]

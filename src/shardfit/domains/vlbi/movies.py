@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.domains.vlbi.fits_image import describe, read_cube
 from shardfit.domains.vlbi.images import Image, visibilities
 from shardfit.domains.vlbi.observation import frozen
@@ -75,7 +75,7 @@ def seen(source: Image | Movie, time_h: np.ndarray, u: np.ndarray, v: np.ndarray
 
 def write_movie(movie: Movie, path: Any, *, overwrite: bool = False) -> None:
     """Write the Stokes I frames as a FITS cube (frames, rows, columns), 64-bit, and their times in extension TIME_H."""
-    with needed_for("write_movie", "vlbi"):
+    with require_extra("write_movie", "vlbi"):
         from astropy.io import fits
 
     hdu = fits.PrimaryHDU(np.stack([one.values["I"][::-1] for one in movie.frames]))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.domains.vlbi.beams import Beam
 from shardfit.domains.vlbi.closures import quadrangles, triangles
 from shardfit.domains.vlbi.constants import UAS
@@ -18,7 +18,7 @@ from shardfit.report import style
 
 def sky(image: Image, *, beam_rad: float | Beam | None = None, title: str = "") -> Any:
     """Draw an image with a scale bar and, where beam_rad is given, a circle so wide, or the ellipse of a Beam."""
-    with needed_for("drawing", "report"):
+    with require_extra("drawing", "report"):
         from matplotlib.patches import Ellipse
 
     extent = _extent(image)
@@ -54,7 +54,7 @@ def polarisation(image: Image, *, beam_rad: float | Beam | None = None, across: 
 
     Their length is |P|, their colour the linear fraction; none where I is below 5 % or |P| below 10 % of its peak.
     """
-    with needed_for("drawing", "report"):
+    with require_extra("drawing", "report"):
         from matplotlib.collections import LineCollection
 
     if not {"Q", "U"} <= set(image.values):
@@ -161,7 +161,7 @@ def light_curve(found: Movie) -> Any:
 
 def animate(found: Movie, path: Any, *, pictures: int = 60, per_second: int = 10) -> None:
     """Write a movie as an animated GIF of so many pictures, linear between frames."""
-    with needed_for("drawing", "report"):
+    with require_extra("drawing", "report"):
         from matplotlib.animation import FuncAnimation, PillowWriter
 
     hours = np.linspace(found.time_h[0], found.time_h[-1], pictures)

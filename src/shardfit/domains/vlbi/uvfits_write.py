@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.extras import needed_for
+from shardfit.core.extras import require_extra
 from shardfit.domains.vlbi.constants import HANDS, MJD_ZERO, STOKES
 from shardfit.domains.vlbi.geometry import sidereal_time
 from shardfit.domains.vlbi.observation import Observation
@@ -21,7 +21,7 @@ def write_uvfits(obs: Observation, path: Any, *, polrep: str | None = None, over
     the same products and errors, which is the case for measured data, and "stokes" otherwise. Missing samples get
     weight zero. u, v, visibilities keep 7 digits, times 3 ms. Every frequency becomes an IF.
     """
-    with needed_for("write_uvfits", "vlbi"):
+    with require_extra("write_uvfits", "vlbi"):
         from astropy.io import fits
 
     if polrep not in (None, "circ", "stokes"):

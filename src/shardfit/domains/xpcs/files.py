@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shardfit.core.errors import no_file
+from shardfit.core.errors import file_not_found_error
 from shardfit.core.untrusted import Hdf5, check_array, clear_errors, listing, open_hdf5, read_npy, read_npz
 from shardfit.domains.xpcs.bins import Binned, delay_bins
 from shardfit.domains.xpcs.cleaning import corrected_diagonal, one_half, symmetrised, upright
@@ -47,7 +47,7 @@ def read(path: str | Path, selection: Selection | None = None, **options: Any) -
     wanted = replace(selection or Selection(), **options)
     path = Path(path)
     if not path.is_file():
-        raise no_file(path)
+        raise file_not_found_error(path)
     with path.open("rb") as file:
         head = file.read(8)
     if not head:

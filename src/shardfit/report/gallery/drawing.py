@@ -20,7 +20,7 @@ from typing import Any
 
 from shardfit.report.gallery.draw_worker import packed
 from shardfit.report.gallery.exports import SAVED, has_config
-from shardfit.report.made import made_in
+from shardfit.report.provenance import made_in
 from shardfit.sciences import get_science
 
 MOST_SECONDS = 120.0  # for the figures of a point; the first one has to load the science

@@ -13,7 +13,7 @@ from shardfit.report.blocks import PNG, Block, Cards, Command, Link, Notice, Png
 from shardfit.report.folders import outcome_of
 from shardfit.report.live.curves import Curve
 from shardfit.report.live.state import KILLED, RUNNING, SILENT, State
-from shardfit.report.made import command_line, made
+from shardfit.report.provenance import command_line, made
 from shardfit.report.values import number, pair, seconds
 
 REPORT = "report.html"

@@ -11,10 +11,10 @@ from typing import Any
 from shardfit.core.success import DOUBTFUL
 from shardfit.io.live import NAME as LIVE
 from shardfit.io.live import read_live
-from shardfit.io.living import is_alive
+from shardfit.io.process_liveness import is_alive
 from shardfit.report.folders import BEGUN, Kind, kind_of, verdict_in
 from shardfit.report.html import Badge
-from shardfit.report.made import COMMAND, read_command
+from shardfit.report.provenance import COMMAND, read_command
 
 RUNNING, SILENT, KILLED = Badge("running", "plain"), Badge("silent", "warn"), Badge("killed", "bad")
 SILENT_SECONDS = 30.0  # without a word, after which a run is not called running any more

@@ -16,7 +16,7 @@ import numpy as np
 from shardfit.check.identity import Identity
 from shardfit.core.problem import Problem
 from shardfit.io.run_dir import RunDir, opened
-from shardfit.sampling.owned import read_owned, write_owned
+from shardfit.sampling.run_arrays import read_run_arrays, write_run_arrays
 
 STATE = "state_"  # what names of arrays begin with that a later block goes on from
 
@@ -45,7 +45,7 @@ class Blocks:
         found = []
         while self.root is not None and (self.path / "draws.npz").exists():
             remedy = f"Delete {self.path} and all that follow it, or start over with resume='never'."
-            found.append(read_owned(self.path / "draws.npz", run, remedy))
+            found.append(read_run_arrays(self.path / "draws.npz", run, remedy))
             self.count += 1
         return found
 
@@ -65,7 +65,7 @@ class Blocks:
     def write(self, block: dict[str, np.ndarray], run: str, store: RunDir | None) -> None:
         """Keep a block that has ended; its checkpoints are not needed any more. Of several processes one writes."""
         if store is not None and store.writes:
-            write_owned(self.path / "draws.npz", block, run)
+            write_run_arrays(self.path / "draws.npz", block, run)
             shutil.rmtree(self.path / "ckpt", ignore_errors=True)
         self.count += 1
 

@@ -98,7 +98,7 @@ class NUTS(StepSolver):
     gtol: float = field(default=0.0, init=False, repr=False)
     xtol: float = field(default=0.0, init=False, repr=False)
     name: ClassVar[str] = "nuts"
-    seeks: ClassVar[bool] = False
+    minimises: ClassVar[bool] = False
 
     def __post_init__(self):
         for option, least in {"chains": 1, "warmup": 20, "draws": 1, "max_depth": 1}.items():
@@ -279,7 +279,7 @@ class NUTS(StepSolver):
         """Return whether the metric should be renewed, or a start has no density."""
         return self._metric_due(state) | (jnp.any(~state.trees.started) & (state.tick <= MOST_TRIES))
 
-    def tend(self, state):
+    def maintain(self, state):
         """Renew the metric and begin all trees anew in it; move starts without a density halfway to the centre."""
         pool, old = state.pool, state.trees
         guess = guess_root(pool.root, old.slope, state.spread)

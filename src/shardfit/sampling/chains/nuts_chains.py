@@ -21,7 +21,7 @@ from shardfit.sampling.chains.blocks import Blocks
 from shardfit.sampling.chains.nuts import NUTS
 from shardfit.sampling.chains.placement import Place, choose_width, measured_width, places, run_groups
 from shardfit.sampling.chains.progress import SamplingProgress
-from shardfit.sampling.density import in_words, parameters_of, sampled
+from shardfit.sampling.density import caveats, parameters_of, sampled
 from shardfit.sampling.modes import shares
 from shardfit.sampling.posterior import STATS, Posterior
 from shardfit.sampling.start import FIT, Start, find_start, read_start, write_start
@@ -184,7 +184,7 @@ class Study:
 
     def posterior(self, results: list[dict], mesh: Any) -> Posterior:
         """Return all groups' draws as one posterior."""
-        note = f"{in_words(self.problem)} {self.start.note}".strip()
+        note = f"{caveats(self.problem)} {self.start.note}".strip()
         z = np.concatenate([one["z"] for one in results])
         chains, n, _ = z.shape
         flat = z.reshape(chains * n, -1)

@@ -17,14 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh
 
-from shardfit.core.blocks import settled
+from shardfit.core.blocks import with_resolved_chunk
 from shardfit.core.current import working_on_it
 from shardfit.core.mesh import ROWS, RUNS, n_shards
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
 from shardfit.core.recent import present
-from shardfit.core.stand_ins import stand_ins, types_of
+from shardfit.core.shape_structs import shape_structs, types_of
 from shardfit.core.terms import RowTerm
 from shardfit.solve.base import value_and_grad_parts
 
@@ -112,7 +112,9 @@ def measured_width(problem: Problem, chains: int, mesh: Mesh | None) -> tuple[in
 def operations(problem: Problem) -> float:
     """Return about how many operations a gradient takes, from its program; a block of rows counts for all of them."""
     work = _counted(present.key, *types_of(problem.space, problem.objective, problem.z0()))
-    terms = [settled(term, problem.x0, None) for term in problem.objective.terms if isinstance(term, RowTerm)]
+    terms = [
+        with_resolved_chunk(term, problem.x0, None) for term in problem.objective.terms if isinstance(term, RowTerm)
+    ]
     # XLA counts the body of a loop once
     blocks = max((-(-term.n_rows // term.chunk) for term in terms if term.chunk is not None), default=1)
     return work * blocks
@@ -124,7 +126,7 @@ def _counted(content: tuple, structure: Any, types: tuple) -> float:
 
     content: what their functions are at present.
     """
-    cost = _gradient.lower(*stand_ins(structure, types)).cost_analysis() or {}
+    cost = _gradient.lower(*shape_structs(structure, types)).cost_analysis() or {}
     return cost.get("flops", 0.0) + TRANSCENDENTAL * cost.get("transcendentals", 0.0)
 
 

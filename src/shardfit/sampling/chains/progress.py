@@ -85,7 +85,7 @@ class SamplingProgress:
             for i, label in enumerate(self.labels[:SHOWN]):
                 curves[f"{label} in the coordinates sampled, first chain"] = at, z[0, :, i], "draws"
         done = sum(shot.step for shot in self.shots.values())
-        self.live.say(done, total, left=self._left(), numbers=numbers, curves=curves)
+        self.live.publish(done, total, left=self._left(), numbers=numbers, curves=curves)
 
     def _left(self) -> float | None:
         done = sum(shot.step for shot in self.shots.values()) / (self.groups * (self.warmup + self.draws))
@@ -144,7 +144,7 @@ class ShardProgress:
             self.line.show(f"{text}, {duration(left)} left")
         if self.live.due():
             numbers = {"divergences": self.divergences, "R-hat": self.largest}
-            self.live.say(self.done, self.total, left=left, numbers=numbers)
+            self.live.publish(self.done, self.total, left=left, numbers=numbers)
 
 
 class _Group:

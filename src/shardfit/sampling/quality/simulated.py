@@ -11,8 +11,8 @@ import numpy as np
 from shardfit.core.current import at_work
 from shardfit.core.functions import shared_space
 from shardfit.core.objective import Objective
-from shardfit.core.params import Space, element_label, spread
-from shardfit.core.precision import for_caller
+from shardfit.core.params import Space, broadcast_prefix, element_label
+from shardfit.core.precision import in_caller_precision
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
 from shardfit.core.ties import tied_together
@@ -71,7 +71,7 @@ def calibrate(
     """
     if n < 10 or ranks < 9:
         raise ValueError(f"calibrate: n={n} data sets and ranks={ranks} must be at least 10 and 9 to show anything.")
-    template = for_caller(make_problem)(x0, jax.random.key(seed))
+    template = in_caller_precision(make_problem)(x0, jax.random.key(seed))
     if not isinstance(template, Problem):
         raise TypeError(f"calibrate: make_problem returned {type(template).__name__}, not a Problem.")
     data = [_simulate(make_problem, template, draw, jax.random.fold_in(jax.random.key(seed), i)) for i in range(n)]
@@ -100,10 +100,10 @@ def calibrate(
 
 def _simulate(make_problem: Callable, template: Problem, draw: Callable | None, key: Any) -> DataSet:
     truth_key, data_key = jax.random.split(key)
-    truth = _from_priors(template, truth_key) if draw is None else for_caller(draw)(truth_key)
+    truth = _from_priors(template, truth_key) if draw is None else in_caller_precision(draw)(truth_key)
     with at_work(template):
         truth = jax.tree.map(np.asarray, tied_together(template.space.ties, truth))
-    problem = for_caller(make_problem)(truth, data_key)
+    problem = in_caller_precision(make_problem)(truth, data_key)
     if not _alike(template.objective, problem.objective) or shared_space(problem) != shared_space(template):
         raise ValueError(
             "calibrate: make_problem returned another kind of problem than the first time. Define the functions of its "
@@ -115,7 +115,7 @@ def _simulate(make_problem: Callable, template: Problem, draw: Callable | None, 
 def _from_priors(problem: Problem, key: Any) -> Any:
     """Draw parameters from the problem's priors; held numbers stay."""
     space, leaves = problem.space, jax.tree.leaves(problem.x0)
-    entries = spread("priors", problem.priors, problem.x0)
+    entries = broadcast_prefix("priors", problem.priors, problem.x0)
     drawn = []
     with at_work(problem):
         for i, (entry, leaf) in enumerate(zip(entries, leaves, strict=True)):

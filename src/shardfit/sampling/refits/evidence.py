@@ -18,7 +18,7 @@ from shardfit.check.certificate import certify_equations
 from shardfit.core.current import working_on_it
 from shardfit.core.gram import Gram, gram
 from shardfit.core.objective import Objective
-from shardfit.core.params import Space, spread
+from shardfit.core.params import Space, broadcast_prefix
 from shardfit.core.priors import Flat, support_of
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
@@ -174,7 +174,7 @@ def _cut_off(problem: Problem) -> str:
         return ""
     space, cut = problem.unconstrained().space, []
     ends = [jax.tree.leaves(space.unpack(jnp.full(space.size, side))) for side in (-FAR, FAR)]
-    for i, entry in enumerate(spread("priors", problem.priors, problem.x0)):
+    for i, entry in enumerate(broadcast_prefix("priors", problem.priors, problem.x0)):
         if entry is None or isinstance(entry, Flat) or space.held_at(i).all():
             continue
         low, high = support_of(entry)

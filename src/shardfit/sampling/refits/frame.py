@@ -21,7 +21,7 @@ from shardfit.core.params import Space
 from shardfit.core.problem import Problem
 from shardfit.fitting import fit
 from shardfit.sampling.density import parameters_of, values_on_z
-from shardfit.sampling.owned import read_owned, write_owned
+from shardfit.sampling.run_arrays import read_run_arrays, write_run_arrays
 from shardfit.solve.base import value_and_grad_parts
 
 DENSE = 1000  # coordinates up to which the matrix is formed; beyond, u are the coordinates themselves, shifted
@@ -55,7 +55,7 @@ def find_frame(problem: Problem, mesh: Any, kept: Path, run: str) -> Frame:
     kept: file for the frame, so that a later call of the same run, named by its digest, has the same to the bit.
     """
     if kept.is_file():
-        arrays = read_owned(kept, run, "Start anew with resume='never'.")
+        arrays = read_run_arrays(kept, run, "Start anew with resume='never'.")
         return Frame(problem.space, arrays["center"], arrays["root"])
     small = problem.space.size <= SMALL
     options = {} if small else {"maxiter": 5000, "ftol": 1e-12, "gtol": 1e-6}
@@ -76,7 +76,7 @@ def find_frame(problem: Problem, mesh: Any, kept: Path, run: str) -> Frame:
             f"rto: the fit that comes first ended {left:.2g} standard deviations from the mode ({result.message}) "
             "Start from a better x0, such as the answer of a longer fit."
         )
-    write_owned(kept, {"center": z, "root": root}, run)
+    write_run_arrays(kept, {"center": z, "root": root}, run)
     return Frame(problem.space, z, root)
 
 

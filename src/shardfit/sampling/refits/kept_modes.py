@@ -14,8 +14,8 @@ import numpy as np
 
 from shardfit.check.identity import Identity
 from shardfit.io.run_dir import ANEW, RunDir, opened
-from shardfit.sampling.owned import read_owned, write_owned
 from shardfit.sampling.refits.latent import Mode
+from shardfit.sampling.run_arrays import read_run_arrays, write_run_arrays
 
 FOLDER, ROUNDS = "ckpt", "modes-*.npz"
 
@@ -30,7 +30,7 @@ class KeptRound(NamedTuple):
         """Return the state that was kept, or `fresh`, that of a round which has not begun."""
         if not self.path.is_file():
             return fresh
-        arrays = read_owned(self.path, self.store.run, ANEW)
+        arrays = read_run_arrays(self.path, self.store.run, ANEW)
         kept = [arrays.get(name) for name in Mode._fields]
         if any(one is None or one.shape != new.shape for one, new in zip(kept, fresh, strict=True)):
             raise ValueError(f"{self.path} does not fit this search. {ANEW}")
@@ -39,7 +39,7 @@ class KeptRound(NamedTuple):
     def write(self, modes: Mode, *, ended: bool) -> None:
         """Keep the state: where the round has ended, else as often as the run directory says."""
         if ended or self.store.due():
-            self.store.attempt(lambda: write_owned(self.path, modes._asdict(), self.store.run))
+            self.store.attempt(lambda: write_run_arrays(self.path, modes._asdict(), self.store.run))
             self.store.last_saved = time.monotonic()
 
 

@@ -20,7 +20,7 @@ from shardfit.core.robust_terms import RobustTerm
 from shardfit.core.status import Status
 from shardfit.core.transforms import Identity as Untransformed
 from shardfit.io.run_dir import RunDir, opened
-from shardfit.sampling.density import in_words, sampled
+from shardfit.sampling.density import caveats, sampled
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.quality.psis import LARGEST_K, smoothed
 from shardfit.sampling.refits.frame import Frame, find_frame, points_of
@@ -279,7 +279,7 @@ def _posterior(problem: Problem, parts: list[Refitted], shares: list[float]) -> 
         labels=tuple(problem.space.coordinate_labels()),
         units=dict(zip(problem.space.labels, problem.unit_labels(), strict=True)),
         precision=problem.precision,
-        note=" ".join(filter(None, (_in_words(problem, weights is not None, float(k), extra), in_words(problem)))),
+        note=" ".join(filter(None, (_in_words(problem, weights is not None, float(k), extra), caveats(problem)))),
         evaluations=int(evaluations.sum()),
         extra=extra,
     )

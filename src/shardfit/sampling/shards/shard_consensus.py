@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.current import at_work
-from shardfit.core.loaded_programs import let_go_of_programs
+from shardfit.core.loaded_programs import release_compiled_programs
 from shardfit.core.mesh import layout, spans_processes
 from shardfit.core.precision import PRECISIONS
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
 from shardfit.io.compile_cache import programs_kept
 from shardfit.io.run_dir import RunDir, opened
-from shardfit.sampling.density import in_words, parameters_of, values_on_z
+from shardfit.sampling.density import caveats, parameters_of, values_on_z
 from shardfit.sampling.modes import shares
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.quality.psis import LARGEST_K
@@ -85,7 +85,7 @@ def consensus(
 
     """
     began = time.perf_counter()
-    let_go_of_programs()
+    release_compiled_programs()
     require_rule(rule)
     control = control or ShardControl()
     make = None if isinstance(problem, Problem) else problem
@@ -183,7 +183,7 @@ def _density(problem: Problem, mesh: Any) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _note(plan: ShardPlan, start: Start, combined: Combined, weighted: Weighted | None) -> str:
-    told = [in_words(plan.problem), start.note]
+    told = [caveats(plan.problem), start.note]
     if not combined.used.all():
         told.append(f"Left out by the rule: shards {', '.join(map(str, np.flatnonzero(~combined.used)))}.")
     nearly = [n for n, t in plan.problem.objective.items() if isinstance(t, RowTerm) and not t.linear]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import CheckpointError
-from shardfit.sampling.owned import read_owned, write_owned
+from shardfit.sampling.run_arrays import read_run_arrays, write_run_arrays
 
 FOLDER = "shards"
 OWN = ("shard", "evaluations", "seconds")  # entries of a file that are not the sampler's
@@ -50,11 +50,11 @@ class ShardStore:
     def write(self, done: ShardRun) -> None:
         """Keep a shard's draws."""
         facts = {"shard": done.number, "evaluations": done.evaluations, "seconds": done.seconds}
-        write_owned(self.path(done.number), {**done.arrays, **facts}, self.run)
+        write_run_arrays(self.path(done.number), {**done.arrays, **facts}, self.run)
 
     def read(self, number: int) -> ShardRun:
         """Return a shard's draws; raise for a file that is damaged or of another run."""
-        arrays = read_owned(self.path(number), self.run, "Delete it and run again: the other shards are kept.")
+        arrays = read_run_arrays(self.path(number), self.run, "Delete it and run again: the other shards are kept.")
         if int(arrays["shard"]) != number:
             raise CheckpointError(f"{self.path(number)} holds shard {int(arrays['shard'])}. Delete it and run again.")
         own = {name: a for name, a in arrays.items() if name not in OWN}

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.fast_compile import unoptimised_jit
 from shardfit.core.mesh import everywhere
 from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.precision import arithmetic
-from shardfit.core.quick import once_jit
 from shardfit.core.result import Result
 from shardfit.core.success import chi2_doubt
 from shardfit.core.terms import StatisticTerm, total
@@ -245,7 +245,7 @@ def read_answer(setup: Setup, result: Result, mesh: Any = None) -> CorrelationFi
     return replace(answer, warnings=_warnings(answer))
 
 
-@once_jit
+@unoptimised_jit
 def _judged(objective: Objective, at: Any, scales: Any, chosen: Any, dof: Any) -> Any:
     """Return contrast, offset, χ² of the angles (n,), their covariance with the parameters, variance and rates.
 

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.fast_compile import fast_compile_jit
 from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.precision import arithmetic
-from shardfit.core.quick import quick_jit
 from shardfit.core.status import Status
 from shardfit.domains.xpcs.bins import Binned
 from shardfit.domains.xpcs.data import Correlation
@@ -75,7 +75,7 @@ def _candidates(table: Mapping[str, Parameter], known: set[str], seed: int) -> d
     return columns | {name: _spread(table[name], points[:, i]) for i, name in enumerate(loose)}
 
 
-@partial(quick_jit, static_argnums=0)
+@partial(fast_compile_jit, static_argnums=0)
 def _search(count: int, objective: Objective, space: Space, box: Any, columns: Mapping[str, np.ndarray]):
     """Return values (count,) and parameters (count,) that short searches from the best candidates reach."""
     values = jax.lax.map(objective.value, columns)

@@ -14,7 +14,7 @@ import numpy as np
 
 from shardfit.check.probe import WIDE_ROW
 from shardfit.core import reduce
-from shardfit.core.blocks import settled
+from shardfit.core.blocks import with_resolved_chunk
 from shardfit.core.equations import Place
 from shardfit.core.gram import rows_at_once
 from shardfit.core.objective import Objective, replace_terms
@@ -24,16 +24,18 @@ SMALLER = 3  # times: no block of the comparison has more rows than the user all
 Pair = tuple[Objective, Objective]
 
 
-def walked(objective: Objective, params: Any, shards: int, key: Any) -> Pair | None:
+def block_pair(objective: Objective, params: Any, shards: int, key: Any) -> Pair | None:
     """Return the objective on its first two blocks, in blocks as value and gradient have them and in smaller ones.
 
     Terms that are not walked over are left out, as are those of wide rows (shots, scans), of which each costs much, and
     those that draw random numbers; None if none is left.
     """
-    return _pair(objective, shards, lambda i, term: settled(term, params, reduce.term_key(term, key, i)).chunk)
+    return _pair(
+        objective, shards, lambda i, term: with_resolved_chunk(term, params, reduce.term_key(term, key, i)).chunk
+    )
 
 
-def walked_equations(objective: Objective, space: Any, z: Any, shards: int) -> Pair | None:
+def equation_block_pair(objective: Objective, space: Any, z: Any, shards: int) -> Pair | None:
     """Return the same of terms that have normal equations, in blocks as these have them."""
 
     def chunk(i: int, term: RowTerm) -> int | None:

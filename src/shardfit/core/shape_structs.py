@@ -15,12 +15,12 @@ def types_of(*arguments: Any) -> tuple[Any, tuple]:
     return structure, tuple(jax.typeof(leaf) for leaf in leaves)
 
 
-def stand_in(leaf: Any, shape: tuple | None = None, weak: bool = False) -> jax.ShapeDtypeStruct:
+def shape_struct(leaf: Any, shape: tuple | None = None, weak: bool = False) -> jax.ShapeDtypeStruct:
     """Return an array's shape, or another, and its type in the present precision: JAX warns where it has to cut one."""
     dtype = jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)
     return jax.ShapeDtypeStruct(leaf.shape if shape is None else shape, dtype, weak_type=weak)
 
 
-def stand_ins(structure: Any, types: tuple) -> Any:
+def shape_structs(structure: Any, types: tuple) -> Any:
     """Return arguments to trace with: shapes in place of arrays."""
     return structure.unflatten([jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types])

@@ -12,13 +12,13 @@ from shardfit.io.files import read_arrays, write_arrays
 RUN = "run"
 
 
-def write_owned(path: Path, arrays: Mapping[str, Any], run: str) -> None:
+def write_run_arrays(path: Path, arrays: Mapping[str, Any], run: str) -> None:
     """Write arrays and the digest of their run, whole or not at all; folders are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_arrays(path, {**{name: np.asarray(array) for name, array in arrays.items()}, RUN: np.array(run)})
 
 
-def read_owned(path: Path, run: str, remedy: str) -> dict[str, np.ndarray]:
+def read_run_arrays(path: Path, run: str, remedy: str) -> dict[str, np.ndarray]:
     """Return the arrays of a run; raise for a file that is damaged, saying the remedy, or of another run."""
     try:
         arrays = read_arrays(path)

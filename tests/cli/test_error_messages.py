@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from shardfit.cli import main, record
-from shardfit.cli.mishaps import describe
+from shardfit.cli.error_messages import describe
 
 MODEL = """
 import jax.numpy as jnp, numpy as np, shardfit as sf
@@ -65,7 +65,7 @@ def test_what_nobody_foresaw_shows_where_and_is_an_error(monkeypatch, capsys):
         return {}["a defect of the library"]
 
     monkeypatch.setattr("shardfit.cli.devices.run", broken)
-    monkeypatch.setattr("shardfit.cli.mishaps._is_own", lambda frame: False)
+    monkeypatch.setattr("shardfit.cli.error_messages._is_own", lambda frame: False)
     assert main(["devices"]) == 2  # 1 means that a check failed
     assert "Traceback" in capsys.readouterr().err
 
@@ -98,14 +98,14 @@ def test_the_folder_keeps_what_went_wrong(tmp_path):
     told = record.Record(folder, {"format": record.FORMAT, "command": ["fit"], "files": {}, "exit": None})
     told.write()
     (folder / "config.json").touch()
-    told.withdraw(2, "the detector was off")
+    told.mark_failed(2, "the detector was off")
     assert record.read(folder)["error"] == "the detector was off" and record.read(folder)["exit"] == 2
 
 
 def test_going_on_keeps_the_record_and_how_it_ended(tmp_path):
     told = record.Record(tmp_path, {"format": record.FORMAT, "command": ["survey", "run"], "files": {}, "exit": None})
     told.write()
-    told.withdraw(2, "the disk was full")
+    told.mark_failed(2, "the disk was full")
     args = argparse.Namespace(argv=["survey", "resume"])
     record.go_on(args, tmp_path)
     now = record.read(tmp_path)

@@ -9,13 +9,13 @@ import jax
 
 from shardfit.core.precision import tracing
 from shardfit.core.recent import Recent, structure
-from shardfit.core.work import numbers_computed
+from shardfit.core.work import count_elements
 
 LEVEL = "xla_backend_optimization_level"
 FEW = 1 << 20  # numbers that a program computes: without optimization it takes milliseconds longer
 
 
-def quick_jit(fn: Callable, **options: Any) -> Callable:
+def fast_compile_jit(fn: Callable, **options: Any) -> Callable:
     """Return fn compiled by jax.jit, on a CPU with less optimization: in about half the time.
 
     Whatever is large inside, loops over rows too, runs nearly as fast as with all of it. Inside another program it is a
@@ -24,8 +24,8 @@ def quick_jit(fn: Callable, **options: Any) -> Callable:
     return _outside(fn, lambda part, args, keywords: 1, options)
 
 
-def once_jit(fn: Callable, **options: Any) -> Callable:
-    """Return fn compiled as by `quick_jit`, and where it computes few numbers without optimization: in a fifth.
+def unoptimised_jit(fn: Callable, **options: Any) -> Callable:
+    """Return fn compiled as by `fast_compile_jit`, and where it computes few numbers without optimization: in a fifth.
 
     For what a fit runs once or twice, beside its search: such a program runs several times longer than an optimized
     one, which is little of what compiling that takes. How much is computed decides, so that numbers do not depend on
@@ -33,7 +33,7 @@ def once_jit(fn: Callable, **options: Any) -> Callable:
     """
 
     def level(part, args, keywords):
-        return 0 if numbers_in_call(part, *args, **keywords) <= FEW else 1
+        return 0 if elements_in_call(part, *args, **keywords) <= FEW else 1
 
     return _outside(fn, level, options)
 
@@ -41,12 +41,12 @@ def once_jit(fn: Callable, **options: Any) -> Callable:
 _sizes = Recent(1024)
 
 
-def numbers_in_call(jitted: Any, *args: Any, **keywords: Any) -> float:
+def elements_in_call(jitted: Any, *args: Any, **keywords: Any) -> float:
     """Return how many numbers a compiled function computes when it is called so."""
     kind = jitted, structure(args, keywords)
     known = _sizes.get(kind)
     if known is None:
-        known = _sizes.put(kind, numbers_computed(jitted.trace(*args, **keywords).jaxpr.jaxpr))
+        known = _sizes.put(kind, count_elements(jitted.trace(*args, **keywords).jaxpr.jaxpr))
     return known
 
 
