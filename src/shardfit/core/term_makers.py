@@ -89,7 +89,7 @@ def statistic_term(
     fields = row_fields("statistic_term", fn, rows, args, weight, chunk, checked)
     fields |= {"stochastic": bool(stochastic), "equations": check_equations("statistic_term", gram, weight)}
     if stochastic == "rows":
-        fields |= {"by_row": True, "rows": numbered(fields["rows"])}
+        fields |= {"per_row_keys": True, "rows": numbered(fields["rows"])}
     return StatisticTerm(**fields, loss=loss, slopes=slopes)
 
 
@@ -147,7 +147,7 @@ def row_fields(
         "chunk": None if limit is None else int(limit),
         "auto": auto,
         "stochastic": False,
-        "by_row": False,
+        "per_row_keys": False,
         "equations": None,
     }
 
