@@ -275,7 +275,7 @@ class NUTS(StepSolver):
         wanted = ~pool.informed | (pool.collected >= pool.next_at) | closes
         return jnp.all(state.trees.started) & ~pool.closed & wanted
 
-    def due(self, state):
+    def needs_maintenance(self, state):
         """Return whether the metric should be renewed, or a start has no density."""
         return self._metric_due(state) | (jnp.any(~state.trees.started) & (state.tick <= MOST_TRIES))
 
