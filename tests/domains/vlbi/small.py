@@ -1,5 +1,7 @@
 """A small observation with every data product, made of random numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from shardfit.domains.vlbi.grid import Grid
@@ -30,6 +32,14 @@ def small_data(n_times=5, seed=0, log_ratio=0.0):
     quadrangle = np.concatenate([start + [at[0, 3], at[1, 2], at[0, 2], at[1, 3]]])
     products = {k: visibility_product(k, stokes["I"], sigma["I"]) for k in ("vis", "amp", "logamp")}
     products |= {k: polarised_product(k, stokes, sigma) for k in ("pvis", "m", "vvis", "v")}
+    products["calvis"] = replace(
+        products["vis"],
+        sigma=3 * products["vis"].sigma,
+        gain=np.array(
+            [(4 * (k // 6) + a, 4 * (k // 6) + b) for k, (a, b) in enumerate((pairs * (n_times + 1))[: full + 3])]
+        ),
+        tolerance=np.full((full + 3, 2), 0.2),
+    )
     share = sigma["I"] / np.abs(stokes["I"])
     for name in CLOSURES:
         index = quadrangle if "camp" in name else triangle

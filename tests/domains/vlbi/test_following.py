@@ -42,7 +42,7 @@ def test_wrong_gains_are_told_from_a_wrong_image_and_their_size_is_found(sky):
     obs = observe(sky, gains=0.1, seed=3)
     found = image(obs, **FIELD)
     assert not found.doubts  # gains of a tenth are usual, and the closures are explained
-    assert max(found.chi2["cphase"], found.chi2["logcamp"]) < 1.15
+    assert max(found.chi2["cphase"], found.chi2["logcamp"], found.chi2["calvis"]) < 1.25
     assert np.median(list(found.options.tolerance.values())) == pytest.approx(0.1, abs=0.05)
     assert found.flux == pytest.approx(sky.flux, abs=2 * found.flux_uncertainty * found.flux)
     assert 0.02 < found.flux_uncertainty < 0.2

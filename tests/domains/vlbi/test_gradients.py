@@ -12,7 +12,7 @@ from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES
 from tests.domains.vlbi.golden import fast_compile_jit
 from tests.domains.vlbi.small import GRID, small_data, small_maps
 
-STOKES_I = ("vis", "amp", "logamp", *CLOSURES)
+STOKES_I = ("vis", "amp", "logamp", "calvis", *CLOSURES)
 LINEAR, CIRCULAR = ("pvis", "m"), ("vvis", "v")
 DATA = {"I": STOKES_I, "P": LINEAR, "IP": (*STOKES_I, *LINEAR), "V": CIRCULAR, "IV": (*STOKES_I, *CIRCULAR)}
 DATA["IPV"] = (*ALIGNED, *CLOSURES)

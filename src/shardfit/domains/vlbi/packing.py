@@ -18,7 +18,7 @@ from shardfit.domains.vlbi.forward import Nufft, rows_for
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, DataSet, Product
 
-HALF = ("vis", "bs", "pvis", "m", "vvis", "v")  # χ² = 1/(2N) Σ of complex residuals; the others 1/N
+HALF = ("vis", "calvis", "bs", "pvis", "m", "vvis", "v")  # χ² = 1/(2N) Σ of complex residuals; the others 1/N
 
 
 def pack(
@@ -51,7 +51,7 @@ def pack(
         late = np.concatenate([np.asarray(one.late, float) for one in channels])
         rows["late"] = {"share": late[filled].reshape(slots.shape)}
     for name, product in products.items():
-        make = _aligned if name in ALIGNED else _closures
+        make = _calibrated if name == "calvis" else _aligned if name in ALIGNED else _closures
         rows[name] = make(name, product, place, slots.shape)
     if blocks is None:
         return {**rows, "channel": channel}
@@ -81,14 +81,18 @@ def _scaled(name: str, data: DataSet, start: int, total: int | None) -> Product:
         raise ValueError(f"product {name!r} refers to visibilities that are not among the {n_vis} given.")
     scale = np.sqrt((total or product.n) / (1.0 if name in HALF else 2.0))
     share = None if product.share is None else np.asarray(product.share) * scale
-    return Product(product.index + start, product.value, product.sigma * scale, product.sign, share)
+    gains = {}
+    if product.gain is not None and product.tolerance is not None:
+        gains = {"gain": product.gain + 2 * start, "tolerance": product.tolerance * scale}  # fewer than two a row
+    return Product(product.index + start, product.value, product.sigma * scale, product.sign, share, **gains)
 
 
 def _joined(products: Sequence[Product]) -> Product:
     def joined(name):
         return np.concatenate([getattr(p, name) for p in products])
 
-    optional = {name: joined(name) for name in ("sign", "share") if getattr(products[0], name) is not None}
+    names = ("sign", "share", "gain", "tolerance")
+    optional = {name: joined(name) for name in names if getattr(products[0], name) is not None}
     return Product(joined("index"), joined("value"), joined("sigma"), **optional)
 
 
@@ -114,6 +118,9 @@ def groups(n_vis: int, products: Mapping[str, Product]) -> list[np.ndarray]:
         index = np.asarray(product.index).reshape(len(product.index), -1)
         used[index] = True
         edges += [np.stack([index[:, 0], leg], 1) for leg in index.T[1:]]
+        if product.gain is not None:  # who shares a gain belongs together
+            _, member, gain = np.unique(product.gain, return_index=True, return_inverse=True)
+            edges += [np.stack([index[member[one] // 2, 0], index[:, 0]], 1) for one in gain.reshape(-1, 2).T]
     labels = _least_members(n_vis, np.concatenate([np.zeros((0, 2), int), *edges]))[used]
     members = np.flatnonzero(used)
     order = np.argsort(labels, kind="stable")
@@ -165,6 +172,25 @@ def _aligned(name, product, place, shape):
     else:
         weight[at], value[at] = 1 / product.sigma, product.value
     return {"value": value, "weight": weight}
+
+
+def _calibrated(name, product, place, shape):
+    """Values and weights of visibilities, which gains of their row each has, and how these are held to 1."""
+    row, column = place[product.index].T
+    gains, which = np.unique(product.gain, return_inverse=True)
+    which = which.reshape(-1, 2)
+    home, held = np.zeros(len(gains), int), np.ones(len(gains))
+    for end in range(2):
+        home[which[:, end]], held[which[:, end]] = row, 1 / product.tolerance[:, end]
+    order = np.argsort(home, kind="stable")
+    number = np.empty(len(gains), int)
+    number[order] = np.arange(len(gains)) - np.searchsorted(home[order], home[order])
+    ends = np.zeros((2, *shape, int(number.max()) + 1))
+    for end in range(2):
+        ends[end, row, column, number[which[:, end]]] = 1.0
+    limits = np.full((shape[0], ends.shape[-1]), held.max())  # a place without a gain stays at 1
+    limits[home, number] = held
+    return {**_aligned(name, product, place, shape), "first": ends[0], "second": ends[1], "held": limits}
 
 
 def _closures(name, product, place, shape):

@@ -16,6 +16,7 @@ import numpy as np
 
 from shardfit.domains.vlbi import transforms
 from shardfit.domains.vlbi.arrays import Array, Complex, Float, Inexact
+from shardfit.domains.vlbi.best_gains import Sets, best_gains, cost
 from shardfit.domains.vlbi.forward import Nufft, visibilities
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.transforms import embed
@@ -114,6 +115,16 @@ def vis(model: Model, row: Row) -> Residuals:
     return (model["I"] - row["value"]) * row["weight"]
 
 
+def calvis(model: Model, row: Row) -> Residuals:
+    """Root of the cost that is left with the gains that suit best, of which alone the derivative is known. (..., 1)."""
+    names = "value", "weight", "first", "second", "held"
+    value, weight, first, second, held = (jnp.asarray(row[name]) for name in names)
+    sets = Sets(value, model["I"], weight, first, second, held)
+    left = cost(best_gains(sets), sets)[..., None]
+    found = left > 0
+    return jnp.where(found, jnp.sqrt(jnp.where(found, left, 1.0)), 0.0)
+
+
 def amp(model: Model, row: Row) -> Residuals:
     """|V| - A_obs."""
     return (model["amp"] - row["value"]) * row["weight"]
@@ -193,5 +204,6 @@ def v(model: Model, row: Row) -> Residuals:
 
 
 RESIDUALS: dict[str, Callable] = {
-    f.__name__: f for f in (vis, amp, logamp, bs, cphase, camp, logcamp, cphase_cov, logcamp_cov, pvis, m, vvis, v)
+    f.__name__: f
+    for f in (vis, calvis, amp, logamp, bs, cphase, camp, logcamp, cphase_cov, logcamp_cov, pvis, m, vvis, v)
 }

@@ -6,8 +6,11 @@ weighting. They return new arrays and drop measurements; the visibilities themse
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi.closures import quadrangles, triangles
@@ -18,12 +21,15 @@ ALIGNED = (
     "vis",
     "amp",
     "logamp",
+    "calvis",
     "pvis",
     "m",
     "vvis",
     "v",
 )  # one number a visibility, or one for each orientation
 CLOSURES = ("bs", "cphase", "camp", "logcamp", "cphase_cov", "logcamp_cov")
+USUAL_GAIN = 0.1  # of ln|g|, where nothing is said of it
+LEAST_GAIN = 0.01  # no station is calibrated better before it is observed with
 WEIGHTINGS = ("natural", "uniform")
 
 
@@ -34,7 +40,8 @@ class Product:
     index: (n,) or (n, legs), positions of the visibilities each is made of; value: (n, ...) in Jy, radians or natural
     logarithm; sigma: like value, real, infinite for a measurement that is left out; sign: (n, legs), -1 where a leg
     runs against its visibility; share: (n_vis,) σ/|V| of every visibility, for products with a full covariance (sigma
-    is then not used).
+    is then not used). gain, tolerance: (n, 2), for a product whose gains are solved for: the numbers of the two gains
+    of each measurement, and how far their ln|g| is expected to be from 0.
     """
 
     index: np.ndarray
@@ -42,6 +49,8 @@ class Product:
     sigma: np.ndarray
     sign: np.ndarray | None = None
     share: np.ndarray | None = None
+    gain: np.ndarray | None = None
+    tolerance: np.ndarray | None = None
 
     def __post_init__(self):
         if len(self.index) != len(self.value) or np.shape(self.value) != np.shape(self.sigma):
@@ -62,15 +71,21 @@ class Product:
 
     @property
     def n(self) -> int:
-        """Number of measurements that are not left out."""
-        return int(np.isfinite(self.sigma).sum())
+        """Number of measurements that are not left out, less what gains take: half of one for each free phase."""
+        kept = np.isfinite(self.sigma)
+        if self.gain is None:
+            return int(kept.sum())
+        known, which = np.unique(self.gain[kept], return_inverse=True)
+        ends = which.reshape(-1, 2).T
+        sets, _ = connected_components(coo_array((np.ones(ends.shape[1]), tuple(ends)), (len(known), len(known))))
+        return int(np.ceil(kept.sum() - 0.5 * (len(known) - sets)))
 
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
     """One observation as the imager needs it.
 
-    u, v: (n_vis,) wavelengths; products: by name ('vis', 'amp', 'logamp', 'bs', 'cphase', 'camp', 'logcamp',
+    u, v: (n_vis,) wavelengths; products: by name ('vis', 'amp', 'logamp', 'calvis', 'bs', 'cphase', 'camp', 'logcamp',
     'cphase_cov', 'logcamp_cov', 'pvis', 'm', 'vvis', 'v'); log_ratio: ln(frequency / reference frequency); ref_hz: that
     reference, None if unknown; late: (n_vis,) for a movie, 0 at the frame before and 1 at the frame after.
     """
@@ -142,6 +157,23 @@ def visibility_product(
     index = np.flatnonzero(_some_left(kind, kept & (amplitude >= snrcut * sigma)))
     value = {"vis": vis, "amp": amplitude, "logamp": amplitude}[kind][index]
     return Product(index, value, weigh(inflated[index], weighting))
+
+
+def calibrated_product(obs: Observation, *, snrcut: float = 0.0, systematic: Any = 0.0) -> Product:
+    """Product 'calvis': visibilities of which every station may have a gain of its own at every time.
+
+    systematic: how far ln|g| is expected to be from 0, one number (0: `USUAL_GAIN`) or (n_stations,), at least
+    `LEAST_GAIN`; negative drops a station.
+    """
+    systematic = systematic if np.ndim(systematic) or systematic else USUAL_GAIN
+    stations = np.stack([obs.ant1, obs.ant2], 1)
+    tolerance = np.broadcast_to(np.asarray(systematic, float), len(obs.stations.names))[stations]
+    kept = (tolerance >= 0).all(1) & (np.abs(obs.vis["I"]) >= snrcut * obs.sigma["I"])
+    index = np.flatnonzero(_some_left("calvis", kept))
+    stamp = np.unique(obs.time, return_inverse=True)[1]
+    gain = stamp[index, None] * len(obs.stations.names) + stations[index]
+    tolerance = np.maximum(tolerance[index], LEAST_GAIN)
+    return Product(index, obs.vis["I"][index], obs.sigma["I"][index], gain=gain, tolerance=tolerance)
 
 
 def closure_product(
@@ -257,6 +289,8 @@ def data_set(
             table = quadrangles(obs, count=count, debias=debias, log=name != "camp")
             sign = np.ones_like(table.row)  # amplitudes do not care
             made[name] = closure_product(name, table.row, sign, table.value, table.sigma, share=share, **cuts)
+        elif name == "calvis":
+            made[name] = calibrated_product(obs, snrcut=snrcut, systematic=systematic)
         elif name in ALIGNED:
             made[name] = polarised_product(name, obs.vis, obs.sigma)
         else:

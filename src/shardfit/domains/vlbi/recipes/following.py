@@ -19,8 +19,9 @@ from shardfit.domains.vlbi.tables import CLOSURES, debias_amplitude
 
 FACTORS = tuple(10 ** (-k / 2) for k in range(1, 7))  # of the weights, one after the other
 EXPLAINED = 1.1  # χ² per measurement of every product that is aimed at
+CALIBRATED_WELL = 1.03  # the same of visibilities with gains, whose number is what gains leave of them
 PROGRESS = 0.03  # relative, of the worst χ²: with less, weaker regularisers fit errors that are no noise
-LONGER = 4  # times the usual steps of a fit: weak regularisers take more
+LONGER = 8  # times the usual steps of a fit: weak regularisers take more
 NOT_EVEN_SO = 4.0  # χ² of amplitudes above which the gain errors that they show do not explain them either
 KEPT = ("cm", "rgauss", "compact", "compact2")  # what is known of the source, which the data do not replace
 AMPLITUDES = ("amp", "logamp")
@@ -30,6 +31,9 @@ ROUNDS = 4  # of weighting
 ALIKE = 0.02  # share of the rows by which stations without many are taken to be like the others
 TINY = 1e-8
 EXTRAPOLATED = 0.5  # error of ln flux, as a share of that of the part that a baseline beyond a site sees
+CALIBRATED = 100.0  # weight of visibilities with gains of their own, for the usual regularisers
+CALIBRATIONS = 6  # fits of these at most, for each of which flux and sizes of gains are taken anew
+SAME_FLUX = 0.02  # relative change with which they end
 SHORT_BASELINES = 0.25  # relative error of a flux from short baselines alone, without gains
 LARGEST = 2.0  # |ln| of a ratio that counts: more is a sign of the image's nulls
 
@@ -41,9 +45,18 @@ def weakened(weights: Mapping[str, float], factor: float, *, flux_known: bool) -
 
 
 def worst(chi2: Mapping[str, float], closures: bool = False) -> float:
-    """Return the largest χ² per measurement, infinite if one is no number; closures: of these alone."""
-    largest = max(value for name, value in chi2.items() if not closures or name in CLOSURES)
+    """Return the largest χ² per measurement, infinite if one is no number; closures: of these alone.
+
+    Visibilities with gains of their own hold what closures do, with errors that are Gaussian: they speak for all.
+    """
+    chosen = ("calvis",) if "calvis" in chi2 else CLOSURES if closures else tuple(chi2)
+    largest = max(value for name, value in chi2.items() if name in chosen)
     return float(largest) if np.isfinite(largest) else np.inf
+
+
+def explained(chi2: Mapping[str, float]) -> float:
+    """Return the χ² per measurement that is aimed at."""
+    return CALIBRATED_WELL if "calvis" in chi2 else EXPLAINED
 
 
 def gains_are_wrong(chi2: Mapping[str, float]) -> bool:

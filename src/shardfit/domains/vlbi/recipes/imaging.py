@@ -25,13 +25,17 @@ from shardfit.domains.vlbi.recipes.eht import EHT
 from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_settings
 from shardfit.domains.vlbi.recipes.following import (
     AMPLITUDES,
-    EXPLAINED,
+    CALIBRATED,
+    CALIBRATIONS,
     FACTORS,
     LONGER,
     NOT_EVEN_SO,
     PROGRESS,
+    SAME_FLUX,
+    SHORT_BASELINES,
     Gains,
     combined_flux,
+    explained,
     gains_are_wrong,
     gains_of,
     tells_flux,
@@ -52,7 +56,7 @@ from shardfit.domains.vlbi.recipes.quality import (
     with_doubts,
 )
 from shardfit.domains.vlbi.selfcal import GainTable, apply_gains, self_calibrate, solve_gains
-from shardfit.domains.vlbi.tables import DataSet, data_set, unformable
+from shardfit.domains.vlbi.tables import CLOSURES, USUAL_GAIN, DataSet, data_set, unformable
 from shardfit.fitting import fit
 from shardfit.run_options import RunOptions
 
@@ -184,10 +188,15 @@ def image(
 
 
 def judged(found: Fit, done: "_Reached", options: ImagingOptions, gains: Gains | None) -> list[str]:
-    """Return doubts about χ². Amplitudes whose errors were taken from themselves are no test: their size is."""
-    weak = weak_doubts(done.data, options) if options.follow else []
+    """Return doubts about χ². Amplitudes whose errors were taken from themselves are no test: their size is.
+
+    Closures of weak data are not Gaussian: visibilities with gains of their own stand for them, where they were fitted.
+    """
+    weak, calibrated = weak_doubts(done.data, options) if options.follow else [], "calvis" in found.chi2
     trusted = {name for name in found.chi2 if name not in AMPLITUDES or (gains is None and not weak)}
     chi2 = {name: value for name, value in found.chi2.items() if name in trusted or not value <= NOT_EVEN_SO}
+    if calibrated and weak:
+        weak, chi2 = [], {"calvis": found.chi2["calvis"]}
     remedy = closure_remedy(done.data, found.image) if options.follow else None
     doubts = chi2_doubts(chi2, done.measured, tolerance=options.schedule()[-1].tolerance, remedy=remedy)
     return weak + doubts + ([] if gains is None else gain_doubts(gains.errors, done.data, found.image.flux))
@@ -254,9 +263,14 @@ def _followed(
     settings = fit_settings(run, replace(options, maxiter=LONGER * options.maxiter), "fits/")
     done, used = _weakened(reached, options, settings, on_fit)
     chi2 = done.fits[done.kept].chi2
-    if done.result.status is Status.INTERRUPTED or options.tolerance or not gains_are_wrong(chi2):
+    weak = bool(weak_doubts(done.data, options))
+    wrong = gains_are_wrong(chi2) or weak
+    if done.result.status is Status.INTERRUPTED or options.tolerance or not wrong:
         told = options.flux is None and tells_flux(chi2)
         return done, used, done.fits[done.kept].image.flux if told else flux, None
+    if weak:  # amplitudes are noise, and do not tell gains
+        gains = Gains(dict.fromkeys(done.data.stations.names, USUAL_GAIN), 1.0, SHORT_BASELINES)
+        return _with_gains(done, flux, used, options, gains, settings, on_fit)
     known, short = options.flux is not None or bool(options.zero_baseline), flux
     first, gains = reached.fits[reached.kept].image, None
     beam = done.data.nominal_resolution
@@ -273,7 +287,42 @@ def _followed(
         # errors taken from amplitudes explain them: closures alone say whether the image does
         done, used = _weakened(done, used, settings, on_fit, gains=True)
         if done.result.status is Status.INTERRUPTED:
+            return done, used, flux, gains
+    return _with_gains(done, short, used, options, None, settings, on_fit)
+
+
+def _with_gains(
+    reached: _Reached,
+    short: float,
+    used: ImagingOptions,
+    options: ImagingOptions,
+    given: Gains | None,
+    settings: Callable[[int], dict],
+    on_fit: Any,
+) -> tuple[_Reached, ImagingOptions, float, Gains]:
+    """Fit the visibilities themselves with the gains that suit them best, from an image that closures have shaped.
+
+    short: flux by short baselines, Jy. given: what is known of the gains; None: their sizes, and the flux for which
+    they are 1 on the mean, follow the image.
+    """
+    known = options.flux is not None or bool(options.zero_baseline)
+    done, beam, flux, gains = reached, reached.data.nominal_resolution, short, given or Gains({}, 1.0, 1.0)
+    closures = dict.fromkeys((name for name in used.data if name in CLOSURES), 0.0)
+    used = replace(used, data={"calvis": CALIBRATED, **closures}, regularisers=dict(options.regularisers))
+    for _ in range(CALIBRATIONS):
+        before, last = flux, done.fits[done.kept].image
+        gains = given or gains_of(done.data, last, flux_known=known)
+        if not (known or given):
+            flux, sure = combined_flux(short, last, gains)
+            gains = replace(gains, uncertainty=sure)
+        used = replace(used, tolerance=dict(gains.errors))
+        measured = measurements(done.data, used)
+        problem = _problem(measured, used.data, prior_image(done.data, flux, used), beam, used)
+        problem = with_start(problem, last.blur(options.blur * beam / 2).values["I"])
+        done = _further(replace(done, measured=measured), problem, settings, on_fit, options.most_fits)
+        if done.result.status is Status.INTERRUPTED or abs(flux / before - 1) < SAME_FLUX:
             break
+    done, used = _weakened(done, used, settings, on_fit, gains=True)
     return done, used, flux, gains
 
 
@@ -291,7 +340,7 @@ def _weakened(
     used, flux_known = options, gains or options.flux is not None
     for factor in FACTORS:
         last = reached.fits[reached.kept]
-        if reached.result.status is Status.INTERRUPTED or worst(last.chi2, gains) <= EXPLAINED:
+        if reached.result.status is Status.INTERRUPTED or worst(last.chi2, gains) <= explained(last.chi2):
             break
         weights = weakened(options.regularisers, factor, flux_known=flux_known)
         problem = reached.problem.replace(objective=reached.problem.objective.with_weights(reg=weights))

@@ -17,7 +17,7 @@ from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES
 FIELD = 8.0  # nominal resolutions across a field of which nothing is said
 PRIOR = 0.3  # share of the field that the prior's FWHM is
 OWN_WEIGHTS = {"regularisers", "rounds", "precal"}  # who gives them wants no others
-PRODUCTS = (*ALIGNED[:3], *CLOSURES)
+PRODUCTS = (*ALIGNED[:4], *CLOSURES)
 
 
 @dataclass(frozen=True)

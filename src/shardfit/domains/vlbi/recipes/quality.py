@@ -15,7 +15,7 @@ from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.sites import co_located
 from shardfit.domains.vlbi.tables import DataSet
 
-TOLERATED = ("vis", "amp", "logamp")  # products whose errors a tolerance is added to
+TOLERATED = ("vis", "amp", "logamp", "calvis")  # products whose errors a tolerance is added to
 GAIN_FREE = ("cphase", "camp", "logcamp", "cphase_cov", "logcamp_cov", "m", "v")  # station gains drop out of these
 AMPLITUDES = {"amp", "logamp", "camp", "logcamp", "logcamp_cov"}
 CALIBRATE = "Calibrate, or allow for calibration errors (tolerance, systematic)."
@@ -24,6 +24,7 @@ LOOSEN = (
     "(`shardfit vlbi weights`, `cross_validate`), widen field and prior, or raise the errors (systematic)."
 )
 RESHAPE = "Gains do not affect them: the source has another shape, or the errors are too small (systematic)."
+REGAIN = "No gains of the expected size explain them: the flux, the field, or the size of gains (tolerance) is wrong."
 LARGE_GAINS = 0.4  # relative: a calibration so wrong is rare
 EDGE, AT_EDGE = 2, 0.05  # pixels, and the share of the flux in them, of a field that is too small
 WEAK_SNR = 2.5  # median: most closures are then no measurements
@@ -68,7 +69,7 @@ def chi2_doubts(
             found.append(f"{told}.")
         elif name in high:
             usual = remedy or LOOSEN if what == "image" else RESHAPE
-            advice = usual if name in GAIN_FREE else CALIBRATE
+            advice = usual if name in GAIN_FREE else REGAIN if name == "calvis" else CALIBRATE
             found.append(
                 f"{told} per measurement: the {what} does not explain these data within their errors. {advice}"
             )
