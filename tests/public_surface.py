@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import get_args
 
 from shardfit.cli.commands import COMMANDS, Parser, add_commands, all_commands
+from shardfit.options.declared import Options
+from shardfit.options.writing import keys as options_keys
 
 LISTS = Path(__file__).resolve().parent / "public"
 SCIENCES = ("population", "seismic", "vlbi", "xpcs")  # others may be installed
@@ -40,7 +42,9 @@ def _inner(parser: argparse.ArgumentParser) -> dict[str, Parser]:
 def keys() -> Iterator[str]:
     """Yield a line for each key of each kind of configuration."""
     for name in CONFIGURATIONS:
-        yield from _keys(importlib.import_module(f"shardfit.cli.{name}.config").Config, name)
+        config = importlib.import_module(f"shardfit.cli.{name}.config").Config
+        declared = issubclass(config, Options)
+        yield from (f"{name}.{key}" for key in options_keys(config)) if declared else _keys(config, name)
 
 
 def _keys(kind: type, where: str) -> Iterator[str]:

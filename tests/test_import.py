@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 OPTIONAL = {"optax", "optimistix", "equinox", "matplotlib", "astropy", "numpyro", "h5py"}
-LAZY = ("shardfit", "shardfit.domains.vlbi")
+LAZY = ("shardfit", "shardfit.domains.vlbi", "shardfit.domains.xpcs")
 
 HELP = """
 import contextlib, importlib, io

@@ -1,8 +1,8 @@
 """Who may import whom: the layers of the package, held by reading the source.
 
-core <- check, distributed, io, solve, stats <- planning, surveys <- fitting <- sampling <- report <- cli; a domain's
-physics uses core and stats only. Imports inside functions count as well. Snippets that break each rule test the checker
-itself.
+core <- options <- check, distributed, io, solve, stats <- planning, surveys <- fitting <- sampling <- report <- cli; a
+domain's physics uses core, options and stats only. Imports inside functions count as well. Snippets that break each
+rule test the checker itself.
 """
 
 import ast
@@ -14,15 +14,16 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "shardfit"
 
-MIDDLE = {"core", "check", "distributed", "io", "solve", "stats"}
+MIDDLE = {"core", "check", "distributed", "io", "options", "solve", "stats"}
 UPPER = {"planning", "sampling", "surveys", "root"}
 MAY_IMPORT = {
     "core": set(),
+    "options": {"core"},
     "distributed": {"core"},
     "stats": {"core"},
     "check": {"core", "distributed"},
-    "io": {"core", "distributed"},
-    "solve": {"core", "distributed", "stats"},
+    "io": {"core", "distributed", "options"},
+    "solve": {"core", "distributed", "options", "stats"},
     "data": {"core"},
     "planning": MIDDLE,
     "sampling": MIDDLE | {"planning", "surveys", "root"},  # it fits first, and runs many chains in slots
@@ -31,7 +32,7 @@ MAY_IMPORT = {
     "front": MIDDLE | UPPER,  # shardfit/__init__.py
     "report": MIDDLE | UPPER,
     "cli": MIDDLE | UPPER | {"report", "data", "domains"},
-    "physics": {"core", "stats", "data"},  # public data sets
+    "physics": {"core", "options", "stats", "data"},  # public data sets
     "plots": {"core", "stats", "report"},
     "recipes": MIDDLE | UPPER | {"report"},
 }

@@ -143,13 +143,13 @@ def configurations(folder: Path) -> None:
     from shardfit.cli.problems.template import CONFIG
     from shardfit.cli.seismic.init import TEMPLATE as SEISMIC
     from shardfit.cli.surveys.template import survey_template
-    from shardfit.cli.xpcs.init import TEMPLATE as XPCS
+    from shardfit.cli.xpcs.init import text as xpcs
 
     texts = {
         "fit": CONFIG.format(path="fit.toml", module="model", stem="fit"),
         "seismic": SEISMIC,
         "survey": survey_template("vlbi", "runs/survey"),
-        "xpcs": XPCS.format(mode="laminar_flow", gap="gap = 2e6\n"),
+        "xpcs": xpcs("laminar_flow"),
         "population": POPULATION,
     }
     for kind, text in texts.items():

@@ -6,43 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.core.errors import CheckpointError
-from shardfit.io.run_dir import RunDir, require_resume
+from shardfit.io.run_dir import RunDir
+from shardfit.options.common import resume_option, seed_option
+from shardfit.options.declared import Options, option
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class RunOptions(Options):
     """Settings that all recipes share.
 
-    Attributes
-    ----------
-    solver
-        as for `fit`; None takes the recipe's own.
-    mesh
-        devices to split the rows over, from `shardfit.mesh`; the answer does not depend on it.
-    seed
-        of all random numbers.
-    run_dir
-        folder in which every fit keeps its checkpoints and result.
-    resume
-        'auto' continues an earlier call if there is one, 'must' fails if there is none, 'never' starts over.
-    progress
-        whether a line shows how far a fit is; None shows it on a terminal or for long runs.
-
     Example: `image(obs, run=RunOptions(mesh=shardfit.mesh(rows=4), run_dir="runs/m87"))`.
-
     """
 
-    solver: Any = None
-    mesh: Any = None
-    seed: int = 0
-    run_dir: str | Path | RunDir | None = None
-    resume: str = "auto"
-    progress: bool | None = None
-
-    def __post_init__(self):
-        require_resume(self.resume)
-        if self.seed < 0:
-            raise ValueError(f"seed={self.seed}: a seed is zero or positive.")
+    solver: Any = option(None, "as for `fit`; None takes the recipe's own")
+    mesh: Any = option(None, "devices to split the rows over, from `shardfit.mesh`; the answer does not depend on it")
+    seed: int = seed_option()
+    run_dir: str | Path | RunDir | None = option(None, "folder in which every fit keeps its checkpoints and result")
+    resume: str = resume_option()
+    progress: bool | None = option(
+        None, "whether a line shows how far a fit is; None shows it on a terminal or for long runs"
+    )
 
     @property
     def folder(self) -> Path | None:

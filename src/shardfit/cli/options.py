@@ -6,6 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shardfit.cli.commands import completes
+from shardfit.options.declared import Options, declared
+from shardfit.options.kinds import REFUSED, Kind
+from shardfit.options.writing import toml_text
+
 
 def add_config(parser: argparse.ArgumentParser, writer: str) -> None:
     """Add the configuration file. writer: the command that writes one to start from."""
@@ -15,6 +20,37 @@ def add_config(parser: argparse.ArgumentParser, writer: str) -> None:
 def add_config_option(parser: argparse.ArgumentParser, what: str) -> None:
     """Add a configuration that a command can do without; what: which kinds it reads, or what it takes from it."""
     parser.add_argument("--config", metavar="CONFIG", help=f"configuration: {what}")
+
+
+class Reads:
+    """The type of a command-line option that is declared: its text as a value, or what it must be."""
+
+    def __init__(self, kind: Kind):
+        self.kind = kind
+
+    def __call__(self, text: str) -> Any:
+        """Return the value of a text."""
+        value = self.kind.read(text)
+        if value is REFUSED:
+            raise argparse.ArgumentTypeError(f"{text!r} must be {self.kind.words()}.{self.kind.nearest(text)}")
+        return value
+
+
+def add_declared(parser: argparse.ArgumentParser, kind: type[Options], otherwise: str = "", **metavars: str) -> None:
+    """Add options as a class declares them. metavars: what stands for their values; otherwise: for their defaults."""
+    for name, metavar in metavars.items():
+        each = declared(kind)[name]
+        usual = otherwise or ("" if each.default in (None, ()) else toml_text(each.default))
+        text = f"{each.hint} ({usual})" if usual else each.hint
+        action = parser.add_argument(
+            f"--{name.replace('_', '-')}", metavar=metavar, type=Reads(each.kind), help=text.replace("%", "%%")
+        )
+        completes(action, each.kind.choices())
+
+
+def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return those of some options that a command line names."""
+    return {name: value for name in names if (value := getattr(args, name, None)) is not None}
 
 
 def add_out(

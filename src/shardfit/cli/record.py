@@ -200,7 +200,7 @@ def _content_of(config: Path | None) -> Any:
         return None
     if config.suffix in (".yaml", ".yml"):
         return config.read_text(encoding="utf-8")
-    from shardfit.cli.toml import read_toml
+    from shardfit.options.reading import read_toml
 
     return read_toml(config, "shardfit init")
 

@@ -1,27 +1,10 @@
-"""TOML files of the command line, read with one clear message for what is wrong."""
+"""Configurations that commands write to start from."""
 
 import argparse
-import tomllib
 from pathlib import Path
-from typing import Any
 
 from shardfit.cli import options
 from shardfit.core.errors import file_not_found_error
-
-
-def read_toml(path: str | Path, writer: str) -> dict[str, Any]:
-    """Return the content of a TOML file. writer: the command that writes one to start from."""
-    file = Path(path)
-    if file.is_dir():
-        raise file_not_found_error(file)
-    if not file.is_file():
-        raise FileNotFoundError(f"{file_not_found_error(file)} `{writer} {file}` writes one to start from.")
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is not valid TOML: {error}.") from None
-    except RecursionError:
-        raise ValueError(f"{file} is not valid TOML: its brackets are nested too deeply.") from None
 
 
 def add_new_file(parser: argparse.ArgumentParser) -> None:

@@ -30,9 +30,9 @@ from shardfit.io.files import read_arrays, read_json, write_arrays, write_json
 from shardfit.io.journal import Journal
 from shardfit.io.lock import only_writer
 from shardfit.io.results import read_result, require_storable, save_result
+from shardfit.options.common import RESUME
 
 FORMAT = 3
-RESUME = ("auto", "must", "never")
 INSTEAD = (
     "Numbers, arrays and objects of Python code in its place can be compared, or what is made inside the function."
 )

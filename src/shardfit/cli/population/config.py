@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardfit.cli.toml import read_toml
 from shardfit.core.errors import suggestion
+from shardfit.options.reading import read_toml
 
 SECTIONS = {"problem": str, "rows": int, "seed": int, "precision": str, "options": dict, "solver": dict, "swarm": dict}
 

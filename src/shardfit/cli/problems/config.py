@@ -10,8 +10,8 @@ from typing import Any
 from shardfit.cli import options, record
 from shardfit.cli.loading import call_with, load_function
 from shardfit.cli.processes import request_devices
-from shardfit.cli.toml import read_toml
 from shardfit.core.errors import suggestion
+from shardfit.options.reading import read_toml
 
 WRITER = "shardfit init fit"
 PLAIN: dict[str, tuple[type, str]] = {

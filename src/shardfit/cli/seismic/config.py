@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from shardfit.cli.toml import read_toml
 from shardfit.core.errors import suggestion
+from shardfit.options.reading import read_toml
 
 Pair = tuple[float, float]
 Triple = tuple[float, float, float]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from shardfit.cli.loading import load_function
-from shardfit.cli.toml import read_toml
 from shardfit.core.errors import folder_not_found_error, suggestion
+from shardfit.options.reading import read_toml
 from shardfit.sciences import get_science
 
 DESIGNS = ("grid", "latin", "sobol", "lines", "table")

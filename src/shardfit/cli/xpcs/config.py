@@ -1,83 +1,83 @@
-"""The configuration of XPCS commands: TOML, or the YAML of the package homodyne, both checked key by key."""
+"""The configuration of XPCS commands: TOML, or the YAML of the package homodyne."""
 
-import math
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from shardfit.cli.toml import read_toml
 from shardfit.cli.xpcs.homodyne_yaml import translated
-from shardfit.core.errors import file_not_found_error, suggestion
+from shardfit.core.errors import file_not_found_error
 from shardfit.core.extras import require_extra
+from shardfit.domains.xpcs.options import FitOptions, Selection
+from shardfit.options.common import seed_option
+from shardfit.options.declared import Options, like, option, section
+from shardfit.options.reading import read_options
+from shardfit.options.rules import Place
 
 MODES = {
     "static": "static",
-    "static_isotropic": "static",
-    "static_anisotropic": "static",
     "laminar_flow": "laminar_flow",
     "two_component": "two_component",
+    "static_isotropic": "static",
+    "static_anisotropic": "static",
     "heterodyne": "two_component",
 }
-SIGMA = "estimate"  # measure the noise
-
-
-def _key(default: Any, kind: str) -> Any:
-    return field(default=default, metadata={"kind": kind})
+WRITER = "shardfit xpcs init"
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class DataSection(Selection):
     """Section [data]: the file and what is taken of it."""
 
-    file: str | None = _key(None, "text")
-    q: float | None = _key(None, "a number")
-    dt: float | None = _key(None, "a number")
-    gap: float | None = _key(None, "a number")
-    frames: tuple[int, int] = _key((1, -1), "a pair of whole numbers")
-    angles: tuple[tuple[float, float], ...] = _key((), "a list of pairs")
-    keep_all_if_no_angle: bool = _key(True, "true or false")
-    q_tolerance: float = _key(0.1, "a number")
-    diagonal: str = _key("basic", "text")
-    sigma: Any = _key(None, f"a number or '{SIGMA}'")
-    outliers: float | None = _key(None, "a number")
-    analysis: str | None = _key(None, "text")
+    file: str | None = option(None, "correlation file, where the command names none", example="run7.hdf")
+    angles: tuple[tuple[float, float], ...] = option(
+        (), "keep azimuths in these ranges, degrees", example=[[-10, 10], [85, 95]]
+    )
+    keep_all_if_no_angle: bool = option(True, "keep all angles where none is in these ranges, or refuse")
+    sigma: float | Literal["estimate"] | None = option(
+        None,
+        "noise of c2, or 'estimate': measured\n0.01 is assumed if left out, and χ² is not calibrated",
+        above=0,
+        example=0.01,
+    )
+    outliers: float | None = option(
+        None, "leave out points so many σ from the median of their lag", above=0, example=6.0
+    )
 
 
 @dataclass(frozen=True)
-class FitConfig:
-    """Section [fit]: how the model is fitted."""
+class FitSection(FitOptions):
+    """Section [fit]: how the model is fitted, and how far the search goes."""
 
-    scaling: str = _key("auto", "text")
-    loss: str = _key("linear", "text")
-    triangle: str = _key("upper", "text")
-    fourier_order: int = _key(2, "a whole number")
-    shared_from: int = _key(3, "a whole number")
-    shear_weighted: bool = _key(False, "true or false")
-    warm_start: bool = _key(False, "true or false")
-    even_scales: float = _key(0.0, "a number")
-    errors: str | None = _key(None, "text")
-    law: str = _key("auto", "text")
-    compat: str | None = _key(None, "text")
-    starts: int = _key(1, "a whole number")
-    maxiter: int | None = _key(None, "a whole number")
-    ftol: float | None = _key(None, "a number")
+    errors: str | None = like(FitOptions, "errors", default=None, example="frames")  # type: ignore[assignment]
+    starts: int = option(1, "different starts that are searched from", least=1)
+    maxiter: int | None = option(None, "most steps", least=1, example=200)
+    ftol: float | None = option(None, "relative change of χ² at which a search ends", least=0, example=1e-14)
+    start: Mapping[str, float] = like(FitOptions, "start", file=False)
+    bounds: Mapping[str, tuple[float | None, float | None]] = like(FitOptions, "bounds", file=False)
+    fixed: Mapping[str, float] = like(FitOptions, "fixed", file=False)
 
 
 @dataclass(frozen=True)
-class Config:
-    """A configuration, checked."""
+class Config(Options):
+    """A configuration."""
 
-    mode: str = "static"
-    convention: str = "compat"
-    seed: int = 0
-    data: DataConfig = field(default_factory=DataConfig)
-    fit: FitConfig = field(default_factory=FitConfig)
-    start: Mapping[str, float] = field(default_factory=dict)
-    bounds: Mapping[str, tuple] = field(default_factory=dict)
-    fixed: Mapping[str, float] = field(default_factory=dict)
-    arrays: bool = True  # write fitted_data.npz, which heat maps are drawn from
+    mode: str = option("static", "what the sample does", choices=MODES)
+    convention: str = option(
+        "compat", "of shear: 'compat', the numbers of the package homodyne, or 'theory'", choices=("compat", "theory")
+    )
+    seed: int = seed_option()
+    arrays: bool = option(True, "keep data and fit in nlsq/fitted_data.npz, which heat maps are drawn from")
+    data: DataSection = section(DataSection)
+    fit: FitSection = section(FitSection)
+    start: Mapping[str, float] = like(FitOptions, "start")
+    bounds: Mapping[str, tuple[float | None, float | None]] = like(FitOptions, "bounds")
+    fixed: Mapping[str, float] = like(FitOptions, "fixed")
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "mode", MODES[self.mode])
 
     def model(self) -> Any:
         """Return the model of the mode."""
@@ -88,39 +88,35 @@ class Config:
 
     def options(self, data: Any = None) -> Any:
         """Return the options of a fit. Errors are by frames, unless said otherwise or the data have none to show."""
-        from shardfit.domains.xpcs import Binned, FitOptions
+        from shardfit.domains.xpcs import Binned
 
-        names = {f.name for f in fields(FitOptions)} & {f.name for f in fields(FitConfig)}
-        shared = {name: getattr(self.fit, name) for name in names}
+        given = {f.name: getattr(self.fit, f.name) for f in fields(FitOptions)}
         binned = isinstance(data, Binned) or self.fit.compat is not None
-        shared["errors"] = self.fit.errors or ("points" if binned else "frames")
-        return FitOptions(**shared, start=self.start, bounds=self.bounds, fixed=self.fixed)
+        given["errors"] = self.fit.errors or ("points" if binned else "frames")
+        return FitOptions(**{**given, "start": self.start, "bounds": self.bounds, "fixed": self.fixed})
 
     def load(self, file: str | Path) -> Any:
         """Return the data of a file: read, selected and cleaned as configured."""
         from shardfit.domains.xpcs import estimate_noise, read, without_outliers
 
         wanted = self.data
-        names = ("q", "dt", "gap", "frames", "q_tolerance", "diagonal", "analysis")
-        settings = {name: getattr(wanted, name) for name in names}
-        data = read(file, **settings)
+        data = read(file, Selection(**{f.name: getattr(wanted, f.name) for f in fields(Selection)}))
         if wanted.angles:
             data = data.near_angles(wanted.angles, wanted.keep_all_if_no_angle)
         if wanted.outliers is not None:
             data = without_outliers(data, wanted.outliers)
         if wanted.sigma is None:
             return data
-        return replace(data, sigma=estimate_noise(data) if wanted.sigma == SIGMA else wanted.sigma)
+        return replace(data, sigma=estimate_noise(data) if wanted.sigma == "estimate" else wanted.sigma)
 
 
 def read_config(path: str | Path | None) -> Config:
     """Return the configuration of a TOML or YAML file, or raise naming what is wrong with it; None: the defaults."""
     if path is None:
         return Config()
-    content = (
-        _read_yaml(Path(path)) if Path(path).suffix in (".yaml", ".yml") else read_toml(path, "shardfit xpcs init")
-    )
-    return make_config(content, str(path))
+    if Path(path).suffix in (".yaml", ".yml"):
+        return Config.filled(_read_yaml(Path(path)), Place(str(path)))
+    return read_options(Config, path, WRITER)
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -141,77 +137,3 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     for note in notes:
         warnings.warn(f"{path}: {note}", UserWarning, stacklevel=2)
     return content
-
-
-def make_config(content: Mapping[str, Any], where: str) -> Config:
-    """Return a checked configuration from plain values."""
-    known = {f.name for f in fields(Config)}
-    settings: dict[str, Any] = {}
-    for key, value in content.items():
-        if key not in known:
-            raise ValueError(f"{where}: unknown key {key!r}.{suggestion(key, known)}")
-        if key in ("data", "fit"):
-            settings[key] = _section(DataConfig if key == "data" else FitConfig, key, value, where)
-        elif key in ("start", "bounds", "fixed"):
-            settings[key] = _by_parameter(key, value, where)
-        else:
-            settings[key] = value
-    for key, kind in (("seed", int), ("arrays", bool), ("mode", str), ("convention", str)):
-        if key in settings and (not isinstance(settings[key], kind) or (kind is int and settings[key] is True)):
-            raise ValueError(f"{where}: {key} = {settings[key]!r} must be of type {kind.__name__}.")
-    mode = settings.get("mode", "static")
-    if mode not in MODES:
-        raise ValueError(f"{where}: unknown mode {mode!r}.{suggestion(mode, MODES)}")
-    settings["mode"] = MODES[mode]
-    return Config(**settings)
-
-
-def _section(kind: type, name: str, content: Any, where: str) -> Any:
-    if not isinstance(content, Mapping):
-        raise ValueError(f"{where}: {name} must be a section, [{name}].")
-    known = {f.name: f.metadata["kind"] for f in fields(kind)}
-    for key, value in content.items():
-        if key not in known:
-            raise ValueError(f"{where}: [{name}] has no key {key!r}.{suggestion(key, known)}")
-        if not CHECKS[known[key]](value):
-            raise ValueError(f"{where}: [{name}] {key} = {value!r} must be {known[key]}.")
-    return kind(**{key: _tuples(value) for key, value in content.items()})
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_pair(value: Any, of: Callable[[Any], bool] = _is_number) -> bool:
-    return isinstance(value, list | tuple) and len(value) == 2 and all(map(of, value))
-
-
-# what a value must be, in words, and how that is tested
-CHECKS: dict[str, Callable[[Any], bool]] = {
-    "a number": _is_number,
-    "a whole number": _is_whole,
-    "text": lambda value: isinstance(value, str),
-    "true or false": lambda value: isinstance(value, bool),
-    "a pair of whole numbers": lambda value: _is_pair(value, _is_whole),
-    "a list of pairs": lambda value: isinstance(value, list | tuple) and all(map(_is_pair, value)),
-    f"a number or '{SIGMA}'": lambda value: value == SIGMA or _is_number(value),
-}
-
-
-def _by_parameter(name: str, content: Any, where: str) -> dict[str, Any]:
-    if not isinstance(content, Mapping):
-        raise ValueError(f"{where}: {name} must be a section of parameters, [{name}].")
-    for key, value in content.items():
-        good = _is_pair(value, lambda v: v is None or _is_number(v))
-        if not (good if name == "bounds" else _is_number(value)):
-            shape = "a pair of numbers" if name == "bounds" else "a number"
-            raise ValueError(f"{where}: [{name}] {key} = {value!r} must be {shape}.")
-    return {str(key): _tuples(value) for key, value in content.items()}
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value

@@ -10,7 +10,8 @@ from typing import Any
 from shardfit.cli import options, record
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.xpcs.batch import converged, fit_or_report, write_summary
-from shardfit.cli.xpcs.config import Config, make_config, read_config
+from shardfit.cli.xpcs.config import Config, DataSection, FitSection, read_config
+from shardfit.options.declared import declared
 
 EXAMPLES = (
     "shardfit xpcs fit c2.h5",
@@ -33,13 +34,9 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_config_option(parser, "TOML, or YAML of the package homodyne")
     options.add_out(parser, "xpcs-out", "xpcs-out; of several files, one below it for each")
     add_data_arguments(parser)
-    parser.add_argument("--scaling", metavar="NAME", help="auto, individual, fourier, constant, constant_averaged")
-    parser.add_argument("--loss", metavar="NAME", help="linear, soft_l1, huber, cauchy, arctan (linear)")
-    parser.add_argument("--law", metavar="NAME", help="of power laws: auto (by BIC), constant, power, full (auto)")
-    parser.add_argument("--errors", metavar="NAME", help="standard errors: frames (default), or points")
+    options.add_declared(parser, FitSection, scaling="NAME", loss="NAME", law="NAME", errors="NAME", starts="N")
     parser.add_argument("--hold", metavar="NAME=VALUE", action="append", default=[], help="hold a parameter")
     parser.add_argument("--start", metavar="NAME=VALUE", action="append", default=[], help="where a parameter begins")
-    parser.add_argument("--starts", metavar="N", type=options.positive, help="search from so many different starts (1)")
     options.add_devices(parser)
     options.add_seed(parser, otherwise="as configured")
     parser.add_argument("--no-arrays", action="store_true", help="leave out fitted_data.npz and heat maps")
@@ -47,31 +44,19 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what selects data, which several commands share."""
-    parser.add_argument("--mode", metavar="NAME", help="static, laminar_flow or two_component (static)")
-    parser.add_argument("--q", metavar="Q", type=options.amount, help="wave vector in 1/Å")
-    parser.add_argument("--dt", metavar="S", type=options.amount, help="seconds between frames")
-    parser.add_argument("--gap", metavar="L", type=options.amount, help="gap of the shear cell in Å")
-    parser.add_argument("--frames", metavar="FIRST:LAST", help="frames, counted from 1; :-1 to the end")
-    parser.add_argument("--sigma", metavar="X", help="noise of c2, or 'estimate' to measure it (0.01, not calibrated)")
+    options.add_declared(parser, Config, mode="NAME")
+    options.add_declared(parser, DataSection, q="Q", dt="S", gap="L", sigma="X")
+    frames = declared(DataSection)["frames"]
+    parser.add_argument("--frames", metavar="FIRST:LAST", type=_frames, help=frames.hint)
 
 
 def configured(args: argparse.Namespace) -> Config:
     """Return the configuration of a file with the command's own options in it."""
     config = read_config(args.config)
-    data = {name: getattr(args, name) for name in ("q", "dt", "gap") if getattr(args, name) is not None}
-    if args.frames is not None:
-        data["frames"] = _frames(args.frames)
-    if args.sigma is not None:
-        data["sigma"] = args.sigma if args.sigma == "estimate" else _number("--sigma", args.sigma)
-    fit = {
-        n: getattr(args, n)
-        for n in ("scaling", "loss", "starts", "errors", "law")
-        if getattr(args, n, None) is not None
-    }
-    seed = config.seed if getattr(args, "seed", None) is None else args.seed
-    config = replace(config, data=replace(config.data, **data), fit=replace(config.fit, **fit), seed=seed)
-    if args.mode is not None:
-        config = replace(config, mode=make_config({"mode": args.mode}, "--mode").mode)
+    data = options.given(args, "q", "dt", "gap", "frames", "sigma")
+    fit = options.given(args, "scaling", "loss", "starts", "errors", "law")
+    top = options.given(args, "mode", "seed")
+    config = replace(config, data=replace(config.data, **data), fit=replace(config.fit, **fit), **top)
     for what, field in (("hold", "fixed"), ("start", "start")):
         given = dict(_assignment(f"--{what}", text) for text in getattr(args, what, []))
         config = replace(config, **{field: {**getattr(config, field), **given}})
@@ -118,7 +103,7 @@ def fit_file(file: Path, out: Path, config: Config, split: Any, resume: str) -> 
 
     data = config.load(file)
     print(f"{file.name}: {len(data.phi)} angles, {data.n_frames} frames, {config.mode}", flush=True)
-    limits = {n: getattr(config.fit, n) for n in ("maxiter", "ftol") if getattr(config.fit, n) is not None}
+    limits = {n: value for n in ("maxiter", "ftol") if (value := getattr(config.fit, n)) is not None}
     run_options = RunOptions(LM(**limits) if limits else None, split, config.seed, out, resume)
     fit = fit_correlation(data, config.model(), config.options(data), run_options, config.fit.starts)
     print(fit)
@@ -148,7 +133,7 @@ def _frames(text: str) -> tuple[int, int]:
     try:
         return int(first or 1), int(last or -1) if colon else -1
     except ValueError:
-        raise ValueError(f"--frames {text}: give FIRST:LAST, such as 1:500.") from None
+        raise argparse.ArgumentTypeError(f"{text!r} must be FIRST:LAST, such as 1:500") from None
 
 
 def _assignment(option: str, text: str) -> tuple[str, float]:

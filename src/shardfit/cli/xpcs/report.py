@@ -5,6 +5,7 @@ from typing import Any
 
 from shardfit.cli.xpcs.config import Config
 from shardfit.core.text import pair
+from shardfit.options.writing import setting_rows
 from shardfit.report.run import report_run, save_extra
 
 
@@ -14,7 +15,7 @@ def write_report(out: Path, fit: Any, config: Config) -> Path:
         {"title": "Parameters", "blocks": [_parameters(fit), *({"text": text} for text in fit.warnings)]},
         *([{"title": "Laws", "blocks": [_laws(fit.laws)]}] if fit.laws else []),
         {"title": "Angles", "blocks": [_angles(fit)]},
-        {"title": "Settings", "blocks": [{"header": ["setting", "value"], "rows": _settings(config)}]},
+        {"title": "Settings", "blocks": [{"header": ["setting", "value"], "rows": setting_rows(config)}]},
     ]
     data = fit.setup.data
     noise = "σ assumed: not calibrated" if data.sigma is None else f"fit quality: {fit.quality}"
@@ -32,9 +33,9 @@ def _parameters(fit: Any) -> dict[str, Any]:
 
 
 def _laws(laws: Any) -> dict[str, Any]:
-    rows = [[law["law"], str(law["parameters"]), f"{law['chi2']:.6g}", f"{law['bic']:.1f}"] for law in laws.table()]
+    shown = [[law["law"], str(law["parameters"]), f"{law['chi2']:.6g}", f"{law['bic']:.1f}"] for law in laws.table()]
     caption = "The law with the lowest BIC is the answer; differences below 2 say nothing, beyond 10 they decide."
-    return {"header": ["law", "parameters", "χ²", "ΔBIC"], "rows": rows, "caption": caption}
+    return {"header": ["law", "parameters", "χ²", "ΔBIC"], "rows": shown, "caption": caption}
 
 
 def _angles(fit: Any) -> dict[str, Any]:
@@ -45,11 +46,3 @@ def _angles(fit: Any) -> dict[str, Any]:
         for phi, q, c, dc, o, do, chi2 in columns
     ]
     return {"header": ["φ (°)", "q (1/Å)", "contrast", "1σ", "offset", "1σ", "χ² per point"], "rows": rows}
-
-
-def _settings(config: Config) -> list[tuple[str, str]]:
-    shown = {"mode": config.mode, "convention": config.convention, "seed": config.seed}
-    shown |= {f"data.{k}": v for k, v in vars(config.data).items() if v not in (None, ())}
-    shown |= {f"fit.{k}": v for k, v in vars(config.fit).items() if v is not None}
-    shown |= {what: dict(getattr(config, what)) for what in ("start", "bounds", "fixed") if getattr(config, what)}
-    return [(name, str(value)) for name, value in shown.items()]

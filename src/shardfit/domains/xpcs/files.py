@@ -1,7 +1,7 @@
 """Files of two-time correlations: APS-U and legacy HDF5, NXxpcs, ESRF, NPZ and NPY. Files may come from a stranger."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +12,12 @@ from shardfit.core.untrusted import Hdf5, check_array, clear_errors, listing, op
 from shardfit.domains.xpcs.bins import Binned, delay_bins
 from shardfit.domains.xpcs.cleaning import corrected_diagonal, one_half, symmetrised, upright
 from shardfit.domains.xpcs.data import Correlation
+from shardfit.domains.xpcs.options import Selection
 
 NPZ_NAMES = ("c2_exp", "t1", "t2", "phi_angles_list", "wavevector_q_list")
 FEW, MANY = 5, 10  # legacy rule: with fewer than FEW bins near q, the MANY nearest are taken
 SECONDS = {"": 1.0, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 APART = 0.1  # what was asked for and what is taken may differ by this fraction before a note says so
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What is wanted of a file. q: 1/Å, None: the only one there; dt: s, None: as the file says; gap: Å;
-    frames: first and last, from 1, −1: to the end.
-
-    q_tolerance: legacy files list one q per bin; those within this fraction of the nearest are taken.
-    diagonal: rule of `corrected_diagonal`, or 'keep'. analysis: of ESRF files, which may hold several.
-    """
-
-    q: float | None = None
-    dt: float | None = None
-    gap: float | None = None
-    frames: tuple[int, int] = (1, -1)
-    q_tolerance: float = 0.1
-    diagonal: str = "basic"
-    analysis: str | None = None
 
 
 def read(path: str | Path, selection: Selection | None = None, **options: Any) -> Correlation:

@@ -1,7 +1,7 @@
 """The problem of a fit: data, model and what is known of the parameters become one objective."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,11 @@ from shardfit.domains.xpcs.bins import Binned, grid_points
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.forward import Geometry
 from shardfit.domains.xpcs.layout import tiles
-from shardfit.domains.xpcs.losses import check_loss
 from shardfit.domains.xpcs.models import Homodyne, Model
+from shardfit.domains.xpcs.options import HELD, LEFT_OUT, FitOptions
 from shardfit.domains.xpcs.rates import CurvedPower, Parameter, PowerLaw
 from shardfit.domains.xpcs.scaling import (
     CONTRAST,
-    HELD,
     OFFSET,
     Design,
     coefficients_of,
@@ -29,84 +28,6 @@ from shardfit.domains.xpcs.scaling import (
 from shardfit.domains.xpcs.terms import SCALES, joint_term, projected_term
 
 TERM = "c2"
-LEFT_OUT = {"constant": 2, "power": 1, "full": 0}  # parameters of a power law, from its last, that a law has at 0
-
-
-@dataclass(frozen=True)
-class FitOptions:
-    """How a model is fitted.
-
-    Attributes
-    ----------
-    scaling
-        'auto', 'individual', 'fourier', 'constant', 'constant_averaged': see `scale_basis`.
-    loss
-        'linear', 'soft_l1', 'huber', 'cauchy', 'arctan'.
-    start, bounds, fixed
-        of the model's parameters by name: {"D0": 2e4}, {"D0": (100, 1e6)}, {"D_offset": 0.0}.
-    triangle
-        'upper' takes every pair of frames once; 'both' counts it twice, as some packages do: errors are then too small
-        by √2.
-    fourier_order, shared_from
-        of the scaling modes 'fourier' and 'auto'.
-    shear_weighted
-        give angles along the flow more weight; χ² is then no longer one.
-    warm_start
-        fit the model's parameters with scales fixed by quantiles of the data, then continue from there with all.
-    even_scales
-        strength λ of a penalty λ·N·CV² on contrasts and on offsets that differ between angles (CV: their standard
-        deviation over their mean); they are then parameters of the search.
-    errors
-        'points' takes all points as independent, as other packages do; 'frames' measures the scatter of whole frames,
-        which points share: right for measured correlations, and often ten times larger.
-    law
-        of power laws: 'auto' compares a constant, a power law, and a power law with offset by BIC and takes the best;
-        'constant', 'power' and 'full' say which. A rate whose parameters have a start or a held value, or whose
-        exponent or offset has bounds, is taken as it is; so are all with a robust loss.
-    compat
-        'grid': what the package homodyne minimises for small data: both triangles and the diagonal, no noise, scales of
-        every angle, soft_l1 in place of 'linear'; another loss or scaling is refused.
-
-    """
-
-    scaling: str = "auto"
-    loss: str = "linear"
-    start: Mapping[str, float] = field(default_factory=dict)
-    bounds: Mapping[str, tuple] = field(default_factory=dict)
-    fixed: Mapping[str, float] = field(default_factory=dict)
-    triangle: str = "upper"
-    fourier_order: int = 2
-    shared_from: int = 3
-    shear_weighted: bool = False
-    warm_start: bool = False
-    even_scales: float = 0.0
-    errors: str = "points"
-    law: str = "auto"
-    compat: str | None = None
-
-    def __post_init__(self):
-        check_loss(self.loss)
-        if self.triangle not in ("upper", "both"):
-            raise ValueError(f"triangle {self.triangle!r}: use 'upper', or 'both' to count every pair twice.")
-        if not self.even_scales >= 0:
-            raise ValueError(f"even_scales={self.even_scales} must be zero or positive.")
-        if self.errors not in ("points", "frames"):
-            raise ValueError(f"errors {self.errors!r}: use 'points' or 'frames'.")
-        if self.law not in ("auto", *LEFT_OUT):
-            raise ValueError(f"law {self.law!r}: use 'auto', 'constant', 'power' or 'full'.")
-        if self.compat not in (None, "grid"):
-            raise ValueError(f"compat {self.compat!r}: use 'grid', or None.")
-        for name, known in (("loss", ("linear", "soft_l1")), ("scaling", ("auto", "individual"))):
-            if self.compat == "grid" and getattr(self, name) not in known:
-                raise ValueError(
-                    f"compat 'grid' minimises what the package homodyne does, with {name} {known[1]!r}, so that {name} "
-                    f"{getattr(self, name)!r} would not be used. Leave one of the two out."
-                )
-
-    @property
-    def joint(self) -> bool:
-        """Whether scales stay parameters of the fit."""
-        return self.loss != "linear" or self.scaling in HELD or self.even_scales > 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,10 +10,9 @@ from jax.tree_util import register_dataclass
 
 from shardfit.core.errors import suggestion
 from shardfit.domains.xpcs.data import Correlation
+from shardfit.domains.xpcs.options import SCALINGS
 from shardfit.stats.projection import least, log_det, normal
 
-MODES = ("auto", "individual", "fourier", "constant", "constant_averaged")
-HELD = ("constant", "constant_averaged")
 CONTRAST, OFFSET = (0.0, 1.0), (0.5, 1.5)
 ENOUGH, SOME = 100, 10  # points of an angle, and of a region of lags, below which quantiles say little
 
@@ -47,8 +46,8 @@ def scale_basis(mode: str, phi: np.ndarray, order: int = 2, shared_from: int = 3
     in φ, which needs more angles than coefficients. The constant modes hold one pair per angle.
     """
     n = len(phi)
-    if mode not in MODES:
-        raise ValueError(f"unknown scaling {mode!r}.{suggestion(mode, MODES)}")
+    if mode not in SCALINGS:
+        raise ValueError(f"unknown scaling {mode!r}.{suggestion(mode, SCALINGS)}")
     if mode == "auto" and n >= shared_from:
         return np.ones((n, 1))
     if mode == "fourier":

@@ -17,8 +17,9 @@ from shardfit.core.result import Result
 from shardfit.core.success import chi2_doubt
 from shardfit.core.terms import StatisticTerm, total
 from shardfit.domains.xpcs.forward import Geometry, averaged
+from shardfit.domains.xpcs.options import HELD
 from shardfit.domains.xpcs.problem import TERM, Setup, converted, straight
-from shardfit.domains.xpcs.scaling import CONTRAST, HELD, OFFSET, best_scales
+from shardfit.domains.xpcs.scaling import CONTRAST, OFFSET, best_scales
 from shardfit.domains.xpcs.terms import ANSWER_SUMS, SCALES, normal_equations, weighted_grams
 from shardfit.report.values import number, pair
 from shardfit.solve.covariance import covariance

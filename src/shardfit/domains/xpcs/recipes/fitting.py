@@ -17,6 +17,7 @@ from shardfit.core.result import Result, certified_by
 from shardfit.core.term_makers import residual_penalty
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.models import Model, static
+from shardfit.domains.xpcs.options import HELD
 from shardfit.domains.xpcs.problem import TERM, FitOptions, Setup, setup, with_law
 from shardfit.domains.xpcs.recipes.answer import CorrelationFit, read_answer
 from shardfit.domains.xpcs.recipes.coordinates import searchable, within_bounds
@@ -24,7 +25,6 @@ from shardfit.domains.xpcs.recipes.frames import errors_by_frames
 from shardfit.domains.xpcs.recipes.laws import open_rates, simplest
 from shardfit.domains.xpcs.recipes.starts import about_minima, find_starts
 from shardfit.domains.xpcs.recipes.units import check_q
-from shardfit.domains.xpcs.scaling import HELD
 from shardfit.domains.xpcs.terms import SCALES
 from shardfit.fitting import fit
 from shardfit.io.compile_cache import programs_kept

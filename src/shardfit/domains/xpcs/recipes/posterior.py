@@ -9,10 +9,11 @@ import numpy as np
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
+from shardfit.domains.xpcs.options import HELD
 from shardfit.domains.xpcs.problem import TERM
 from shardfit.domains.xpcs.recipes.answer import CorrelationFit
 from shardfit.domains.xpcs.recipes.priors import POWER_LAWS, chosen_priors, power_law_prior
-from shardfit.domains.xpcs.scaling import HELD, coefficients_of
+from shardfit.domains.xpcs.scaling import coefficients_of
 from shardfit.domains.xpcs.terms import SCALES, joint_term, marginal_term
 from shardfit.run_options import RunOptions
 from shardfit.sampling.posterior import Posterior
