@@ -92,13 +92,17 @@ def test_what_is_not_fitted_stays(capsys, tmp_path, config):
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ('waves = "elastic"', 'waves = "elastc"', "unknown waves 'elastc'. Did you mean 'elastic'"),
+        (
+            'waves = "elastic"',
+            'waves = "elastc"',
+            "acoustic, elastic, vti, viscoacoustic. Did you mean 'elastic'",
+        ),
         ('waves = "elastic"', 'waves = "acoustic"', "[simulation]: source is for elastic waves"),
-        ("dh = 20.0", "dh = 20.0\nvp_over_vs = 0.9", "vp_over_vs = 0.9 must be above 1"),
+        ("dh = 20.0", "dh = 20.0\nvp_over_vs = 0.9", "vp_over_vs = 0.9 must be a number, above 1"),
         ("dh = 20.0", 'dh = 20.0\nvs = "none.npz"', "none.npz"),
-        ('source = "force_z"', 'source = "force_y"', "unknown source 'force_y'"),
+        ('source = "force_z"', 'source = "force_y"', "source = 'force_y' must be one of explosive, force_x, force_z"),
         ("epochs = 3", 'epochs = 3\nfitted = ["v_s"]', "unknown fitted parameter of elastic waves: 'v_s'"),
-        ("epochs = 3", "epochs = 3\nfitted = []", "fitted=[] must be a list of parameters, at least one"),
+        ("epochs = 3", "epochs = 3\nfitted = []", "fitted = [] must be a list of parameters, at least one"),
         ("epochs = 3", "epochs = 3\ntv = 1.0", "tikhonov and tv are for the one velocity of acoustic waves"),
     ],
 )

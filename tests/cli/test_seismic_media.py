@@ -95,12 +95,17 @@ def test_model_invert_its_files_and_migrate(capsys, tmp_path, waves):
 @pytest.mark.parametrize(
     ("waves", "old", "new", "complaint"),
     [
-        ("vti", 'waves = "vti"', 'waves = "vtl"', "unknown waves 'vtl'. Did you mean 'vti'"),
+        (
+            "vti",
+            'waves = "vti"',
+            'waves = "vtl"',
+            "acoustic, elastic, vti, viscoacoustic. Did you mean 'vti'",
+        ),
         ("vti", 'waves = "vti"', 'waves = "acoustic"', "[model]: epsilon is for vti waves. Set waves = 'vti'"),
         ("vti", "delta = 0.12\n[start]", "delta = 0.2\n[start]", "is below delta, where waves grow without limit"),
         ("vti", "epsilon = 0.12", "epsilon = 0.12\nq = 3.0", "[model]: q is for viscoacoustic waves"),
         ("vti", "epochs = 3", 'epochs = 3\nfitted = ["eps"]', "unknown fitted parameter of vti waves: 'eps'"),
-        ("vti", "epochs = 3", "epochs = 3\nfitted = []", "fitted=[] must be a list of parameters, at least one"),
+        ("vti", "epochs = 3", "epochs = 3\nfitted = []", "fitted = [] must be a list of parameters, at least one"),
         ("vti", "epochs = 3", "epochs = 3\ntv = 1.0", "tikhonov and tv are for the one velocity of acoustic waves"),
         ("vti", "widths = 6", 'widths = 6\nengine = "native"', "the native engine has no vti waves. Use engine='jax'"),
         ("viscoacoustic", "q = 30.0", "q = -3.0", "q = -3 at cell (0, 0) is not positive"),

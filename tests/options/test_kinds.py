@@ -169,6 +169,13 @@ def test_template_table_rows_and_schema_follow():
     assert json_schema(Outer)["properties"]["inner"]["properties"]["cells"]["minimum"] == 1
 
 
+def test_precisions_are_those_there_are():
+    from shardfit.core import precision
+    from shardfit.options import common
+
+    assert tuple(precision.PRECISIONS) == common.PRECISIONS
+
+
 def test_plain_values_as_toml():
     import tomllib
 

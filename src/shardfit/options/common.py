@@ -5,6 +5,7 @@ from typing import Any
 from shardfit.options.declared import option
 
 RESUME = ("auto", "must", "never")
+PRECISIONS = ("float64", "float32")
 
 
 def seed_option(of: str = "all random numbers") -> Any:
@@ -19,3 +20,8 @@ def resume_option() -> Any:
         "'auto' continues an earlier call if there is one, 'must' fails if there is none, 'never' starts over",
         choices=RESUME,
     )
+
+
+def precision_option(doc: str = "of the computation", default: str = "float64") -> Any:
+    """Return the choice of 32 or 64 bits."""
+    return option(default, doc, choices=PRECISIONS)

@@ -2,15 +2,17 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
-from typing import Any, Self, get_type_hints
+from typing import Any, Self, TypeVar, get_type_hints
 
 from shardfit.options.kinds import Kind, kind_of
 from shardfit.options.rules import Place, Rule
 
 RULE = "option"  # in the metadata of a field
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -88,10 +90,12 @@ class Options:
     def filled(cls, table: Mapping[str, Any], place: Place) -> Self:
         """Return the options of a table, or raise naming what is wrong with it."""
         values = loaded(cls, table, place)
-        try:
+        with named(place):
             return cls(**values)
-        except ValueError as error:  # each value may be right, and some of them not go together
-            raise ValueError(f"{place}: {error}") from None
+
+    def part(self, kind: type[T], **changes: Any) -> T:
+        """Return the options of a class whose fields are among these, with changes."""
+        return kind(**{f.name: getattr(self, f.name) for f in fields(kind) if f.init} | changes)  # type: ignore[arg-type]
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
@@ -99,6 +103,47 @@ class Options:
         from shardfit.options.writing import json_schema
 
         return json_schema(cls)
+
+
+@dataclass(frozen=True)
+class OpenOptions(Options):
+    """Base of options that may stand with others, which depend on their values: those of the solver that they name.
+
+    more: the others, as they were given.
+    """
+
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def others(cls, table: Mapping[str, Any]) -> Mapping[str, Option]:
+        """Return what a table may hold besides what is declared."""
+        return {}
+
+    @classmethod
+    def filled(cls, table: Mapping[str, Any], place: Place) -> Self:
+        """Return the options of a table and those besides, or raise naming what is wrong with it."""
+        own = cls.declared_options()
+        loaded(cls, {name: value for name, value in table.items() if name in own}, place)  # first what others depend on
+        with named(place):
+            known = {**cls.others(table), **own}
+        values = loaded(cls, table, place, known)
+        more = {name: values.pop(name) for name in table if name not in own}
+        with named(place):
+            return cls(**values, more=more)
+
+    def given(self) -> dict[str, Any]:
+        """Return all that is given, without what is None."""
+        own = {name: value for name in self.declared_options() if (value := getattr(self, name)) is not None}
+        return {**own, **self.more}
+
+
+@contextmanager
+def named(place: Place) -> Iterator[None]:
+    """Let errors about values that do not go together name their place."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{place}: {error}") from None
 
 
 @cache
@@ -127,8 +172,8 @@ def loaded(
     """Return the values of a table, checked. options: what it may hold, if not all that the class has in files."""
     known = kind.declared_options() if options is None else options
     place.require_known(table, known)
-    for name, each in known.items():
-        if each.default is MISSING and name not in table:
+    for name, each in kind.declared_options().items():
+        if each.default is MISSING and name not in table and name in known:
             raise ValueError(f"{place.of(name)} is missing: {each.short}.")
     return {name: known[name].kind.load(value, place, name) for name, value in table.items()}
 
@@ -138,4 +183,7 @@ def _option(name: str, annotation: Any, rule: Rule, default: Any) -> Option:
 
 
 def _default(each: dataclasses.Field) -> Any:
-    return each.default if each.default_factory is MISSING else each.default_factory()
+    """Return the default of a field; sections have none of their own."""
+    if each.default_factory is MISSING:
+        return each.default
+    return None if inspect.isclass(each.default_factory) else each.default_factory()

@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from shardfit.options.rules import Place, Rule
 
@@ -190,7 +190,7 @@ class List(Kind):
 
     def take(self, value: Any) -> Any:
         """Return the entries, all of them as they are kept."""
-        value = value.tolist() if getattr(value, "ndim", 0) > 0 else value
+        value = tuple(value) if getattr(value, "ndim", 0) > 0 else value
         if isinstance(value, str | bytes) or not isinstance(value, Sequence):
             return REFUSED
         kinds = self.items if self.each is None else (self.each,) * len(value)
@@ -294,12 +294,13 @@ class Either(Kind):
 
     def choices(self) -> tuple[str, ...]:
         """Return those of all."""
-        return tuple(choice for part in self.parts for choice in part.choices())
+        return tuple(dict.fromkeys(choice for part in self.parts for choice in part.choices()))
 
     def load(self, value: Any, place: Place, name: str) -> Any:
         """Return the value; a table is loaded by the part that is one, whose errors name the key in it."""
-        inner = next((part for part in self.parts if isinstance(part, Table | Made)), None)
-        if inner is not None and isinstance(value, Mapping):
+        inner = next((part for part in self.parts if isinstance(part, Table | Made | Given)), None)
+        alone = all(isinstance(part, Nothing) or part is inner for part in self.parts)
+        if inner is not None and (isinstance(value, Mapping) or (alone and self.take(value) is REFUSED)):
             return inner.load(value, place, name)
         return super().load(value, place, name)
 
@@ -340,11 +341,69 @@ class Made(Kind):
         return self.made.filled(value, place.inside(name))
 
 
+@dataclass(frozen=True)
+class Given(Kind):
+    """A section with some options, which is kept as it was given. known: the kinds of its entries; needed: by name."""
+
+    known: Mapping[str, Kind]
+    needed: frozenset[str] = frozenset()
+
+    def take(self, value: Any) -> Any:
+        """Return a table of known names with values that are allowed."""
+        if not isinstance(value, Mapping) or not self.needed <= set(value) <= set(self.known):
+            return REFUSED
+        return value if all(self.known[name].take(entry) is not REFUSED for name, entry in value.items()) else REFUSED
+
+    def words(self, plural: bool = False) -> str:
+        """Return the names."""
+        return f"{'sections' if plural else 'a section'} of {', '.join(self.known)}"
+
+    def schema(self) -> dict[str, Any]:
+        """Return the names and their values."""
+        properties = {name: kind.schema() for name, kind in self.known.items()}
+        return {
+            "type": "object",
+            "properties": properties,
+            "additionalProperties": False,
+            "required": sorted(self.needed),
+        }
+
+    def load(self, value: Any, place: Place, name: str) -> Any:
+        """Return the table, or raise for the first entry that is wrong."""
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{place.of(name)} = {value!r} must be a section, [{name}].")
+        here = place.inside(name)
+        here.require_known(value, self.known)
+        for key, entry in value.items():
+            self.known[key].load(entry, here, str(key))
+        if missing := sorted(self.needed - set(value)):
+            raise ValueError(f"{here.of(missing[0])} is missing.")
+        return value
+
+
+@dataclass(frozen=True)
+class Thing(Kind):
+    """An object of Python, no plain value."""
+
+    def take(self, value: Any) -> Any:
+        """Return what no file could hold."""
+        plain = value is None or isinstance(value, str | bytes | Real | Sequence | Mapping)
+        return REFUSED if plain else value
+
+    def words(self, plural: bool = False) -> str:
+        """Return nothing: a file has none."""
+        return ""
+
+    def schema(self) -> dict[str, Any]:
+        """Return nothing that is allowed."""
+        return {"enum": []}
+
+
 def kind_of(annotation: Any, rule: Rule) -> Kind:
     """Return the kind of an option from the type of its field and its rule."""
     origin, parts = get_origin(annotation), get_args(annotation)
-    if annotation is Any:
-        return Kind()
+    if annotation is Any:  # with choices: one of them, or an object that does it
+        return Either((Text(tuple(rule.choices)), Thing())) if rule.choices else Kind()
     if annotation is None or annotation is types.NoneType:
         return Nothing(rule.none)
     if annotation in (int, float):
@@ -353,6 +412,9 @@ def kind_of(annotation: Any, rule: Rule) -> Kind:
         return Text(tuple(rule.choices))
     if annotation is bool:
         return Switch()
+    if is_typeddict(annotation):
+        known = {name: kind_of(hint, Rule()) for name, hint in get_type_hints(annotation).items()}
+        return Given(known, annotation.__required_keys__)
     if origin in (Union, types.UnionType):
         return Either(tuple(kind_of(part, rule) for part in parts))
     if origin is Literal:

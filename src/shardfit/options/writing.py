@@ -2,13 +2,18 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from shardfit.options.declared import Option, Options
+from shardfit.options.declared import OpenOptions, Option, Options
 from shardfit.options.kinds import Either, Kind, List, Made, Table
 
 COLUMN = 26  # where comments of a template begin, unless the entry is longer
+
+
+def is_open(kind: type[Options]) -> bool:
+    """Return whether options may stand with others that are not declared."""
+    return issubclass(kind, OpenOptions)
 
 
 def sections_of(each: Option) -> type[Options] | None:
@@ -33,26 +38,38 @@ def keys(kind: type[Options]) -> Iterator[str]:
     yield from (".".join((*above, each.name)) for above, each in walk(kind))
 
 
-def template(kind: type[Options], values: Mapping[str, Any]) -> str:
+def template(kind: type[Options], values: Mapping[str, Any], without: Collection[str] = ()) -> str:
     """Return a configuration with every option: those with values, and the others as comments.
 
-    values: by name; of a section a mapping of its own.
+    values: by name; of a section a mapping of its own. without: sections that are written otherwise.
     """
-    return "\n".join(_template(kind, values, ())) + "\n"
+    return "\n".join(_template(kind, values, (), without)) + "\n"
 
 
-def _template(kind: type[Options], values: Mapping[str, Any], above: tuple[str, ...]) -> Iterator[str]:
+def section_template(name: str, kind: type[Options], values: Mapping[str, Any]) -> str:
+    """Return one section of a configuration, as `template` writes it; its inner tables stand in one line each."""
+    lines = [_line(each.name, each, values) for each in kind.declared_options().values()]
+    return "\n".join([f"[{name}]", *lines]) + "\n"
+
+
+def _template(
+    kind: type[Options], values: Mapping[str, Any], above: tuple[str, ...], without: Collection[str] = ()
+) -> Iterator[str]:
     tables = []
     for name, each in kind.declared_options().items():
+        if name in without:
+            continue
         if _is_section(each.kind) and not (name in values and not isinstance(values[name], Mapping)):
             tables.append(each)
             continue
         yield _line(name, each, values)
+    yield from (f"{name} = {toml(value)}" for name, value in values.items() if name not in kind.declared_options())
     for each in tables:
         path, inner = (*above, each.name), values.get(each.name, {})
         made = sections_of(each)
         yield ""
-        yield _commented(f"[{'.'.join(path)}]", each.short)
+        absent = made is not None and isinstance(each.kind, Either) and each.name not in values  # no section is None
+        yield _commented(f"{'# ' if absent else ''}[{'.'.join(path)}]", each.short)
         if made is not None:
             yield from _template(made, inner, path)
             continue
@@ -81,7 +98,8 @@ def setting_rows(options: Options, above: tuple[str, ...] = ()) -> list[tuple[st
             found += setting_rows(value, path)
         elif value is not None and value != () and value != {}:
             found.append((".".join(path), str(value)))
-    return found
+    more = options.more if isinstance(options, OpenOptions) else {}
+    return found + [(".".join((*above, name)), str(value)) for name, value in more.items()]
 
 
 def json_schema(kind: type[Options], title: str = "") -> dict[str, Any]:
@@ -91,7 +109,7 @@ def json_schema(kind: type[Options], title: str = "") -> dict[str, Any]:
     needed = [name for name, each in known.items() if each.default is dataclasses.MISSING]
     properties = {name: _property(each) for name, each in known.items()}
     required = {"required": needed} if needed else {}
-    return {**head, "type": "object", "properties": properties, "additionalProperties": False, **required}
+    return {**head, "type": "object", "properties": properties, "additionalProperties": is_open(kind), **required}
 
 
 def toml(value: Any) -> str:
@@ -106,8 +124,8 @@ def toml(value: Any) -> str:
 
 
 def toml_text(value: Any) -> str:
-    """Return a value for a line of help: a text without quotes."""
-    return value if isinstance(value, str) else toml(value)
+    """Return a value for a line of help: a text without quotes, a number as short as it can be."""
+    return value if isinstance(value, str) else toml(value).removesuffix(".0")
 
 
 def _property(each: Option) -> dict[str, Any]:

@@ -102,10 +102,10 @@ def test_illumination_is_the_energy_of_the_field():
 
 def test_bad_settings_are_refused():
     for change, message in [
-        ({"rows": -1}, "rows=-1"),
-        ({"floor": 0.0}, "floor=0.0"),
-        ({"clip": 100.0}, "clip=100.0"),
-        ({"smoothing": np.nan}, "smoothing=nan"),
+        ({"rows": -1}, "rows = -1"),
+        ({"floor": 0.0}, "floor = 0.0"),
+        ({"clip": 100.0}, "clip = 100.0"),
+        ({"smoothing": np.nan}, "smoothing = nan"),
     ]:
         with pytest.raises(ValueError, match=message):
             Conditioning(**change)

@@ -172,7 +172,7 @@ def test_a_killed_inversion_goes_on_to_the_bit(tmp_path):
 def test_what_does_not_go_together_is_refused():
     with pytest.raises(ValueError, match="Correlation compares whole traces .* 'plbfgs'"):
         InversionOptions(solver="gauss-newton", loss="correlation")
-    with pytest.raises(ValueError, match="products=0 must be a whole number"):
+    with pytest.raises(ValueError, match="products = 0 must be a whole number"):
         InversionOptions(solver="gauss-newton", products=0)
     with pytest.raises(ValueError, match="conditioning.clip"):
         InversionOptions(solver="gauss-newton", conditioning=Conditioning(clip=98.0))

@@ -10,6 +10,7 @@ COMMANDS = (
     Command("invert", "fit a velocity model to shot gathers, with report", "shardfit.cli.seismic.invert"),
     Command("rtm", "migrate shot gathers: an image of the reflectors", "shardfit.cli.seismic.rtm"),
 )
+CONFIG = "shardfit.cli.seismic.config:Config"  # what `shardfit schema` shows
 
 SCIENCE = Science(
     "seismic",

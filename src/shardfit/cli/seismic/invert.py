@@ -2,19 +2,21 @@
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shardfit.cli import record
-from shardfit.cli.options import add_resume, directory, positive
+from shardfit.cli.options import add_resume, directory, given, positive
 from shardfit.cli.processes import request_devices, writes_files
-from shardfit.cli.seismic.config import Config, checked_table, read_config
 from shardfit.cli.seismic.setup import Setup, add_common, build, model_data, split
+
+if TYPE_CHECKING:
+    from shardfit.cli.seismic.config import Config
 
 EXAMPLES = (
     "shardfit seismic invert line.toml --out inversion",
@@ -23,7 +25,6 @@ EXAMPLES = (
 )
 STOPPED = 130  # exit code of an interrupted command
 FADED = 8.0  # cells around sources and receivers in which pictures fade the gradient out
-ELSEWHERE = ("engine",)  # options that have a place of their own in the configuration
 
 
 def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
@@ -41,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
     devices = request_devices(args.devices)
 
     from shardfit import RunOptions
+    from shardfit.cli.seismic.config import read_config
     from shardfit.cli.seismic.report import summary, write_run
     from shardfit.domains.seismic import Recording
     from shardfit.domains.seismic.recipes import Display, invert
@@ -78,54 +80,25 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def inversion_options(config: Config) -> Any:
-    """Return the options of [inversion]; raise for a key or value that cannot be one."""
-    from shardfit.domains.seismic.conditioning import Conditioning
+def inversion_options(config: "Config") -> Any:
+    """Return the options of [inversion], with models of bounds from files and the engine of [simulation]."""
+    from shardfit.domains.seismic.files import load_model
     from shardfit.domains.seismic.recipes import InversionOptions
 
-    known = {f.name: f.default for f in fields(InversionOptions) if f.name not in ELSEWHERE}
-    given = checked_table(config.inversion, known, "[inversion]")
-    known = {f.name: f.default for f in fields(Conditioning)}
-    given["conditioning"] = Conditioning(
-        **checked_table(given.get("conditioning", {}), known, "[inversion.conditioning]")
-    )
-    if "bands" in given:
-        given["bands"] = tuple(None if corner == "all" else corner for corner in given["bands"])
-        if not all(corner is None or isinstance(corner, int | float) for corner in given["bands"]):
-            raise ValueError(f'[inversion]: bands = {config.inversion["bands"]} must be corners in Hz, or "all".')
-    bounds = given.get("bounds")
-    if isinstance(bounds, dict):
-        given["bounds"] = {name: _bounds(config, ends, name) for name, ends in bounds.items()}
+    def loaded(ends: Any, of: str = "vp") -> tuple[Any, ...]:
+        return tuple(load_model(config.path(end), of=of).velocity if isinstance(end, str) else end for end in ends)
+
+    bounds: Any = config.inversion.bounds
+    if isinstance(bounds, Mapping):
+        bounds = {name: loaded(ends, name) for name, ends in bounds.items()}
     elif bounds is not None:
-        given["bounds"] = _bounds(config, bounds)
-    if "batchsize" in given:
-        sizes = given["batchsize"]
-        given["batchsize"] = [_size(size) for size in sizes] if isinstance(sizes, list) else _size(sizes)
-    return InversionOptions(**given, engine=config.simulation.engine)
+        bounds = loaded(bounds)
+    return config.inversion.part(InversionOptions, bounds=bounds, engine=config.simulation.engine)
 
 
-def _size(size: Any) -> Any:
-    return None if size == "all" else size
-
-
-def _bounds(config: Config, ends: Any, of: str = "vp") -> tuple[Any, ...]:
-    """Return both bounds: numbers, or models of bounds (nz, nx) from files."""
-    from shardfit.domains.seismic.files import load_model
-
-    if not (isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, int | float | str) for end in ends)):
-        raise ValueError(f"[inversion]: bounds = {ends!r} must be [lowest, highest] in m/s, numbers or files.")
-    return tuple(load_model(config.path(end), of=of).velocity if isinstance(end, str) else end for end in ends)
-
-
-def _with_options(config: Config, args: argparse.Namespace) -> Config:
-    own = {name: getattr(args, name) for name in ("epochs", "batchsize") if getattr(args, name) is not None}
-    top = {name: getattr(args, name) for name in ("seed", "show_every") if getattr(args, name) is not None}
-    config = replace(config, inversion={**config.inversion, **own}, **top)
-    if config.seed < 0:
-        raise ValueError(f"seed {config.seed}: a seed is zero or positive.")
-    if config.show_every < 1:
-        raise ValueError(f"show_every = {config.show_every} must be at least 1.")
-    return config
+def _with_options(config: "Config", args: argparse.Namespace) -> "Config":
+    inversion = replace(config.inversion, **given(args, "epochs", "batchsize"))
+    return replace(config, inversion=inversion, **given(args, "seed", "show_every"))
 
 
 def _headline(setup: Setup, options: Any, devices: int) -> str:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shardfit.cli import record
-from shardfit.cli.options import directory
+from shardfit.cli.options import directory, given
 from shardfit.cli.processes import request_devices, writes_files
-from shardfit.cli.seismic.config import read_config
 from shardfit.cli.seismic.setup import add_common, build, model_data
 from shardfit.cli.seismic.velocities import speed
 
@@ -28,6 +27,7 @@ def run(args: argparse.Namespace) -> int:
     out = directory(args.out)
     request_devices(args.devices)
 
+    from shardfit.cli.seismic.config import read_config
     from shardfit.cli.seismic.pictures import save, save_film, save_survey
     from shardfit.domains.seismic import plots
     from shardfit.domains.seismic.files import save_gathers, save_model
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.report.values import seconds
 
     config = read_config(args.config)
-    config = replace(config, seed=config.seed if args.seed is None else args.seed, data=replace(config.data, file=None))
+    config = replace(config, data=replace(config.data, file=None), **given(args, "seed"))
     setup = build(config, args.data, args.max_shots, need_start=False)
     sim = setup.sim
     if args.format == "sgy" and len(sim.shape) > 2:

@@ -4,21 +4,23 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shardfit.cli.seismic.config import Config
 from shardfit.cli.seismic.pictures import save_film, save_survey
 from shardfit.cli.seismic.setup import Setup
 from shardfit.cli.seismic.velocities import speed
+
+if TYPE_CHECKING:
+    from shardfit.cli.seismic.config import Config
 
 SUBTITLE = "Velocity model whose simulated shots match the recorded ones: {} waveform inversion in {} dimensions."
 STOPPED = 0.01  # share of cells at a bound that nobody has set which is odd
 Rows = list[tuple[str, str]]
 
 
-def write_run(out: Path, inversion: Any, setup: Setup, config: Config) -> tuple[Path, Rows]:
+def write_run(out: Path, inversion: Any, setup: Setup, config: "Config") -> tuple[Path, Rows]:
     """Write everything; return the path of the report and the table of what was reached."""
     from shardfit.domains.seismic.medium import bare
     from shardfit.io.files import write_atomic
@@ -215,13 +217,13 @@ def _copied(out: Path, name: str, caption: str) -> dict[str, str]:
     return {"picture": name, "caption": caption}
 
 
-def _origin(config: Config) -> str:
+def _origin(config: "Config") -> str:
     if config.data.file is not None:
         return Path(config.data.file).name
     return f"the model {config.model.name!r}" if config.model.name else Path(config.model.file or "").name
 
 
-def _settings(inversion: Any, setup: Setup, config: Config) -> Rows:
+def _settings(inversion: Any, setup: Setup, config: "Config") -> Rows:
     sim, steps = setup.sim, " × ".join(f"{h:g}" for h in setup.sim.dh)
     rows = [
         ("grid", f"{' × '.join(map(str, sim.shape))} cells of {steps} m, order {sim.order}"),
@@ -240,7 +242,7 @@ def _settings(inversion: Any, setup: Setup, config: Config) -> Rows:
 SHOWN = ("loss", "solver", "learning_rate", "epochs", "batchsize")
 
 
-def _start(config: Config) -> str:
+def _start(config: "Config") -> str:
     section = config.start
     details = {"smoothed": f"by {section.metres:g} m", "linear": f"{section.top:g} to {section.bottom:g} m/s"}
     return f"{section.kind} {details.get(section.kind, section.file)}"

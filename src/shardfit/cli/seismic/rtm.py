@@ -4,15 +4,14 @@ import argparse
 import io
 import time
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from shardfit.cli import record
-from shardfit.cli.options import directory, positive
+from shardfit.cli.options import directory, given, positive
 from shardfit.cli.processes import request_devices, writes_files
-from shardfit.cli.seismic.config import checked_table, read_config
 from shardfit.cli.seismic.setup import add_common, build, model_data, split
 from shardfit.cli.seismic.velocities import speed
 
@@ -35,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
     out = directory(args.out)
     devices = request_devices(args.devices)
 
+    from shardfit.cli.seismic.config import read_config
     from shardfit.cli.seismic.pictures import save, save_survey
     from shardfit.domains.seismic import Recording, WaveOptions, plots
     from shardfit.domains.seismic.models import WATER, water_cells
@@ -43,15 +43,11 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.report.values import seconds
 
     config = read_config(args.config)
-    known = {f.name: f.default for kind in (MigrationOptions, WaveOptions) for f in fields(kind) if f.name != "engine"}
-    given = checked_table(config.rtm, known, "[rtm]")
-    if args.batchsize is not None:
-        given["batchsize"] = args.batchsize
-    own = {f.name: given.pop(f.name) for f in fields(MigrationOptions) if f.name in given}
-    options, waves = MigrationOptions(**own), WaveOptions(config.simulation.engine, **given)
+    options = replace(config.rtm, **given(args, "batchsize"))
+    waves = options.part(WaveOptions, engine=config.simulation.engine)
     if args.velocity is not None:
         config = replace(config, start=replace(config.start, kind="file", file=str(Path(args.velocity).resolve())))
-    config = replace(config, seed=config.seed if args.seed is None else args.seed)
+    config = replace(config, **given(args, "seed"))
     setup = build(config, args.data, args.max_shots, need_start=True)
     options.check(setup.sim)
     record.begin(args, out, config.seed)
@@ -60,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     if observed is None:
         observed = model_data(setup, config, lambda text: print(text, flush=True))
     recording = Recording(setup.shots, setup.wavelet, observed, setup.weights)
-    image = rtm(setup.sim, setup.start, recording, options, waves=waves, mesh=split(devices))
+    image = rtm(setup.sim, setup.start, recording, options.part(MigrationOptions), waves=waves, mesh=split(devices))
     if not writes_files():
         return 0
     buffer = io.BytesIO()

@@ -4,14 +4,16 @@ import argparse
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shardfit.cli import options
 from shardfit.cli.options import positive
-from shardfit.cli.seismic.config import Config
 from shardfit.cli.seismic.velocities import OWN, media, speed
+
+if TYPE_CHECKING:
+    from shardfit.cli.seismic.config import Config
 
 MARGIN, ROOM = 1.1, 1.5  # v_max over the fastest model where it is not given: at least, and as far as dt allows
 BATCH = 8  # shots modelled at once
@@ -89,7 +91,7 @@ def split(devices: int) -> Any:
     return mesh(rows=devices) if devices > 1 else None
 
 
-def build(config: Config, folder: str | None, most: int | None, need_start: bool) -> Setup:
+def build(config: "Config", folder: str | None, most: int | None, need_start: bool) -> Setup:
     """Return the setup of a configuration. folder: of public models; most: shots, or None for all."""
     from shardfit.domains.seismic import acquisition, ricker
 
@@ -128,7 +130,7 @@ def build(config: Config, folder: str | None, most: int | None, need_start: bool
     return Setup(sim, truth, start, wavelet, sources, receivers, shots, observed, weights)
 
 
-def _simulation(config: Config, known: list, dh: tuple[float, ...], dt: float, nt: int) -> Any:
+def _simulation(config: "Config", known: list, dh: tuple[float, ...], dt: float, nt: int) -> Any:
     """Return the simulation, which all models that are known fit."""
     from shardfit.domains import seismic
 
@@ -159,7 +161,7 @@ def _simulation(config: Config, known: list, dh: tuple[float, ...], dt: float, n
     return sim
 
 
-def _require_inside(config: Config, sim: Any, origin: np.ndarray, sources: np.ndarray, receivers: np.ndarray) -> None:
+def _require_inside(config: "Config", sim: Any, origin: np.ndarray, sources: np.ndarray, receivers: np.ndarray) -> None:
     """Raise for positions of a file that the model does not hold, in metres."""
     cells = np.concatenate([sources, receivers.reshape(-1, len(sim.shape))])
     lowest, highest = cells.min(0), cells.max(0)
@@ -188,7 +190,7 @@ def spread(count: int, most: int | None) -> np.ndarray:
     return np.linspace(0, count - 1, kept).round().astype(int)
 
 
-def model_data(setup: Setup, config: Config, say: Callable[[str], Any]) -> np.ndarray:
+def model_data(setup: Setup, config: "Config", say: Callable[[str], Any]) -> np.ndarray:
     """Return the data of the true model, with noise as configured. say: is told how far it is."""
     import jax
 
@@ -196,8 +198,6 @@ def model_data(setup: Setup, config: Config, say: Callable[[str], Any]) -> np.nd
 
     if setup.truth is None:
         raise ValueError("[model]: data can be made from a true model only. Name one, or a file of gathers in [data].")
-    if not config.data.noise >= 0:
-        raise ValueError(f"[data]: noise = {config.data.noise} is a share of the data's rms, zero or positive.")
     truth = jax.tree.map(lambda x: jax.numpy.asarray(x, "float32"), setup.truth)
     run = jax.jit(lambda shots: propagate(setup.sim, truth, setup.wavelet, shots, config.simulation.engine))
     parts = []
@@ -213,7 +213,7 @@ def model_data(setup: Setup, config: Config, say: Callable[[str], Any]) -> np.nd
     return traces
 
 
-def _recorded(config: Config) -> Any:
+def _recorded(config: "Config") -> Any:
     from shardfit.domains.seismic.files import load_gathers
 
     data = config.data
@@ -224,7 +224,7 @@ def _recorded(config: Config) -> Any:
     return load_gathers(config.path(data.file), dt=config.survey.dt, shape=data.shape, dtype=data.dtype, by=data.by)
 
 
-def _positions(config: Config, sim: Any) -> tuple[np.ndarray, np.ndarray]:
+def _positions(config: "Config", sim: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return sources (shots, axes) and receivers (shots, n, axes) along the surface, a line or a lattice, in cells."""
     from shardfit.domains.seismic.gathers import in_cells
 
@@ -233,10 +233,8 @@ def _positions(config: Config, sim: Any) -> tuple[np.ndarray, np.ndarray]:
     for name in ("source", "receiver"):
         depth, step = getattr(survey, f"{name}_depth"), getattr(survey, f"{name}_step")
         step = (10 * dx if name == "source" else dx) if step is None else step
-        if not step > 0:
-            raise ValueError(f"[survey]: {name}_step = {step} m must be positive.")
         deepest = dz * (sim.shape[0] - 1)
-        if depth is not None and not 0 <= depth <= deepest:
+        if depth is not None and depth > deepest:
             raise ValueError(f"[survey]: {name}_depth = {depth:g} m is outside the model: 0 to {deepest:g} m deep.")
         axes = [_centred(n, h, step) for n, h in zip(sim.shape[1:], sim.dh[1:], strict=True)]
         lattice = np.meshgrid([dz if depth is None else depth], *axes, indexing="ij")

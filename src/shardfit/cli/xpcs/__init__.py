@@ -17,6 +17,7 @@ COMMANDS = (
     Command("validate", "check a configuration, and the file that it names", "shardfit.cli.xpcs.validate"),
     Command("init", "write a configuration file to start from", "shardfit.cli.xpcs.init"),
 )
+CONFIG = "shardfit.cli.xpcs.config:Config"  # what `shardfit schema` shows
 
 SCIENCE = Science(
     "xpcs",

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,17 +90,16 @@ class Config(Options):
         """Return the options of a fit. Errors are by frames, unless said otherwise or the data have none to show."""
         from shardfit.domains.xpcs import Binned
 
-        given = {f.name: getattr(self.fit, f.name) for f in fields(FitOptions)}
         binned = isinstance(data, Binned) or self.fit.compat is not None
-        given["errors"] = self.fit.errors or ("points" if binned else "frames")
-        return FitOptions(**{**given, "start": self.start, "bounds": self.bounds, "fixed": self.fixed})
+        errors = self.fit.errors or ("points" if binned else "frames")
+        return self.fit.part(FitOptions, errors=errors, start=self.start, bounds=self.bounds, fixed=self.fixed)
 
     def load(self, file: str | Path) -> Any:
         """Return the data of a file: read, selected and cleaned as configured."""
         from shardfit.domains.xpcs import estimate_noise, read, without_outliers
 
         wanted = self.data
-        data = read(file, Selection(**{f.name: getattr(wanted, f.name) for f in fields(Selection)}))
+        data = read(file, wanted.part(Selection))
         if wanted.angles:
             data = data.near_angles(wanted.angles, wanted.keep_all_if_no_angle)
         if wanted.outliers is not None:

@@ -11,7 +11,6 @@ from shardfit.cli import options, record
 from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.xpcs.batch import converged, fit_or_report, write_summary
 from shardfit.cli.xpcs.config import Config, DataSection, FitSection, read_config
-from shardfit.options.declared import declared
 
 EXAMPLES = (
     "shardfit xpcs fit c2.h5",
@@ -46,8 +45,7 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what selects data, which several commands share."""
     options.add_declared(parser, Config, mode="NAME")
     options.add_declared(parser, DataSection, q="Q", dt="S", gap="L", sigma="X")
-    frames = declared(DataSection)["frames"]
-    parser.add_argument("--frames", metavar="FIRST:LAST", type=_frames, help=frames.hint)
+    options.add_declared(parser, DataSection, reads=_frames, frames="FIRST:LAST")
 
 
 def configured(args: argparse.Namespace) -> Config:

@@ -18,40 +18,33 @@ from shardfit.core.extras import require_extra
 from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.geometry import Points, Shots
 from shardfit.domains.seismic.simulation import Simulation
+from shardfit.options.declared import Options, option
 
 FIRST_ORDER = ("adam", "adamw", "sgd", "rmsprop")
 
 
 @dataclass(frozen=True)
-class Conditioning:
-    """How gradients are treated; the default does nothing.
+class Conditioning(Options):
+    """How gradients are treated; the default does nothing."""
 
-    rows: number of rows from the top (water) where the gradient is zero. near: cells around sources and receivers in
-    which it is faded out. illumination: power of the division by the source wavefield's energy, 0 for none. curvature:
-    power of the division by the diagonal of the Gauss-Newton Hessian, 0 for none, 1 as Newton would; None is 1 for
-    'plbfgs' and 'gauss-newton', 0 for others. floor: share of the largest energy, or root of the curvature, that is
-    added. depth: power of the depth by which it is multiplied. smoothing: standard deviation, cells. clip: percentile
-    of |gradient| above which it is cut off, None for none.
-    """
-
-    rows: int = 0
-    near: float = 0.0
-    illumination: float = 0.0
-    curvature: float | None = None
-    floor: float = 1e-2
-    depth: float = 0.0
-    smoothing: float = 0.0
-    clip: float | None = None
-
-    def __post_init__(self):
-        for name in ("rows", "near", "illumination", "curvature", "depth", "smoothing"):
-            value = 0.0 if getattr(self, name) is None and name == "curvature" else getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise ValueError(f"Conditioning: {name}={value!r} must be zero or positive.")
-        if not 0 < self.floor < 1:
-            raise ValueError(f"Conditioning: floor={self.floor!r} must lie between 0 and 1.")
-        if self.clip is not None and not 0 < self.clip < 100:
-            raise ValueError(f"Conditioning: clip={self.clip!r} is a percentile, between 0 and 100.")
+    rows: int = option(0, "rows from the top, such as water, where the gradient is zero", least=0)
+    near: float = option(0.0, "distance from sources and receivers within which it is faded out", unit="cells", least=0)
+    illumination: float = option(0.0, "power of the division by the source wavefield's energy, 0 for none", least=0)
+    curvature: float | None = option(
+        None,
+        """power of the division by the diagonal of the Gauss-Newton Hessian
+        0 for none, 1 as Newton would; left out it is 1 for 'plbfgs' and 'gauss-newton', 0 for others""",
+        least=0,
+        example=1.0,
+    )
+    floor: float = option(
+        1e-2, "share of the largest energy, or root of the curvature, that is added before dividing", above=0, below=1
+    )
+    depth: float = option(0.0, "power of the depth by which it is multiplied", least=0)
+    smoothing: float = option(0.0, "standard deviation of its smoothing", unit="cells", least=0)
+    clip: float | None = option(
+        None, "percentile of |gradient| above which it is cut off", above=0, below=100, example=99.0
+    )
 
     @property
     def idle(self) -> bool:

@@ -4,20 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from shardfit.core.errors import suggestion
-from shardfit.core.precision import PRECISIONS
 from shardfit.domains.seismic.bands import check_corner
 from shardfit.domains.seismic.conditioning import FIRST_ORDER, Conditioning
 from shardfit.domains.seismic.gauss_newton import require_residuals
 from shardfit.domains.seismic.losses import Loss, as_loss
 from shardfit.domains.seismic.medium import MediumSimulation
 from shardfit.domains.seismic.native import Native
-from shardfit.domains.seismic.options import NORMALISE, SOURCE_FITS, SourceOptions, WaveOptions, require_known
-from shardfit.domains.seismic.parametrisation import PARAMETERS
+from shardfit.domains.seismic.options import (
+    SOURCE_FITS,
+    MisfitOptions,
+    ModelOptions,
+    SourceOptions,
+    WaveOptions,
+    require_known,
+)
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.strategies import Strategy
+from shardfit.options.declared import Options, like, option, section
 from shardfit.solve.registry import CLASSES
 
 PRECONDITIONED = ("plbfgs", "gauss-newton")
@@ -25,128 +28,105 @@ SOLVERS = (*FIRST_ORDER, *PRECONDITIONED, "lbfgsb", "lbfgs", "lbfgs-bt")
 
 
 @dataclass(frozen=True)
-class InversionOptions:
-    """Options of `invert`.
+class InversionOptions(Options):
+    """Options of `invert`."""
 
-    Attributes
-    ----------
-    loss, normalise, match
-        see `MisfitOptions`.
-    parameter
-        what the solver sees, see `parametrisation`.
-    fitted
-        of a medium: which of its parameters change, the others stay as in the start; None is 'vp' and 'vs' of an
-        elastic one, 'vp' and 'epsilon' of a VTI one, 'vp' and 'q' of a viscoacoustic one.
-    solver
-        'adam', 'adamw', 'sgd', 'rmsprop', 'plbfgs' (preconditioned L-BFGS) or 'gauss-newton' (truncated) on
-        mini-batches or all shots; 'lbfgsb', 'lbfgs', 'lbfgs-bt' on all shots.
-    learning_rate
-        m/s per step; of vs 0.58 of it, of epsilon and delta 0.0005, of q 0.1 (near its median). With 'plbfgs' and
-        'gauss-newton' on mini-batches the most that a cell may change in a step.
-    products
-        products of the Gauss-Newton Hessian in a step of 'gauss-newton', at most; one costs somewhat more than a
-        gradient.
-    decay
-        factor of the learning rate from band to band.
-    epochs
-        steps, of every band, or one number for each.
-    batchsize
-        shots per step, in an order that is shuffled whenever all were used, or one number for each band; None for all.
-        'plbfgs' takes three steps with each batch, 'gauss-newton' one.
-    bands
-        corners of low-pass filters in Hz, one fit each, None for all frequencies; () is one fit without filter.
-    band_order
-        of the filter.
-    bounds
-        velocities, m/s, numbers or (nz, nx), of a medium those of vp, or a mapping by what is fitted; None is from half
-        the slowest start to the simulation's v_max where the solver knows bounds. Those of a medium that are not given
-        keep waves stable: vs below √3/2 of vp, so that the bulk modulus is positive, epsilon above delta (of two that
-        are fitted, both bounds lie midway between the starts), velocities with epsilon or q below v_max.
-    conditioning
-        of gradients, for first-order solvers; for 'plbfgs' and 'gauss-newton' the inverse Hessian they begin with.
-    tikhonov, tv
-        weights of these penalties; tv_eps: m/s per cell.
-    estimate_source
-        'scalar' or 'filter' fits the wavelet before every band, one for all shots, or one for each if source_per_shot.
-    eps
-        of Adam and its kin, relative to the largest component of the first gradient.
-    compare
-        compare some shots with those of the start first, and refuse data that cannot be what is modelled: of another
-        scale, or without correlation. Losses of envelopes and distributions (W2, NIM) are not compared.
-    strict
-        refuse a batch that the devices do not share evenly, instead of padding it.
-    certify
-        check the gradient on a few shots, at the start of the first band and at its answer.
-    engine, memory, chunk, precision
-        see `WaveOptions`.
-
-    """
-
-    loss: str | Loss = "l2"
-    normalise: str = "rms"
-    parameter: str = "velocity"
-    fitted: tuple[str, ...] | None = None
-    solver: str = "adam"
-    learning_rate: float = 25.0
-    products: int = 6
-    decay: float = 1.0
-    epochs: int | tuple[int, ...] = 100
-    batchsize: int | tuple[int | None, ...] | None = 8
-    bands: tuple[float | None, ...] = ()
-    band_order: int = 4
-    bounds: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = None
-    conditioning: Conditioning = Conditioning()
-    tikhonov: float = 0.0
-    tv: float = 0.0
-    tv_eps: float = 1.0
-    estimate_source: str | None = None
-    source_per_shot: bool = False
-    match: str | None = None
-    eps: float = 1e-12
-    compare: bool = True
-    strict: bool = False
-    certify: bool = True
-    engine: str | Native = "auto"
-    memory: str | Strategy = "auto"
-    chunk: int | None = None
-    precision: str = "float32"
+    loss: str | Loss = like(MisfitOptions, "loss")
+    normalise: str = like(MisfitOptions, "normalise")
+    parameter: str = like(ModelOptions, "parameter")
+    fitted: tuple[str, ...] | None = option(
+        None,
+        """of a medium: which of its parameters change
+        the others stay as in the start; left out: 'vp' and 'vs' of an elastic one, 'vp' and 'epsilon' of a VTI one,
+        'vp' and 'q' of a viscoacoustic one""",
+        example=["vp", "vs"],
+    )
+    solver: str = option(
+        "adam",
+        """how it is minimised
+        first-order ones, 'plbfgs' (preconditioned L-BFGS) and 'gauss-newton' (truncated) on mini-batches or all shots;
+        'lbfgsb', 'lbfgs', 'lbfgs-bt' on all shots""",
+        choices=SOLVERS,
+    )
+    learning_rate: float = option(
+        25.0,
+        """change of the velocity in a step
+        of vs 0.58 of it, of epsilon and delta 0.0005, of q 0.1 (near its median). With 'plbfgs' and 'gauss-newton' on
+        mini-batches the most that a cell may change in a step""",
+        unit="m/s",
+        above=0,
+    )
+    products: int = option(
+        6,
+        """most products of the Gauss-Newton Hessian in a step of 'gauss-newton'
+        one costs somewhat more than a gradient""",
+        least=1,
+    )
+    decay: float = option(1.0, "factor of the learning rate from band to band", above=0)
+    epochs: int | tuple[int, ...] = option(100, "steps, of every band, or a list with one number for each", least=1)
+    batchsize: int | tuple[int | None, ...] | None = option(
+        8,
+        """shots per step, or 'all'; or a list with one number for each band
+        in an order that is shuffled whenever all were used. 'plbfgs' takes three steps with each batch, 'gauss-newton'
+        one""",
+        least=1,
+        none="all",
+    )
+    bands: tuple[float | None, ...] = option(
+        (),
+        """from low frequencies to high: corners in Hz of low-pass filters, one fit each, 'all' for none
+        an empty list is one fit without filter""",
+        above=0,
+        none="all",
+        example=[4.0, "all"],
+    )
+    band_order: int = option(4, "order of the filters", least=1)
+    bounds: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = option(
+        None,
+        """lowest and highest velocity, m/s, numbers or files; of a medium those of vp, or by what is fitted
+        in Python also (nz, nx). Left out: from half the slowest start to the simulation's v_max where the solver knows
+        bounds. Those of a medium that are not given keep waves stable: vs below √3/2 of vp, so that the bulk modulus is
+        positive, epsilon above delta (of two that are fitted, both bounds lie midway between the starts), velocities
+        with epsilon or q below v_max""",
+        example=[1450.0, 4500.0],
+    )
+    conditioning: Conditioning = section(
+        Conditioning,
+        """of gradients, for first-order solvers
+        for 'plbfgs' and 'gauss-newton' the inverse Hessian they begin with""",
+    )
+    tikhonov: float = option(0.0, "weight of the penalty of this name", least=0)
+    tv: float = option(0.0, "weight of the total variation", least=0)
+    tv_eps: float = option(1.0, "rounds off the total variation", unit="m/s per cell", above=0)
+    estimate_source: str | None = option(
+        None, "fit the wavelet before every band", choices=SOURCE_FITS, example="filter"
+    )
+    source_per_shot: bool = option(False, "one estimated wavelet for each shot, instead of one for all")
+    match: str | None = like(MisfitOptions, "match")
+    eps: float = option(1e-12, "of Adam and its kin, relative to the largest component of the first gradient", above=0)
+    compare: bool = option(
+        True,
+        """compare some shots with those of the start first
+        and refuse data that cannot be what is modelled: of another scale, or without correlation. Losses of envelopes
+        and distributions (W2, NIM) are not compared""",
+    )
+    strict: bool = option(False, "refuse a batch that the devices do not share evenly, instead of padding it")
+    certify: bool = option(True, "check the gradient on a few shots\nat the start of the first band and at its answer")
+    engine: str | Native = like(WaveOptions, "engine")
+    memory: str | Strategy = like(WaveOptions, "memory")
+    chunk: int | None = like(WaveOptions, "chunk")
+    precision: str = like(WaveOptions, "precision")
 
     def __post_init__(self):
-        as_loss(self.loss)
-        object.__setattr__(self, "bands", tuple(self.bands))
-        if self.fitted is not None:
-            if isinstance(self.fitted, str) or not self.fitted:
-                raise ValueError(f"invert: fitted={self.fitted!r} must be a list of parameters, at least one.")
-            object.__setattr__(self, "fitted", tuple(self.fitted))
-        named = [("normalise", NORMALISE), ("parameter", PARAMETERS), ("solver", SOLVERS)]
-        named += [(n, SOURCE_FITS) for n in ("estimate_source", "match") if getattr(self, n) is not None]
-        for name, known in named:
-            if getattr(self, name) not in known:
-                given = getattr(self, name)
-                raise ValueError(f"invert: unknown {name} {given!r}.{suggestion(str(given), known)}")
+        super().__post_init__()
+        if self.fitted == ():
+            raise ValueError("fitted = [] must be a list of parameters, at least one.")
         for name in ("epochs", "batchsize"):
-            self._check_counts(name)
-        _require_count("products", self.products)
-        for name in ("learning_rate", "decay", "eps", "tv_eps"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ValueError(f"invert: {name}={getattr(self, name)!r} must be positive.")
-        for name in ("tikhonov", "tv"):
-            if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise ValueError(f"invert: {name}={getattr(self, name)!r} must be zero or positive.")
+            given, bands = getattr(self, name), len(self.corners)
+            if isinstance(given, tuple) and len(given) != bands:
+                there = "there is 1" if bands == 1 else f"there are {bands}"
+                raise ValueError(f"invert: {name}={given!r} are numbers of {len(given)} bands, and {there}.")
         self._check_second_order()
-        require_known("precision", self.precision, PRECISIONS)
-
-    def _check_counts(self, name: str) -> None:
-        if isinstance(getattr(self, name), list):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        given, bands = getattr(self, name), len(self.corners)
-        if isinstance(given, tuple) and len(given) != bands:
-            there = "there is 1" if bands == 1 else f"there are {bands}"
-            raise ValueError(f"invert: {name}={given!r} are numbers of {len(given)} bands, and {there}.")
-        for value in given if isinstance(given, tuple) else (given,):
-            if value is None and name == "batchsize":
-                continue
-            _require_count(name, value)
 
     def _check_second_order(self):
         if self.first_order:
@@ -233,8 +213,3 @@ class InversionOptions:
                 f"invert: batchsize={size} does not divide by {n_devices} devices. Use "
                 f"{' or '.join(map(str, near)) or 'fewer devices'}, or strict=False, which pads the last share."
             )
-
-
-def _require_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"invert: {name}={value!r} must be a whole number, at least 1.")

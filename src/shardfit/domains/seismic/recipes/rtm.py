@@ -22,42 +22,22 @@ from shardfit.domains.seismic.recipes.lbfgs import PreconditionedLBFGS
 from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.fitting import fit
+from shardfit.options.declared import Options, option
 
 SUM = MisfitOptions(reduction="sum")
 
 
 @dataclass(frozen=True)
-class MigrationOptions:
-    """Options of `rtm`.
+class MigrationOptions(Options):
+    """Options of `rtm`."""
 
-    Attributes
-    ----------
-    batchsize
-        shots worked on at once; memory does not grow with the survey.
-    compensation
-        power of the division by the source's energy, 0 for none.
-    floor
-        share of the largest energy that is added before dividing.
-    high_pass
-        take minus the Laplacian, which removes the smooth part along the paths.
-    iterations
-        of least-squares migration, preconditioned by the compensation; 0 is plain migration.
-
-    """
-
-    batchsize: int = 8
-    compensation: float = 1.0
-    floor: float = 1e-2
-    high_pass: bool = True
-    iterations: int = 0
-
-    def __post_init__(self):
-        if self.batchsize < 1:
-            raise ValueError(f"rtm: batchsize={self.batchsize} must be at least 1.")
-        if self.iterations < 0:
-            raise ValueError(f"rtm: iterations={self.iterations} must be zero or positive.")
-        if not self.floor >= 0:
-            raise ValueError(f"rtm: floor={self.floor} must be zero or positive.")
+    batchsize: int = option(8, "shots worked on at once\nmemory does not grow with the survey", least=1)
+    compensation: float = option(1.0, "power of the division by the source's energy, 0 for none")
+    floor: float = option(1e-2, "share of the largest energy that is added before dividing", least=0)
+    high_pass: bool = option(True, "take minus the Laplacian, which removes the smooth part along the paths")
+    iterations: int = option(
+        0, "of least-squares migration, preconditioned by the compensation; 0 is plain migration", least=0
+    )
 
     def check(self, sim: Simulation) -> None:
         """Raise for what does not go with these waves."""
