@@ -140,14 +140,14 @@ def seismic(folder: Path) -> None:
 
 def configurations(folder: Path) -> None:
     """Files that `init` writes, and one of homodyne."""
-    from shardfit.cli.problems.template import CONFIG
-    from shardfit.cli.seismic.init import TEMPLATE as SEISMIC
+    from shardfit.cli.problems.template import text as problem
+    from shardfit.cli.seismic.init import text as seismic
     from shardfit.cli.surveys.template import survey_template
     from shardfit.cli.xpcs.init import text as xpcs
 
     texts = {
-        "fit": CONFIG.format(path="fit.toml", module="model", stem="fit"),
-        "seismic": SEISMIC,
+        "fit": problem("fit.toml", "model", "fit"),
+        "seismic": seismic(),
         "survey": survey_template("vlbi", "runs/survey"),
         "xpcs": xpcs("laminar_flow"),
         "population": POPULATION,

@@ -145,7 +145,7 @@ def test_names_of_the_wrong_kind(tmp_path, monkeypatch, capsys):
         ("survey status dri", "dri: no such folder. Did you mean 'dir'?"),
         ("seismic init no/x.toml", "no/x.toml: no such file or folder. There is no folder no."),
         ("population init dir --force", "dir is a folder, not a file."),
-        ("population fit fit.toml --rows abc", "abc is not a whole number of at least 2"),
+        ("population fit fit.toml --rows abc", "abc must be a whole number, at least 2"),
         ("completion", "required: SHELL\n"),
     ):
         assert main(words.split()) == 2

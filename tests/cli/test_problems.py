@@ -116,16 +116,16 @@ def test_nothing_to_run_again(tmp_path, capsys):
     [
         ("seed = 0", "sede = 0", "Did you mean 'seed'"),
         ("seed = 0", 'seed = "a"', "must be a whole number"),
-        ("[settings]", "settings = 5\n[sett]", "must be a section"),
+        ("[settings]", "settings = 5\n[fit.more]", "must be a section"),
         ("rows = 300", "row = 300", "row"),
         ("own_model:make_problem", "own_model:make_probelm", "cannot be loaded"),
         ('"own_model:make_problem"', '"own_model:decay"', "decay"),
         ("# devices = 4", "device = 4", "Did you mean 'devices'"),
         ('solver = "lbfgsb"', 'sovler = "lbfgsb"', "Did you mean 'solver'"),
-        ("maxiter = 100", 'maxiter = "many"', "maxiter = 'many' must be a whole number"),
+        ("maxiter = 100", 'maxiter = "many"', "wrong.toml: [fit] maxiter = 'many' must be a whole number"),
         ("rows = 300", "rwos = 300", "has an unknown entry 'rwos'. Did you mean 'rows'"),
         ("own_model:make_problem", "own_model:make_probelm", "Did you mean 'make_problem'"),
-        ('out = "runs/fit-posterior"', "out = 3", "[sample] out must be a text"),
+        ('out = "runs/fit-posterior"', "out = 3", "[sample] out = 3 must be a text"),
     ],
 )
 def test_wrong_configurations(folder, capsys, old, new, expected):

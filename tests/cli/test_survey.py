@@ -148,9 +148,9 @@ def test_init_writes_what_run_reads(capsys, tmp_path):
     [
         (("problem =", "problm ="), "either science"),
         (("survey_of_lines:make", "survey_of_lines:mak"), "cannot be loaded"),
-        (("[run]", "[rum]"), "unknown entry 'rum'"),
+        (("[run]", "[rum]"), "has no key 'rum'. Did you mean 'run'"),
         (("slots = 4", "slot = 4"), "Did you mean 'slots'"),
-        (("slots = 4", "slots = 0"), "at least 1"),
+        (("slots = 4", "slots = 0"), "[run] slots = 0 must be a whole number, at least 1"),
         (("maxiter", "maxitr"), "Did you mean 'maxiter'"),
         (('name = "lbfgs"', 'name = "lm-cg"'), "cannot share a batch"),
         (("[axes]", "[axes"), "not valid TOML"),

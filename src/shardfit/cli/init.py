@@ -52,10 +52,10 @@ def run(args: argparse.Namespace) -> int:
 
         write_new(path, survey_template(args.science, f"runs/{path.stem}", args.data), args.force)
     else:
-        from shardfit.cli.problems.template import CONFIG, MODEL
+        from shardfit.cli.problems.template import MODEL, text
 
         model = Path("model.py")  # in the present folder, where commands look for it
-        write_new(path, CONFIG.format(path=path, module=model.stem, stem=path.stem), args.force)
+        write_new(path, text(str(path), model.stem, path.stem), args.force)
         if model.exists():
             print(f"{model} already exists and was not changed")
         else:

@@ -25,15 +25,15 @@ from shardfit.sampling.start import find_start
 
 def numpyro(problem: Problem, **options: Any) -> Posterior:
     """Sample by NumPyro's NUTS, chains vectorised; options as for `sample(problem, "nuts")`, without folders."""
-    return _sampled(problem, "numpyro", _by_numpyro, **options)
+    return run_engine(problem, "numpyro", _by_numpyro, **options)
 
 
 def blackjax(problem: Problem, **options: Any) -> Posterior:
     """Sample by BlackJAX's NUTS with its window adaptation, chains vectorised; options likewise."""
-    return _sampled(problem, "blackjax", _by_blackjax, **options)
+    return run_engine(problem, "blackjax", _by_blackjax, **options)
 
 
-def _sampled(
+def run_engine(
     problem: Problem,
     name: str,
     engine: Any,
@@ -47,6 +47,7 @@ def _sampled(
     mesh: Any = None,
     **other: Any,
 ) -> Posterior:
+    """Sample with the engine of another package."""
     if other.get("run_dir") is not None:
         raise ValueError(f"sample: method {name!r} runs as one compiled call: it has no run_dir. Use 'nuts'.")
     unknown = set(other) - {"run_dir", "resume", "progress"}

@@ -1,6 +1,5 @@
 """sample: one call from a problem to draws of its posterior."""
 
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from shardfit.core.loaded_programs import release_compiled_programs
 from shardfit.core.problem import Problem
 from shardfit.io.compile_cache import programs_kept
 from shardfit.io.run_dir import RESUME, RunDir
+from shardfit.options.declared import Option, taken_by
 from shardfit.sampling.posterior import Posterior
 
 # where each method lives: a function of a problem and keywords that returns a Posterior
@@ -19,6 +19,14 @@ METHODS = {
     "numpyro": "engines:numpyro",
     "blackjax": "engines:blackjax",
 }
+# what takes the options that a method's function hands on
+OPTIONS = {
+    "nuts": "chains.nuts:NUTS",
+    "rto": "refits.rto:RefitOptions",
+    "numpyro": "engines:run_engine",
+    "blackjax": "engines:run_engine",
+}
+ELSEWHERE = ("problem", "name", "engine", "mesh", "run_dir", "resume", "seed", "progress")
 
 
 @programs_kept()
@@ -69,9 +77,18 @@ def sample(
     if draws < 1:
         raise ValueError(f"sample: draws={draws} must be at least 1.")
     settings = {"mesh": mesh, "run_dir": run_dir, "resume": resume, "seed": seed, "progress": progress}
-    return _function(method)(problem, draws=draws, **settings, **options)
+    return _found(METHODS[method])(problem, draws=draws, **settings, **options)
 
 
-def _function(method: str) -> Callable[..., Posterior]:
-    module, _, name = METHODS[method].partition(":")
+def options_by_method(method: str) -> dict[str, Option]:
+    """Return what a method takes from a file: all but where it runs, and what is sampled."""
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}.{suggestion(method, METHODS)}")
+    homes = (METHODS[method], OPTIONS[method])
+    found = {name: each for home in homes for name, each in taken_by(_found(home)).items()}
+    return {name: each for name, each in found.items() if name not in ELSEWHERE}
+
+
+def _found(home: str) -> Any:
+    module, _, name = home.partition(":")
     return getattr(import_module(f"shardfit.sampling.{module}"), name)

@@ -22,6 +22,8 @@ from shardfit.core.objective import Objective
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
 from shardfit.core.status import Status
+from shardfit.options.declared import taken_by
+from shardfit.options.kinds import REFUSED
 from shardfit.solve.monitor import Monitor
 
 
@@ -157,12 +159,9 @@ def options_of(factory: Any) -> set[str]:
 
 def check_options(name: str, factory: Any, options: dict) -> None:
     """Raise for an option the solver does not have, suggesting the nearest, and for a text in place of a number."""
-    known = options_of(factory)
-    usual = {f.name: f.default for f in fields(factory)}
+    known = taken_by(factory)
     for option, value in options.items():
         if option not in known:
             raise TypeError(f"solver {name!r} has no option {option!r}.{suggestion(option, known)}")
-        if isinstance(value, str) and isinstance(usual[option], int | float):
-            kind = "a whole number" if type(usual[option]) is int else "a number"
-            kind = "true or false" if isinstance(usual[option], bool) else kind
-            raise TypeError(f"solver {name!r}: {option} = {value!r} must be {kind}.")
+        if isinstance(value, str) and known[option].kind.take(value) is REFUSED:
+            raise TypeError(f"solver {name!r}: {option} = {value!r} must be {known[option].kind.words()}.")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shardfit.core.errors import suggestion
+from shardfit.options.declared import Option, taken_by
 from shardfit.solve.base import Solver, check_options
 from shardfit.solve.cmaes import CMAES
 from shardfit.solve.custom import Custom
@@ -24,7 +25,7 @@ CLASSES = {
     "swarm": Swarm,
     "cmaes": CMAES,
 }
-TRANSFORM_OPTIONS = {"learning_rate", "b1", "b2", "eps", "weight_decay", "momentum", "nesterov", "decay", "centered"}
+LOOP_OPTIONS = {"maxiter", "ftol", "gtol", "xtol", "batch", "keep"}
 
 
 def as_solver(solver: Any = None, **options: Any) -> Solver:
@@ -52,6 +53,33 @@ def as_solver(solver: Any = None, **options: Any) -> Solver:
     )
 
 
+def options_by_name(solver: str | None) -> dict[str, Option]:
+    """Return what a solver takes that is chosen by name, from a file; `as_solver` says what it makes of the values."""
+    if solver is None or solver in CLASSES:
+        return taken_by(CLASSES[solver or "lbfgsb"])
+    if solver not in RATES:
+        raise ValueError(f"unknown solver {solver!r}.{suggestion(str(solver), [*CLASSES, *RATES])}")
+    loop = {name: each for name, each in taken_by(OptaxLoop).items() if name in LOOP_OPTIONS}
+    return {**loop, **taken_by(_transformed)}
+
+
+def _transformed(
+    learning_rate: float,
+    b1: float,
+    b2: float,
+    eps: float,
+    weight_decay: float,
+    momentum: float,
+    decay: float,
+    nesterov: bool,
+    centered: bool,
+) -> None:
+    """Stand for the options of optax's transformations, with their types."""
+
+
+TRANSFORM_OPTIONS = set(taken_by(_transformed))
+
+
 def names_where(condition: Callable[[type[Solver]], bool]) -> str:
     """Return the names of the solvers whose class satisfies a condition, as text."""
     names = [name for name, kind in CLASSES.items() if condition(kind)] + ["adam"] * condition(OptaxLoop)
@@ -72,9 +100,9 @@ def _named(name: str, options: dict) -> Solver:
     rate = own.pop("learning_rate", RATES[name])
     rest = {k: v for k, v in options.items() if k not in TRANSFORM_OPTIONS}
     for option in rest:
-        known = {"maxiter", "ftol", "gtol", "xtol", "batch", "keep"}
-        if option not in known:
-            raise TypeError(f"solver {name!r} has no option {option!r}.{suggestion(option, known | TRANSFORM_OPTIONS)}")
+        if option not in LOOP_OPTIONS:
+            known = LOOP_OPTIONS | TRANSFORM_OPTIONS
+            raise TypeError(f"solver {name!r} has no option {option!r}.{suggestion(option, known)}")
     try:
         transform = named_transform(name, rate, own)
     except TypeError as error:

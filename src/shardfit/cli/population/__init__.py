@@ -9,6 +9,7 @@ COMMANDS = (
     Command("swarm", "search the parameter box of a problem with a swarm", "shardfit.cli.population.swarm"),
     Command("init", "write a configuration file to start from", "shardfit.cli.population.init"),
 )
+CONFIG = "shardfit.cli.population.config:Config"  # what `shardfit schema` shows
 
 SCIENCE = Science(
     "population",

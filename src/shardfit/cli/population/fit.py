@@ -10,7 +10,6 @@ from typing import Any
 from shardfit.cli import options, record
 from shardfit.cli.population.config import Config, read_config
 from shardfit.cli.processes import request_devices, writes_files
-from shardfit.core.errors import suggestion
 
 EXAMPLES = ("shardfit population init smf.toml", "shardfit population fit smf.toml --rows 1e6 --devices 2")
 
@@ -29,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fit as configured; 0 also where the step limit ended the fit, which is usual for noisy objectives."""
-    return run_study(args, lambda config, study: config.solver or study.solver)
+    return run_study(args, lambda config, study: config.solver.given() if config.solver else study.solver)
 
 
 def run_study(args: argparse.Namespace, solver_of: Callable[[Config, Any], Mapping[str, Any]]) -> int:
@@ -42,10 +41,9 @@ def run_study(args: argparse.Namespace, solver_of: Callable[[Config, Any], Mappi
     from shardfit.domains.population.recipes import as_study
     from shardfit.report.values import seconds
 
-    changes = {name: getattr(args, name) for name in ("rows", "seed") if getattr(args, name) is not None}
-    config = replace(read_config(args.config), **changes)
+    config = replace(read_config(args.config), **options.given(args, "rows", "seed"))
     study = as_study(config.problem)
-    settings = _settings(config, study)
+    settings = config.settings()
     problem = study.build(**settings)
     solver = dict(solver_of(config, study))
     if solver.get("name") == "swarm" and study.box is not None:
@@ -62,20 +60,6 @@ def run_study(args: argparse.Namespace, solver_of: Callable[[Config, Any], Mappi
     report = _report(out, config.problem, problem, result, settings)
     print(f"report: {report}  ({seconds(time.perf_counter() - began)} in all)")
     return code
-
-
-def _settings(config: Config, study: Any) -> dict[str, Any]:
-    """Return what builds the problem: rows, seed, precision, and its own options, checked."""
-    if config.seed < 0:
-        raise ValueError(f"seed {config.seed}: a seed is zero or positive.")
-    for name, value in config.options.items():
-        if name not in study.options:
-            known = suggestion(name, study.options) if study.options else " It has none."
-            raise ValueError(f"[options]: problem {config.problem!r} has no option {name!r}.{known}")
-        if not isinstance(value, type(study.options[name])):
-            raise ValueError(f"[options]: {name} = {value!r} must be like {study.options[name]!r}.")
-    common = {"rows": config.rows or study.rows, "seed": config.seed, "precision": config.precision}
-    return {**common, **study.options, **config.options}
 
 
 def _report(out: Path, name: str, problem: Any, result: Any, settings: Mapping[str, Any]) -> Path:
@@ -119,7 +103,7 @@ def _count(text: str) -> int:
     except ValueError:
         value = 0.0
     if not (value.is_integer() and value >= 2):
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 2")
+        raise argparse.ArgumentTypeError(f"{text} must be a whole number, at least 2.")
     return int(value)
 
 

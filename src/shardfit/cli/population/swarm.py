@@ -10,4 +10,4 @@ __all__ = ["EXAMPLES", "add_arguments", "run"]
 
 def run(args: argparse.Namespace) -> int:
     """Search the box."""
-    return run_study(args, lambda config, study: {**config.swarm, "name": "swarm"})
+    return run_study(args, lambda config, study: {**config.swarm.given(), "name": "swarm"})

@@ -1,50 +1,130 @@
 """The configuration of a problem of one's own: which, fitted or sampled how, where."""
 
 import argparse
-import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from shardfit.cli import options, record
 from shardfit.cli.loading import call_with, load_function
 from shardfit.cli.processes import request_devices
-from shardfit.core.errors import suggestion
-from shardfit.options.reading import read_toml
+from shardfit.cli.solver_section import SolverSection
+from shardfit.options.common import seed_option
+from shardfit.options.declared import OpenOptions, Option, Options, option, section
+from shardfit.options.reading import read_options
 
 WRITER = "shardfit init fit"
-PLAIN: dict[str, tuple[type, str]] = {
-    "out": (str, "a text"),
-    "problem": (str, "a text"),
-    "seed": (int, "a whole number"),
-}  # entries that are no sections
 METHODS = ("fit", "sample", "consensus", "calibrate")  # sections that may name a folder of their own
-OF_A_FIT = ("solver", "errors", "out")
+SOLVERS = "lbfgsb, lbfgs, adam, swarm, cmaes, lm (without priors), ...; its options beside it"
+
+
+def out_option(example: str) -> Any:
+    """Return the folder of a section."""
+    return option(None, "run directory of its own", example=example)
 
 
 @dataclass(frozen=True)
-class Config:
-    """A configuration file, checked; path: where it was read from."""
+class FitSection(SolverSection):
+    """[fit]: the solver, its options beside it."""
 
-    out: str
-    problem: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    fit: Mapping[str, Any] = field(default_factory=dict)
-    sample: Mapping[str, Any] = field(default_factory=dict)
-    consensus: Mapping[str, Any] = field(default_factory=dict)
-    calibrate: Mapping[str, Any] = field(default_factory=dict)
-    run: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
+    KEY: ClassVar[str] = "solver"
+    solver: str | None = option(None, SOLVERS, example="lbfgsb")
+    errors: bool = option(False, "error bars from the curvature, where the solver has none")
+    out: str | None = out_option("runs/fit")
+
+
+@dataclass(frozen=True)
+class SampledSection(OpenOptions):
+    """Base of sections whose draws a method makes: its options stand beside those that are declared."""
+
+    draws: int | None = option(None, "draws of each chain; raise it and run again to add draws", least=1, example=1000)
+    chains: int | None = option(None, "chains", least=1, example=4)
+    warmup: int | None = option(None, "steps before the draws", least=0, example=500)
+    target_accept: float | None = option(None, "nearer to 1 if there are divergences", above=0, below=1, example=0.8)
+
+    @classmethod
+    def others(cls, table: Mapping[str, Any]) -> Mapping[str, Option]:
+        """Return the options of the method."""
+        from shardfit.sampling.run import options_by_method
+
+        return options_by_method(table.get("method", "nuts"))
+
+
+@dataclass(frozen=True)
+class SampleSection(SampledSection):
+    """[sample]: chains, or perturbed refits."""
+
+    method: str = option("nuts", "or 'rto': perturbed refits, for images and other problems of many parameters")
+    out: str | None = out_option("runs/posterior")
+
+
+@dataclass(frozen=True)
+class ConsensusSection(SampledSection):
+    """[consensus]: the rows in shards, each with its own chains."""
+
+    shards: int | None = option(None, "parts of the rows", least=1, example=8)
+    by: str | tuple[Any, ...] | None = option(
+        None, "name of a row entry, or labels: every shard gets its share of each value", example="angle"
+    )
+    rule: str | None = option(None, "how posteriors are combined", example="full")
+    correct: bool | int | None = option(None, "correct the combined draws", example=True)
+    slots: int | None = option(None, "shards that share a batch", least=1, example=4)
+    workers: int | None = option(None, "processes that share the shards", least=1, example=2)
+    patience: float | None = option(
+        None, "time without a sign of life after which a worker counts as hung", unit="s", above=0, example=600.0
+    )
+    progress: bool | None = option(None, "show how far it is", example=True)
+    out: str | None = out_option("runs/consensus")
+
+
+@dataclass(frozen=True)
+class CalibrateSection(SampledSection):
+    """[calibrate]: do the intervals hold, on simulated data?"""
+
+    make: str | None = option(
+        None,
+        "simulate_problem(params, key) returns the Problem of data simulated at params",
+        example="model:simulate_problem",
+    )
+    n: int | None = option(None, "simulated data sets", least=1, example=100)
+    method: str = option("nuts", "of the posteriors")
+    ranks: int | None = option(None, "draws that a truth is ranked among", least=1, example=99)
+    out: str | None = out_option("runs/calibration")
+
+
+@dataclass(frozen=True)
+class RunSection(Options):
+    """[run]: where; none of it changes the answers."""
+
+    devices: int | None = option(
+        None, "fit: they share the rows; sample: chains run on them side by side", least=1, example=4
+    )
+    rows: int = option(1, "sample: of these devices so many share the rows of each chain", least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Options):
+    """A configuration; path: where it was read from."""
+
+    problem: str = option(doc="module:function in this folder; make_problem(**settings) returns a Problem")
+    out: str = option(doc="run directory")
+    seed: int = seed_option()
+    settings: Mapping[str, Any] = option({}, "what make_problem is called with")
+    fit: FitSection = section(FitSection, "the best parameters")
+    sample: SampleSection = section(SampleSection, "draws from the posterior")
+    consensus: ConsensusSection = section(ConsensusSection, "the same, the rows in shards")
+    calibrate: CalibrateSection = section(CalibrateSection, "do the intervals hold?")
+    run: RunSection = section(RunSection, "where; none of it changes the answers")
     path: str = ""
 
     def section(self, name: str) -> dict[str, Any]:
         """Return the options of a method, without the folder that it may name for itself."""
-        return {key: value for key, value in getattr(self, name).items() if key != "out"}
+        return {key: value for key, value in getattr(self, name).given().items() if key != "out"}
 
     def folder(self, name: str, given: str | None) -> Path:
         """Return the run directory of a method: as given on the command line, its own, or the file's."""
-        return Path(given or getattr(self, name).get("out") or self.out)
+        return Path(given or getattr(self, name).out or self.out)
 
     def make_problem(self) -> Any:
         """Return the user's problem."""
@@ -61,27 +141,7 @@ class Config:
 
 def read_config(path: str | Path) -> Config:
     """Read a configuration; raise with the place and the remedy if it is wrong."""
-    content = read_toml(path, WRITER)
-    known = {f.name for f in fields(Config)} - {"path"}
-    for name, value in content.items():
-        if name not in known:
-            raise ValueError(f"{path}: unknown entry {name!r}.{suggestion(name, known)}")
-        kind, words = PLAIN.get(name, (dict, f"a section, [{name}]"))
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise ValueError(f"{path}: {name} = {value!r} must be {words}.")
-    for name in ("out", "problem"):
-        if name not in content:
-            raise ValueError(f"{path}: {name} is missing. `{WRITER}` writes an example.")
-    for name in METHODS:
-        if not isinstance(content.get(name, {}).get("out", ""), str):
-            raise ValueError(f"{path}: [{name}] out must be a text, the name of a folder.")
-    for name in content.get("run", {}):
-        if name not in ("devices", "rows"):
-            raise ValueError(f"{path}: [run] has an unknown entry {name!r}.{suggestion(name, ('devices', 'rows'))}")
-    for name in content.get("fit", {}):  # all others are options of the solver, which knows them
-        if name not in OF_A_FIT and (near := difflib.get_close_matches(name, OF_A_FIT, 1, 0.8)):
-            raise ValueError(f"{path}: [fit] has an unknown entry {name!r}. Did you mean {near[0]!r}?")
-    return Config(path=str(path), **content)
+    return replace(read_options(Config, path, WRITER), path=str(path))
 
 
 def add_common(parser: argparse.ArgumentParser, devices: str = "devices that share the chains") -> None:
@@ -96,11 +156,11 @@ def add_common(parser: argparse.ArgumentParser, devices: str = "devices that sha
 
 def common_options(config: Config, args: argparse.Namespace, method: str) -> dict[str, Any]:
     """Return the keywords that all methods share. Devices share the rows of a fit, or run chains side by side."""
-    devices = request_devices(args.devices or config.run.get("devices"))
+    devices = request_devices(args.devices or config.run.devices)
     seed = config.seed if args.seed is None else args.seed
     folder = config.folder(method, args.out)
     record.begin(args, folder, seed=seed)
-    rows = int(config.run.get("rows", 1)) if method != "fit" else devices
+    rows = config.run.rows if method != "fit" else devices
     mesh = options.devices_mesh(devices, rows)
     return {"run_dir": folder, "seed": seed, "resume": args.resume, "progress": True, "mesh": mesh}
 

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from shardfit.planning import plan
 
     config = read_config(args.config)
-    solver = args.solver or config.fit.get("solver")
+    solver = args.solver or config.fit.solver
     first = args.devices[0] if args.devices else None
     asked = {"mesh": first, "devices": args.devices, "memory": args.memory, "cluster": args.cluster}
     predicted = plan(config.make_problem(), solver, **asked)

@@ -1,47 +1,34 @@
 """What `shardfit init fit` and `init sample` write: a configuration with every section, and a model that runs."""
 
-CONFIG = """\
+from shardfit.cli.problems.config import Config
+from shardfit.options.writing import template
+
+HEAD = """\
 # A problem of your own, in five commands. If fit, sample or consensus is interrupted, run it again to continue.
 #   shardfit plan {path}         what an evaluation will cost
 #   shardfit fit {path}          the best parameters, with error bars where the solver has them
 #   shardfit sample {path}       draws from the posterior
 #   shardfit consensus {path}    the same, the rows in shards
 #   shardfit calibrate {path}    do the intervals hold?
-problem = "{module}:make_problem"   # module:function in this folder; make_problem(**settings) returns a Problem
-out = "runs/{stem}"
-seed = 0
+# All there is stands here, as comments what need not be said.
 
-[settings]                       # what make_problem is called with
-rows = 2000
-
-[fit]
-solver = "lbfgsb"                # lbfgsb, lbfgs, adam, swarm, cmaes, lm (without priors), ...; its options beside it
-maxiter = 100
-errors = true                    # error bars from the curvature, where the solver has none
-
-[sample]
-method = "nuts"                  # or "rto": perturbed refits, for images and other problems of many parameters
-out = "runs/{stem}-posterior"    # each method has a folder of its own
-chains = 4
-draws = 1000                     # of each chain; raise it and run again to add draws
-# warmup = 500
-# target_accept = 0.8            # nearer to 1 if there are divergences
-
-[consensus]                      # the rows in shards, each with its own chains
-out = "runs/{stem}-consensus"
-shards = 8
-# by = "angle"                   # name of a row entry: every shard gets its share of each value
-# workers = 2                    # processes that share the shards
-
-[calibrate]
-make = "{module}:simulate_problem"  # simulate_problem(params, key) returns the Problem of data simulated at params
-out = "runs/{stem}-calibration"
-n = 100
-
-[run]
-# devices = 4                    # fit: they share the rows; sample: chains run on them side by side
-# rows = 1                       # sample: of these, so many share the rows of each chain
 """
+
+
+def text(path: str, module: str, stem: str) -> str:
+    """Return a configuration. path: its own; module: that of the model; stem: of the run directories."""
+    values = {
+        "problem": f"{module}:make_problem",
+        "out": f"runs/{stem}",
+        "seed": 0,
+        "settings": {"rows": 2000},
+        "fit": {"solver": "lbfgsb", "errors": True, "maxiter": 100},
+        "sample": {"method": "nuts", "out": f"runs/{stem}-posterior", "chains": 4, "draws": 1000},
+        "consensus": {"out": f"runs/{stem}-consensus", "shards": 8},
+        "calibrate": {"make": f"{module}:simulate_problem", "out": f"runs/{stem}-calibration", "n": 100},
+    }
+    return HEAD.format(path=path) + template(Config, values)
+
 
 MODEL = '''\
 """A model of one's own: change `decay`, the rows and the priors into yours."""

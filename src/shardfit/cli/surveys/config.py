@@ -5,47 +5,137 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal, NotRequired, TypedDict
 
 from shardfit.cli.loading import load_function
-from shardfit.core.errors import folder_not_found_error, suggestion
+from shardfit.cli.solver_section import SolverSection
+from shardfit.core.errors import folder_not_found_error
+from shardfit.options.common import seed_option
+from shardfit.options.declared import OpenOptions, Option, Options, option, section
+from shardfit.options.kinds import Given, Kind, Table
 from shardfit.options.reading import read_toml
+from shardfit.options.rules import Place, Rule
 from shardfit.sciences import get_science
 
 DESIGNS = ("grid", "latin", "sobol", "lines", "table")
 SEED = re.compile(r"\s*seed\s*=")
 SAVED = "survey.toml"
+WRITER = "shardfit init survey"
+
+
+class Range(TypedDict):
+    """An axis that is a range; log: even in the logarithm."""
+
+    low: float
+    high: float
+    log: NotRequired[bool]
 
 
 @dataclass(frozen=True)
-class Config:
-    """A configuration file, checked; path: where it was read from."""
+class DesignSection(Options):
+    """[design]: which points."""
 
-    out: str
-    axes: Mapping[str, Any]
-    science: str | None = None
-    problem: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    design: Mapping[str, Any] = field(default_factory=dict)
-    solver: Mapping[str, Any] = field(default_factory=dict)
-    halving: Mapping[str, Any] | None = None
-    run: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
+    kind: str = option(
+        "grid",
+        """which points
+        grid: every combination; latin, sobol: `points` of them; lines: in random order, `lines` of them or all, with
+        every value of the axes `along`; table: the list `table`""",
+        choices=DESIGNS,
+    )
+    points: int = option(100, "of latin and sobol", least=1)
+    seed: int = seed_option("the design")
+    table: tuple[Mapping[str, Any], ...] = option((), "points, each with a value for every axis", example=[])
+    lines: int | None = option(None, "of lines: how many; all if left out", least=1, example=10)
+    along: tuple[str, ...] = option((), "of lines: axes of which each has every value", example=[])
+
+
+@dataclass(frozen=True)
+class SurveySolver(SolverSection):
+    """[solver]: a name and its options; what is left out is the science's choice."""
+
+    USUAL: ClassVar[str] = "lbfgs"
+    FIT: ClassVar[tuple[str, ...]] = ()
+    name: str | None = option(None, "lbfgs, adam, lm, swarm, ...; its options beside it", example="lbfgs")
+    maxiter: int | None = option(None, "steps of a point", least=1, example=2000)
+    sweep: str | bool | None = option(
+        None,
+        "axis along which points start where their neighbour ended; false: none",
+        example=False,
+    )
+    polish: int | bool | None = option(
+        None, "steps in float64 for points that met no tolerance; 0: none", least=0, example=4000
+    )
+
+
+@dataclass(frozen=True)
+class HalvingSection(Options):
+    """[halving]: give up hopeless points early."""
+
+    first: int = option(25, "steps before the first cut", least=1)
+    factor: float = option(2.0, "one in so many goes on", above=1)
+    score: tuple[str, ...] = option(
+        (), "parts of the objective whose sum ranks points; the value if left out", example=["data"]
+    )
+
+
+@dataclass(frozen=True)
+class PlaceSection(Options):
+    """[run]: where; none of it changes the answers."""
+
+    slots: int | Literal["measure"] | None = option(
+        None, "fits that share a batch, or 'measure' to try several; chosen by memory if left out", least=1, example=64
+    )
+    devices: int | None = option(None, "devices that share the slots", least=1, example=2)
+    rows: int = option(1, "of these devices so many share the rows of each fit", least=1)
+    workers: int | None = option(None, "processes that share the points", least=1, example=2)
+    limit: int | None = option(None, "stop after this many points", least=0, example=100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(OpenOptions):
+    """A configuration; path: where it was read from. The section of the science has its name."""
+
+    science: str | None = option(None, "an installed science, see `shardfit sciences`", example="vlbi")
+    problem: str | None = option(None, "or module:function of your own, with [settings]", example="model:make_survey")
+    out: str = option(doc="run directory: the ledger, which makes the survey resumable")
+    seed: int = seed_option()
+    axes: Mapping[str, tuple[Any, ...] | Range] = option(
+        doc="every value of every axis: a list, or { low = ..., high = ..., log = true } for a range"
+    )
+    design: DesignSection = section(DesignSection, "which points")
+    solver: SurveySolver = section(SurveySolver, "a name and its options; what is left out is the science's choice")
+    halving: HalvingSection | None = option(None, "give up hopeless points early")
+    run: PlaceSection = section(PlaceSection, "where; none of it changes the answers")
     path: str = ""
 
+    @classmethod
+    def others(cls, table: Mapping[str, Any]) -> Mapping[str, Option]:
+        """Return the section of the science, whose options are checked where it declares them."""
+        science, problem = table.get("science"), table.get("problem")
+        if (science is None) == (problem is None):
+            raise ValueError("give either science, see `shardfit sciences`, or problem = 'module:function'.")
+        if science is None:
+            return {"settings": Option("settings", Table(Kind()), Rule(), {})}
+        declared = getattr(get_science(science, "survey").module("survey"), "SETTINGS", None)
+        kind = Table(Kind()) if declared is None else Given({n: o.kind for n, o in declared.declared_options().items()})
+        return {science: Option(science, kind, Rule(), {})}
 
-KNOWN = {
-    "design": {"kind", "points", "seed", "table", "lines", "along"},
-    "run": {"slots", "devices", "rows", "workers", "limit"},
-    "halving": {"first", "factor", "score"},
-}
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the science's section says."""
+        return self.more.get(self.science or "settings", {})
 
 
 def read_config(path: str | Path) -> Config:
     """Read a configuration; raise with the place and the remedy if it is wrong."""
-    return checked(read_toml(path, "shardfit init survey"), str(path))
+    return checked(read_toml(path, WRITER), str(path))
+
+
+def checked(content: Mapping[str, Any], path: str) -> Config:
+    """Return a configuration from its content."""
+    return replace(Config.filled(content, Place(path)), path=path)
 
 
 def saved_config(folder: Path) -> tuple[Config, str]:
@@ -77,32 +167,6 @@ def with_seed(text: str, seed: int, path: str) -> str:
     raise ValueError(f"--seed {seed}: {path} is written so that it cannot be put in. Write it there: seed = {seed}.")
 
 
-def checked(content: Mapping[str, Any], path: str) -> Config:
-    """Return a configuration from its content."""
-    content = dict(content)
-    science, problem = content.get("science"), content.get("problem")
-    if (science is None) == (problem is None):
-        raise ValueError(f"{path}: give either science, see `shardfit sciences`, or problem = 'module:function'.")
-    if science is not None:
-        get_science(str(science), "survey")
-    settings = content.pop(science or "settings", {})
-    known = {f.name for f in fields(Config)} - {"settings", "path"}
-    for name in content:
-        if name not in known:
-            raise ValueError(f"{path}: unknown entry {name!r}.{suggestion(name, known | {science or 'settings'})}")
-    for section, names in KNOWN.items():
-        for name in content.get(section, {}):
-            if name not in names:
-                raise ValueError(f"{path}: [{section}] has an unknown entry {name!r}.{suggestion(name, names)}")
-    for name in ("out", "axes"):
-        if name not in content:
-            raise ValueError(f"{path}: {name} is missing. `shardfit init survey` writes an example.")
-    kind = content.get("design", {}).get("kind", "grid")
-    if kind not in DESIGNS:
-        raise ValueError(f"{path}: [design] kind {kind!r} is unknown.{suggestion(str(kind), DESIGNS)}")
-    return Config(settings=settings, path=path, **content)
-
-
 def make(text: str, path: str, slots: int | str | None = None) -> tuple[Any, Any, dict[str, Any]]:
     """Return problem, axes and options of `survey` from a configuration as JSON; workers call it too."""
     from shardfit.surveys import Halving, Span, SurveyControl
@@ -114,7 +178,7 @@ def make(text: str, path: str, slots: int | str | None = None) -> tuple[Any, Any
     options |= {"design": _design(axes, config.design), "seed": config.seed}
     options |= {"control": SurveyControl(slots), "solver": solver.pop("name"), **solver}
     if config.halving is not None:
-        options["halving"] = Halving(**{**config.halving, "score": tuple(config.halving.get("score", ()))})
+        options["halving"] = Halving(config.halving.first, config.halving.factor, config.halving.score)
     return problem, axes, options
 
 
@@ -123,7 +187,7 @@ def _options(own: Mapping[str, Any], config: Config) -> tuple[dict[str, Any], di
     from shardfit.solve.base import options_of
     from shardfit.solve.lbfgs import LBFGS
 
-    given = dict(config.solver)
+    given = config.solver.given()
     chosen = {name: value for name, value in own.items() if name in options_of(LBFGS)}
     options = {name: value for name, value in own.items() if name not in chosen}
     options |= {name: given.pop(name) or None for name in ("sweep",) if name in given}
@@ -135,18 +199,16 @@ def _options(own: Mapping[str, Any], config: Config) -> tuple[dict[str, Any], di
     return options, {**usual, **(chosen if same else {}), **given}
 
 
-def _design(axes: Mapping[str, Any], section: Mapping[str, Any]) -> Any:
+def _design(axes: Mapping[str, Any], section: DesignSection) -> Any:
     from shardfit.surveys.designs import grid, latin, lines, sobol, table
 
-    kind, seed = section.get("kind", "grid"), int(section.get("seed", 0))
-    if kind == "grid":
+    if section.kind == "grid":
         return grid(axes)
-    if kind == "table":
-        return table(axes, section.get("table", ()))
-    if kind == "lines":
-        n = section.get("lines")
-        return lines(axes, None if n is None else int(n), section.get("along", ()), seed)
-    return {"latin": latin, "sobol": sobol}[kind](axes, int(section.get("points", 100)), seed)
+    if section.kind == "table":
+        return table(axes, section.table)
+    if section.kind == "lines":
+        return lines(axes, section.lines, section.along, section.seed)
+    return {"latin": latin, "sobol": sobol}[section.kind](axes, section.points, section.seed)
 
 
 def _maker(config: Config) -> Callable[[dict, dict], tuple[Any, Any, dict]]:

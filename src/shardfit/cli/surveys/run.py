@@ -11,7 +11,7 @@ from typing import Any
 
 from shardfit.cli import options, record
 from shardfit.cli.processes import request_devices
-from shardfit.cli.surveys.config import SAVED, Config, checked, make, read_config, with_seed
+from shardfit.cli.surveys.config import SAVED, Config, PlaceSection, checked, make, read_config, with_seed
 
 EXAMPLES = (
     "shardfit init survey survey.toml",
@@ -35,18 +35,13 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     """Add options that say where and how long, not what."""
     add_slots(parser)
     options.add_devices(parser, "devices that share the slots (1)")
-    parser.add_argument(
-        "--workers", type=options.positive, metavar="N", help="processes that share the points, each its own (1)"
-    )
-    parser.add_argument("--limit", type=options.whole, metavar="N", help="stop after this many points")
+    options.add_declared(parser, PlaceSection, workers="N", limit="N")
     options.add_json(parser)
 
 
 def add_slots(parser: argparse.ArgumentParser) -> None:
     """Add how many fits share a batch."""
-    parser.add_argument(
-        "--slots", metavar="N", type=as_slots, help="fits that share a batch, or `measure` to try (chosen by memory)"
-    )
+    options.add_declared(parser, PlaceSection, slots="N")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,22 +60,18 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, *
 
     more: resume, retry or more, see `SurveyControl`.
     """
-    place = {
-        **config.run,
-        **{k: v for k in ("slots", "devices", "workers", "limit") if (v := getattr(args, k)) is not None},
-    }
-    slots = place.get("slots")
-    devices = request_devices(place.get("devices"))
+    place = replace(config.run, **options.given(args, "slots", "devices", "workers", "limit"))
+    devices = request_devices(place.devices)
     if "config" in args:  # begun here; going on keeps the first record
         record.begin(args, out, config.seed, draws=False)
     else:
         record.go_on(args, out)
     began = time.perf_counter()
     content = json.dumps(tomllib.loads(text))
-    mesh = options.devices_mesh(devices, int(place.get("rows", 1)))
+    mesh = options.devices_mesh(devices, place.rows)
     print(f"shardfit serve {out}    # to look at it while it runs")
-    workers = int(place.get("workers", 1))
-    if workers > 1 and (mesh is not None or place.get("limit") is not None):
+    workers = place.workers or 1
+    if workers > 1 and (mesh is not None or place.limit is not None):
         raise ValueError(
             "--workers cannot be combined with --devices or --limit: a worker has one device and runs all its points."
         )
@@ -98,12 +89,12 @@ def run_config(config: Config, text: str, out: Path, args: argparse.Namespace, *
 
         keep()
         shares = {"workers": workers, "parts": PARTS_EACH * workers}
-        done = survey_parts(make, (content, config.path, slots), run_dir=out, progress=True, **shares, **more)
+        done = survey_parts(make, (content, config.path, place.slots), run_dir=out, progress=True, **shares, **more)
     else:
         from shardfit.surveys.run import survey
 
-        problem, axes, chosen = make(content, config.path, slots)
-        how = {"limit": place.get("limit"), "progress": True, "on_points": keep, **more}
+        problem, axes, chosen = make(content, config.path, place.slots)
+        how = {"limit": place.limit, "progress": True, "on_points": keep, **more}
         chosen["control"] = replace(chosen["control"], **how)
         done = survey(problem, axes, run_dir=out, mesh=mesh, **chosen)
     save(out, text)
@@ -144,11 +135,3 @@ def summary(survey: Any, seconds: float | None = None) -> str:
     if seconds is not None:
         lines.append(f"  {duration(seconds)} in all, {survey.run_dir}")
     return "\n".join(lines)
-
-
-def as_slots(text: str) -> int | str:
-    """Return the number of slots that an option asks for, or 'measure'."""
-    try:
-        return text if text == "measure" else options.positive(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}: give a number or `measure`") from None

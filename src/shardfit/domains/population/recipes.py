@@ -1,7 +1,7 @@
 """Built-in studies: a problem, the published way to fit it, what is known about the answer, and figures."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,38 @@ from shardfit.core.errors import suggestion
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.domains.population import ackley, colours, gaussian, plots, smf
+from shardfit.options.declared import Options, option
 from shardfit.stats.scan import trajectory
 
 LAST = 20  # steps averaged where the parameters of a single one are noisy
 
 
 @dataclass(frozen=True)
+class NoOptions(Options):
+    """Of a problem without options of its own."""
+
+
+@dataclass(frozen=True)
+class MassFunctionOptions(Options):
+    """Of the stellar mass function."""
+
+    variant: str = option("A", "published model", choices=smf.VARIANTS)
+
+
+@dataclass(frozen=True)
+class ColourOptions(Options):
+    """Of galaxy colours."""
+
+    upweighted: int = option(500, "galaxies of the training sample that count more; 0: none", least=0)
+
+
+@dataclass(frozen=True)
 class Study:
     """A built-in problem.
 
-    build(rows, seed, precision, **options) makes it; options and solver are the defaults; truth(options) gives the
-    known parameters; box: bounds for a swarm, where the problem has none; draw(problem, result, seed) gives name →
-    (caption, Figure). noisy: parameters of the last steps are averaged.
+    build(rows, seed, precision, **options) makes it; options: the class of its own; solver: the default; truth(options)
+    gives the known parameters; box: bounds for a swarm, where the problem has none; draw(problem, result, seed) gives
+    name → (caption, Figure). noisy: parameters of the last steps are averaged.
     """
 
     title: str
@@ -32,7 +52,7 @@ class Study:
     solver: Mapping[str, Any]
     draw: Callable[[Problem, Result, int], dict]
     truth: Callable[[Mapping[str, Any]], Any]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: type[Options] = NoOptions
     box: Callable[[Mapping[str, Any]], Any] | None = None
     noisy: bool = False
 
@@ -119,7 +139,7 @@ STUDIES = {
         title="Stellar mass function",
         build=_smf,
         rows=10_000,
-        options={"variant": "A"},
+        options=MassFunctionOptions,
         solver={"name": "lbfgsb", "maxiter": 100},
         draw=_draw_smf,
         truth=_smf_truth,
@@ -138,7 +158,7 @@ STUDIES = {
         title="Galaxy colours: two populations, 20 parameters",
         build=_colours,
         rows=10_000,
-        options={"upweighted": 500},
+        options=ColourOptions,
         solver={"name": "adam", "learning_rate": 0.03, "maxiter": 600, "keep": 1, "x_scale": 1.0},
         draw=_draw_colours,
         truth=lambda options: colours.TRUTH,
