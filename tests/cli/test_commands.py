@@ -76,7 +76,7 @@ def test_version(capsys):
         (("show",), "required: DIR"),
         (("show", "a", "b"), "too many arguments: 'b'"),
         (("vlbi", "simulate", "--out", "x.uvfits", "--seed", "-1"), "zero or positive"),
-        (("vlbi", "image", "x.uvfits", "--devices", "0"), "--devices: 0 is not a whole number of at least 1"),
+        (("vlbi", "image", "x.uvfits", "--devices", "0"), "--devices: 0 must be a whole number, at least 1"),
         (("completion", "bsh"), "'bsh' is not one of the choices. Did you mean 'bash'?"),
         (("--debgu", "devices"), "unknown option '--debgu'. Did you mean '--debug'?"),
     ],
@@ -153,11 +153,11 @@ def every_command():
 def test_the_help_of_the_command_is_named(capsys):
     told = run(capsys, "vlbi", "image", "a", "--npix", "abc")[2]
     assert (
-        "argument --npix: abc is not a whole number of at least 1\n" in told
+        "argument --npix: abc must be a whole number, at least 2.\n" in told
         and "Try `shardfit vlbi image --help`" in told
     )
     assert "'1:' is not a number.\n" in run(capsys, "vlbi", "study", "a", "--share", "1:")[2]
-    assert "0 is not a whole number of at least 1" in run(capsys, "vlbi", "image", "a", "--devices", "0")[2]
+    assert "0 must be a whole number, at least 1" in run(capsys, "vlbi", "image", "a", "--devices", "0")[2]
     assert "Try `shardfit vlbi --help`" in run(capsys, "vlbi", "imaeg")[2]
     assert "65536" in run(capsys, "serve", ".", "--port", "99999")[2]
     assert "Known: bash, fish, zsh." in run(capsys, "completion", "tcsh")[2]

@@ -12,6 +12,7 @@ from importlib import import_module
 import pytest
 
 from shardfit.cli import app, commands, options
+from shardfit.options.kinds import Nothing
 from tests.cli.test_commands import every_command
 
 RUN = "computes in a run directory, and goes on with what it finds there"
@@ -36,7 +37,7 @@ TABLE = {
     FOLDER: "calibrate; demo; rerun; seismic model; seismic rtm; vlbi errors; xpcs plot",
     FILE: """data get; init; population init; report; seismic init; survey export; survey tag; vlbi netcal;
         vlbi selfcal; vlbi simulate; xpcs init; xpcs simulate""",
-    PRINTS: """bench; data list; devices; doctor; plan; sciences; show; survey status; survey top; vlbi chi2;
+    PRINTS: """bench; data list; devices; doctor; plan; schema; sciences; show; survey status; survey top; vlbi chi2;
         vlbi info; vlbi model; vlbi ring; xpcs validate""",
     SERVES: "completion; launch; rank; serve",
 }
@@ -90,9 +91,15 @@ def parsers():
 PARSERS = parsers()
 
 
+def reading(kind):
+    """What texts a declared option takes."""
+    parts = getattr(kind, "parts", (kind,))
+    return " ".join(type(part).__name__ for part in parts if not isinstance(part, Nothing))
+
+
 def shape(action):
     """What of an option a user has to know to write it."""
-    kind = getattr(action.type, "__qualname__", None)
+    kind = getattr(action.type, "__qualname__", None) or reading(getattr(action.type, "kind", None))
     return type(action).__name__, kind, action.metavar, action.nargs, action.const, tuple(action.choices or ())
 
 

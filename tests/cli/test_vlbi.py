@@ -206,7 +206,7 @@ def test_simulate_other_images_and_arrays(capsys, folder, tmp_path):
     assert "diameter   294" in run(capsys, "vlbi", "ring", tmp_path / "low.fits")[1]
     code, _, err = run(capsys, "vlbi", "simulate", "--out", out, "--image", folder / "truth.fits", "--scale", 2)
     assert code == 2 and "--scale is for known images" in err
-    assert "--freq: -1 is not a positive number" in run(capsys, "vlbi", "simulate", "--out", out, "--freq", -1)[2]
+    assert "--freq: -1 must be a positive number" in run(capsys, "vlbi", "simulate", "--out", out, "--freq", -1)[2]
 
 
 def damaged(folder, tmp_path, change):
@@ -312,7 +312,7 @@ def test_help(capsys):
         (("vlbi", "image", "RING", "--npxi", "3"), "Did you mean '--npix'?"),
         (("vlbi", "image", "nowhere.uvfits"), "nowhere.uvfits"),
         (("vlbi", "image", "TEXT"), "cannot be read"),
-        (("vlbi", "image", "RING", "--npix", "1"), "npix=1"),
+        (("vlbi", "image", "RING", "--npix", "1"), "--npix: 1 must be a whole number, at least 2"),
         (("vlbi", "image", "RING", "--npix", "16", "--fov", "2000"), "too coarse"),
         (("vlbi", "image", "RING", "--npix", "33", "--operator", "nufft"), "even numbers of pixels"),
         (("vlbi", "image", "RING", "--preset", "m78"), "Did you mean 'm87'?"),
@@ -326,7 +326,7 @@ def test_help(capsys):
         (("vlbi", "selfcal", "RING", "TRUTH"), "required: --out"),
         (("vlbi", "selfcal", "RING", "TRUTH", "--out", "x", "--stations", "XX"), "no station 'XX'"),
         (("vlbi", "selfcal", "RING", "TRUTH", "--out", "x", "--interval", "day"), "'time', 'scan' or a length"),
-        (("vlbi", "image", "RING", "--flux", "-1"), "--flux: -1 is not a positive number"),
+        (("vlbi", "image", "RING", "--flux", "-1"), "--flux: -1 must be a positive number"),
         (("vlbi", "image", "RING", "--solver", "lbgfs"), "Did you mean 'lbfgs'?"),
         (("vlbi", "image", "RING", "--out", "TEXT"), "Name a directory"),
         (("vlbi", "image", "RING", "--seed", "-1"), "zero or positive"),

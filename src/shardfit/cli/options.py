@@ -1,25 +1,15 @@
 """Options that mean the same wherever they appear, in the same words. Commands take them from here."""
 
 import argparse
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from shardfit.cli.commands import completes
 from shardfit.options.declared import Options, declared
-from shardfit.options.kinds import REFUSED, Kind
+from shardfit.options.kinds import REFUSED, Kind, Number
+from shardfit.options.rules import Rule
 from shardfit.options.writing import toml_text
-
-
-def add_config(parser: argparse.ArgumentParser, writer: str) -> None:
-    """Add the configuration file. writer: the command that writes one to start from."""
-    parser.add_argument("config", metavar="CONFIG", help=f"TOML file; `{writer} CONFIG` writes one")
-
-
-def add_config_option(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add a configuration that a command can do without; what: which kinds it reads, or what it takes from it."""
-    parser.add_argument("--config", metavar="CONFIG", help=f"configuration: {what}")
 
 
 class Reads:
@@ -32,19 +22,48 @@ class Reads:
         """Return the value of a text."""
         value = self.kind.read(text)
         if value is REFUSED:
-            raise argparse.ArgumentTypeError(f"{text!r} must be {self.kind.words()}.{self.kind.nearest(text)}")
+            raise argparse.ArgumentTypeError(f"{text} must be {self.kind.words()}.{self.kind.nearest(text)}")
         return value
 
 
-def add_declared(parser: argparse.ArgumentParser, kind: type[Options], otherwise: str = "", **metavars: str) -> None:
-    """Add options as a class declares them. metavars: what stands for their values; otherwise: for their defaults."""
+positive = Reads(Number(True, Rule(least=1)))
+whole = Reads(Number(True, Rule(least=0)))
+amount = Reads(Number(False, Rule(above=0)))
+size = Reads(Number(False, Rule(least=0)))
+
+
+def add_config(parser: argparse.ArgumentParser, writer: str) -> None:
+    """Add the configuration file. writer: the command that writes one to start from."""
+    parser.add_argument("config", metavar="CONFIG", help=f"TOML file; `{writer} CONFIG` writes one")
+
+
+def add_config_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add a configuration that a command can do without; what: which kinds it reads, or what it takes from it."""
+    parser.add_argument("--config", metavar="CONFIG", help=f"configuration: {what}")
+
+
+def add_declared(
+    parser: argparse.ArgumentParser,
+    kind: type[Options],
+    otherwise: str = "",
+    *,
+    flag: str = "",
+    doc: str = "",
+    reads: Callable[[str], Any] | None = None,
+    **metavars: str,
+) -> None:
+    """Add options as a class declares them, by name, with what stands for their values.
+
+    For one option: otherwise: in words what it is where it is not given; flag: its name without units; doc: what it
+    says in place of the declaration; reads: how its text is read, where that is not the usual way.
+    """
     for name, metavar in metavars.items():
         each = declared(kind)[name]
-        usual = otherwise or ("" if each.default in (None, ()) else toml_text(each.default))
-        text = f"{each.hint} ({usual})" if usual else each.hint
-        action = parser.add_argument(
-            f"--{name.replace('_', '-')}", metavar=metavar, type=Reads(each.kind), help=text.replace("%", "%%")
-        )
+        usual = otherwise or ("" if doc or each.default in (None, ()) else toml_text(each.default))
+        text = f"{doc or each.hint} ({usual})" if usual else doc or each.hint
+        option = f"--{(flag or name).replace('_', '-')}"
+        read = reads or Reads(each.kind)
+        action = parser.add_argument(option, metavar=metavar, type=read, help=text.replace("%", "%%"))
         completes(action, each.kind.choices())
 
 
@@ -130,33 +149,3 @@ def devices_mesh(devices: int, rows: int) -> Any:
     if devices % rows:
         raise ValueError(f"{devices} devices cannot be split into {rows} row shards. Use a divisor.")
     return mesh(rows, devices // rows)
-
-
-def positive(text: str) -> int:
-    """Return a whole number of at least 1."""
-    return int(_number(int, text, "a whole number of at least 1", lambda value: value >= 1))
-
-
-def whole(text: str) -> int:
-    """Return a whole number that is zero or positive."""
-    return int(_number(int, text, "a whole number, zero or positive", lambda value: value >= 0))
-
-
-def amount(text: str) -> float:
-    """Return a positive number."""
-    return _number(float, text, "a positive number", lambda value: 0 < value < math.inf)
-
-
-def size(text: str) -> float:
-    """Return a number that is zero or positive."""
-    return _number(float, text, "a number, zero or positive", lambda value: 0 <= value < math.inf)
-
-
-def _number(kind: Callable[[str], float], text: str, words: str, holds: Callable[[float], bool]) -> float:
-    try:
-        value = kind(text)
-    except ValueError:
-        value = math.nan
-    if not holds(value):
-        raise argparse.ArgumentTypeError(f"{text} is not {words}")
-    return value

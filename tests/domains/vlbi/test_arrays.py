@@ -5,8 +5,8 @@ import pytest
 
 from shardfit.domains.vlbi import recipes
 from shardfit.domains.vlbi.closures import triangles
+from shardfit.domains.vlbi.imaging_options import ImagingOptions
 from shardfit.domains.vlbi.recipes.imaging import measurements
-from shardfit.domains.vlbi.recipes.options import ImagingOptions
 from shardfit.domains.vlbi.simulation import Night, simulate
 from tests.domains.vlbi.arrays import CASES, observed
 

@@ -15,6 +15,7 @@ from shardfit.cli.processes import request_devices, writes_files
 from shardfit.cli.vlbi import preparation
 from shardfit.cli.vlbi.files import read_observation
 from shardfit.core.success import Verdict
+from shardfit.domains.vlbi.imaging_options import ImagingOptions
 
 EXAMPLES = (
     "shardfit data get m87 .",
@@ -40,11 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     preparation.add_image(parser, "iterations of every fit (100)", "fits from the blurred image in every round (3)")
     preparation.add_products(parser)
     parser.add_argument("--solver", metavar="NAME", default="lbfgs", help="lbfgs, lbfgsb, lbfgs-bt, adam, … (lbfgs)")
-    parser.add_argument("--operator", metavar="NAME", help="auto, separable, dense or nufft (auto)")
-    parser.add_argument("--transform", metavar="NAME", help="variables of the image: power or log (power)")
-    parser.add_argument(
-        "--stop", metavar="T", type=shared.size, help="relative tolerance of every fit (1e-6; m87 1e-4)"
-    )
+    shared.add_declared(parser, ImagingOptions, operator="NAME", transform="NAME")
+    shared.add_declared(parser, ImagingOptions, "1e-6; m87 1e-4", stop="T")
     shared.add_devices(parser)
     shared.add_processes(parser)
     parser.add_argument("--errors", action="store_true", help="also map standard deviations, regularisers as prior")

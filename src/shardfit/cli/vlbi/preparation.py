@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from shardfit.cli import options
+from shardfit.domains.vlbi.imaging_options import ImagingOptions
 
 # option of a command → field of ImagingOptions; what is not given is left to the preset
 FIELDS = {
@@ -32,18 +33,12 @@ def add_preparation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset", metavar="NAME", default="default", help="default: data as they are; eht; m87: the released pipeline"
     )
-    parser.add_argument("--average", metavar="S", type=_average, help="average over 'scan's or so many seconds (none)")
+    options.add_declared(parser, ImagingOptions, "none", reads=_average, average="S")
     add_zero_baseline(parser, "as they are")
-    parser.add_argument("--systematic", metavar="F", type=options.size, help="fraction of |V| added to all errors (0)")
-    parser.add_argument(
-        "--tolerance",
-        metavar="F",
-        type=_tolerance,
-        help="fraction added to amplitude errors, or AA=0.1,LM=0.2 (0)",
-    )
-    parser.add_argument(
-        "--cp-uv-min", metavar="L", type=options.size, help="wavelengths: shorter baselines form no triangles (0)"
-    )
+    options.add_declared(parser, ImagingOptions, systematic="F")
+    doc = "fraction added to amplitude errors, or AA=0.1,LM=0.2 (0)"
+    options.add_declared(parser, ImagingOptions, doc=doc, tolerance="F")
+    options.add_declared(parser, ImagingOptions, cp_uv_min="L")
 
 
 def add_zero_baseline(parser: argparse.ArgumentParser, otherwise: str) -> None:
@@ -62,21 +57,13 @@ def add_zero_baseline(parser: argparse.ArgumentParser, otherwise: str) -> None:
 def add_image(parser: argparse.ArgumentParser, maxiter: str, restarts: str) -> None:
     """Add the preparation, the image's size, its flux and its fits; maxiter, restarts: what these say of themselves."""
     add_preparation(parser)
-    parser.add_argument(
-        "--snr-cut", metavar="S", type=options.size, help="least signal-to-noise ratio of a measurement (0)"
-    )
-    parser.add_argument("--npix", metavar="N", type=options.positive, help="pixels a side (64)")
-    parser.add_argument(
-        "--fov", metavar="UAS", type=options.amount, help="field of view in µas (8 resolutions; eht, m87 128)"
-    )
-    parser.add_argument(
-        "--flux", metavar="JY", type=options.amount, help="flux of the compact source in Jy (estimated; m87 0.6)"
-    )
-    parser.add_argument(
-        "--prior", metavar="UAS", type=options.amount, help="FWHM of the prior in µas (0.3 fields; eht, m87 40)"
-    )
-    parser.add_argument("--maxiter", metavar="N", type=options.positive, help=maxiter)
-    parser.add_argument("--restarts", metavar="N", type=options.whole, help=restarts)
+    options.add_declared(parser, ImagingOptions, snr_cut="S")
+    options.add_declared(parser, ImagingOptions, npix="N")
+    options.add_declared(parser, ImagingOptions, "8 resolutions; eht, m87 128", flag="fov", fov_uas="UAS")
+    options.add_declared(parser, ImagingOptions, "estimated; m87 0.6", flux="JY")
+    options.add_declared(parser, ImagingOptions, "0.3 fields; eht, m87 40", flag="prior", prior_fwhm_uas="UAS")
+    options.add_declared(parser, ImagingOptions, doc=maxiter, maxiter="N")
+    options.add_declared(parser, ImagingOptions, doc=restarts, restarts="N")
 
 
 def add_products(parser: argparse.ArgumentParser) -> None:
@@ -117,12 +104,3 @@ def _weights(text: str) -> dict[str, float]:
         return {name: float(weight) if weight else FAINTER.get(name, 1.0) for name, weight in pairs}
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not like amp,cphase or amp=0.2,cphase=1") from None
-
-
-def _tolerance(text: str) -> float | dict[str, float]:
-    try:
-        if "=" not in text:
-            return float(text)
-        return {name.strip(): float(value) for name, _, value in (part.partition("=") for part in text.split(","))}
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor AA=0.1,LM=0.2") from None

@@ -117,7 +117,7 @@ def _trained_on(days: Sequence[Any], asked: str | None) -> list[Any]:
     return chosen
 
 
-def _grid(asked: str) -> tuple[dict[str, list], dict[str, Any]]:
+def _grid(asked: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return axes, and settings of imaging, by the name of a grid or from a file."""
     from shardfit.domains.vlbi.recipes.surveys import PAPER_IV
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from shardfit.core.lazy import lazy_names
+from shardfit.domains.vlbi.imaging_options import ImagingOptions, PreCal, Round, SelfCal
 from shardfit.domains.vlbi.recipes.eht import EHT2017_TOLERANCE, ZERO_BASELINE
 from shardfit.domains.vlbi.recipes.errors import (
     ErrorsUnderRegularisers,
@@ -14,7 +15,6 @@ from shardfit.domains.vlbi.recipes.errors import (
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, Fit, ImagingResult, image, measurements
 from shardfit.domains.vlbi.recipes.measure import chi2, cross_correlation
 from shardfit.domains.vlbi.recipes.movie import MovieResult, movie
-from shardfit.domains.vlbi.recipes.options import ImagingOptions, PreCal, Round, SelfCal
 from shardfit.domains.vlbi.recipes.polarised import PolarisedOptions, PolarisedResult, polarimetric_image
 from shardfit.domains.vlbi.recipes.preparation import co_located, compact_flux, prepare
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe, simulated_ring

@@ -17,7 +17,6 @@ from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.sites import co_located
 from shardfit.domains.vlbi.tables import CLOSURES, debias_amplitude
 
-FACTORS = tuple(10 ** (-k / 2) for k in range(1, 7))  # of the weights, one after the other
 EXPLAINED = 1.1  # χ² per measurement of every product that is aimed at
 CALIBRATED_WELL = 1.03  # the same of visibilities with gains, whose number is what gains leave of them
 PROGRESS = 0.03  # relative, of the worst χ²: with less, weaker regularisers fit errors that are no noise

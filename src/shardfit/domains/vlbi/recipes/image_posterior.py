@@ -22,9 +22,9 @@ from shardfit.core.precision import arithmetic
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.images import Image, blank
+from shardfit.domains.vlbi.imaging_options import FIELD
 from shardfit.domains.vlbi.latent_image import HYPER, Scene, picture
 from shardfit.domains.vlbi.observation import Observation
-from shardfit.domains.vlbi.recipes.options import FIELD
 from shardfit.domains.vlbi.recipes.preparation import compact_flux
 from shardfit.domains.vlbi.whitened import (
     centroid_rows,

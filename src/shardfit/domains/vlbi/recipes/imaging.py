@@ -18,6 +18,7 @@ from shardfit.core.result import Result, certified_by
 from shardfit.core.status import Status
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, blank, gaussian, prior
+from shardfit.domains.vlbi.imaging_options import FACTORS, ImagingOptions, Round
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import taper
 from shardfit.domains.vlbi.problem import image_maps, imaging_problem, with_start
@@ -27,7 +28,6 @@ from shardfit.domains.vlbi.recipes.following import (
     AMPLITUDES,
     CALIBRATED,
     CALIBRATIONS,
-    FACTORS,
     LONGER,
     NOT_EVEN_SO,
     PROGRESS,
@@ -43,7 +43,7 @@ from shardfit.domains.vlbi.recipes.following import (
     worst,
 )
 from shardfit.domains.vlbi.recipes.m87 import M87
-from shardfit.domains.vlbi.recipes.options import ImagingOptions, Round, options_from
+from shardfit.domains.vlbi.recipes.options import options_from
 from shardfit.domains.vlbi.recipes.preparation import parts_of, prepare_all, usual_flux
 from shardfit.domains.vlbi.recipes.quality import (
     chi2_doubts,

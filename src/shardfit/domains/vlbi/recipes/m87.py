@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from shardfit.domains.vlbi.imaging_options import PreCal, Round, SelfCal
 from shardfit.domains.vlbi.recipes.eht import EHT
-from shardfit.domains.vlbi.recipes.options import PreCal, Round, SelfCal
 
 _TOLERANCE = (0.02, 0.2)  # a gain above 1 means a station better than its calibration says: unlikely
 _PHASES = SelfCal("phase")

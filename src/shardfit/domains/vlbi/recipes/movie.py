@@ -11,12 +11,13 @@ from shardfit.core.problem import Problem
 from shardfit.core.result import Result, certified_by
 from shardfit.core.status import Status
 from shardfit.domains.vlbi.images import Image
+from shardfit.domains.vlbi.imaging_options import ImagingOptions
 from shardfit.domains.vlbi.movie_problem import TEMPORAL, frame_maps, movie_problem, part_chi2, split_times
 from shardfit.domains.vlbi.movies import Movie
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_settings
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, ImagingResult, image, measurements, prior_image
-from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
+from shardfit.domains.vlbi.recipes.options import options_from
 from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, step_doubts, with_doubts
 from shardfit.fitting import fit
 from shardfit.run_options import RunOptions

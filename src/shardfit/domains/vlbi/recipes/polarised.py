@@ -17,12 +17,12 @@ from shardfit.core.result import Result
 from shardfit.domains.vlbi import transforms
 from shardfit.domains.vlbi.checks import check_weights
 from shardfit.domains.vlbi.images import Image
+from shardfit.domains.vlbi.imaging_options import PRODUCTS
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import REGULARISERS, image_maps, imaging_problem
 from shardfit.domains.vlbi.recipes.fitting import data_chi2, fit_again, fit_settings, options_of
 from shardfit.domains.vlbi.recipes.imaging import ImagingResult
 from shardfit.domains.vlbi.recipes.measure import chi2
-from shardfit.domains.vlbi.recipes.options import PRODUCTS
 from shardfit.domains.vlbi.recipes.preparation import prepare
 from shardfit.domains.vlbi.recipes.quality import HIGH, chi2_doubts, step_doubts, with_doubts
 from shardfit.domains.vlbi.selfcal import self_calibrate

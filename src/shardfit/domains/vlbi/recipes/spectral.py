@@ -13,11 +13,12 @@ import numpy as np
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.domains.vlbi.images import Image, visibilities
+from shardfit.domains.vlbi.imaging_options import ImagingOptions
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.problem import channel_chi2, image_maps, imaging_problem
 from shardfit.domains.vlbi.recipes.fitting import fit_again, fit_settings
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, image, prior_image
-from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
+from shardfit.domains.vlbi.recipes.options import options_from
 from shardfit.domains.vlbi.recipes.preparation import compact_flux, parts_of, prepare
 from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, step_doubts, with_doubts
 from shardfit.domains.vlbi.tables import DataSet, data_set

@@ -1,8 +1,9 @@
 """A survey of images from the plain values of a configuration file."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,23 +12,40 @@ import numpy as np
 
 from shardfit.core.problem import Problem
 from shardfit.domains.vlbi.images import Image
+from shardfit.domains.vlbi.imaging_options import ImagingOptions
 from shardfit.domains.vlbi.models import MODELS
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.recipes.measure import cross_correlation
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe
 from shardfit.domains.vlbi.recipes.surveys import OBSERVED, ImagingSurvey, imaging_survey, training_data
 from shardfit.domains.vlbi.recipes.top_set import least_matches
+from shardfit.options.common import precision_option, seed_option
+from shardfit.options.declared import like, option
+from shardfit.options.writing import section_template
 from shardfit.surveys.axes import Axis
 
-EXAMPLE = """\
-[vlbi]                    # any option of `shardfit vlbi image` by its Python name
-data = "ring"             # a uvfits file, a list of such (bands, days), or data of a known image, simulated: ring,
-                          # crescent, disk, double
-preset = "eht"            # errors and field of the Event Horizon Telescope; "default": data as they are
-flux = 0.6                # compact flux, Jy
-npix = 64
-fov_uas = 128.0
 
+@dataclass(frozen=True)
+class Settings(ImagingOptions):
+    """[vlbi]: the data, and options of imaging by their Python names; of two of the name data these are the files."""
+
+    data: str | tuple[str, ...] = option(  # type: ignore[assignment]
+        "ring", "a uvfits file, a list of such (bands, days), or a known image, simulated: ring, crescent, disk, double"
+    )
+    data_seed: int = seed_option("simulated data")
+    data_weights: Mapping[str, float] = like(ImagingOptions, "data")
+    preset: str = option("default", "eht: errors and field of that telescope", choices=("default", "eht"))
+    precision: str = precision_option(default="float32")
+
+
+SETTINGS = Settings
+EXAMPLE = (
+    section_template(
+        "vlbi",
+        Settings,
+        {"data": "ring", "preset": "eht", "flux": 0.6, "npix": 64, "fov_uas": 128.0},
+    )
+    + """
 [axes]                    # every value of every axis: a list, or { low = ..., high = ..., log = true } for a range
 prior_fwhm_uas = [40, 50, 60]
 systematic = [0.0, 0.01, 0.02, 0.05]
@@ -36,11 +54,10 @@ tv = [0, 1, 10, 100, 1000]
 tv2 = [0, 1, 10, 100, 1000]
 l1 = [0, 1, 10, 100, 1000]
 """
+)
 
 
-def make(
-    settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]
-) -> tuple[Problem, Mapping[str, Axis], dict[str, Any]]:
+def make(settings: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[Problem, Mapping[str, Axis], dict[str, Any]]:
     """Return problem, axes and options of a survey of images.
 
     settings: data, a uvfits file, a list of such (bands or days, as one), or the name of a known image; and options of
@@ -52,7 +69,7 @@ def make(
     return made.problem, made.axes, made.options
 
 
-def prepared(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> ImagingSurvey:
+def prepared(settings: Mapping[str, Any], axes: Mapping[str, Any]) -> ImagingSurvey:
     """Return the survey of a configuration; settings, axes: as for `make`."""
     given, parts = _read(settings)
     wanted = [name for name in axes.get("data", ()) if name in MODELS]
@@ -62,7 +79,7 @@ def prepared(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> 
     return imaging_survey(parts, axes, others=others, **given)
 
 
-def truths(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> tuple[str, Callable, dict[str, float]]:
+def truths(settings: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[str, Callable, dict[str, float]]:
     """Return how a training survey is judged: axis of the truths, match(truth, picture), least match by truth.
 
     A truth counts as brought back if a picture correlates with it at least as well as the truth, blurred to the nominal
@@ -77,7 +94,7 @@ def truths(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> tu
     return "data", match, least_matches(known, resolution)
 
 
-def known_images(settings: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> tuple[dict[str, Image], float]:
+def known_images(settings: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[dict[str, Image], float]:
     """Return the known images of a training survey by name, and the nominal resolution of its data, rad."""
     given, parts = _read(settings)
     names = [name for name in axes.get("data", ()) if name in MODELS]

@@ -23,6 +23,7 @@ from shardfit.core.errors import suggestion
 from shardfit.core.problem import Problem
 from shardfit.domains.vlbi.constants import UAS
 from shardfit.domains.vlbi.images import Image, prior, visibilities
+from shardfit.domains.vlbi.imaging_options import ImagingOptions
 from shardfit.domains.vlbi.models import MODELS, model_image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import add_fractional_noise, rescale_zero_baselines
@@ -32,7 +33,7 @@ from shardfit.domains.vlbi.problem import REGULARISERS, imaging_problem, with_da
 from shardfit.domains.vlbi.recipes.eht import EHT2017_GAINS, RESOLUTION
 from shardfit.domains.vlbi.recipes.errors import ErrorsUnderRegularisers, errors_around
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_image
-from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
+from shardfit.domains.vlbi.recipes.options import options_from
 from shardfit.domains.vlbi.recipes.preparation import baseline_limit, parts_of, prepare_all, usual_flux
 from shardfit.domains.vlbi.simulation import Gains, draw_gains
 from shardfit.domains.vlbi.tables import DataSet, split

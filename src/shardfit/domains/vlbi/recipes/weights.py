@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.errors import suggestion
+from shardfit.domains.vlbi.imaging_options import ImagingOptions
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import scan_table
 from shardfit.domains.vlbi.recipes.imaging import PRESETS, ImagingResult, image
-from shardfit.domains.vlbi.recipes.options import ImagingOptions, options_from
+from shardfit.domains.vlbi.recipes.options import options_from
 from shardfit.domains.vlbi.recipes.preparation import compact_flux, prepare
 from shardfit.domains.vlbi.recipes.surveys import ImagingSurvey, imaging_survey
 from shardfit.domains.vlbi.tables import CLOSURES
