@@ -3,19 +3,33 @@
 import argparse
 import importlib
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import get_args
 
 from shardfit.cli.commands import COMMANDS, Parser, add_commands, all_commands
-from shardfit.options.declared import Options
+from shardfit.cli.schema import configuration, homes
+from shardfit.domains.vlbi.recipes.survey_config import Settings
 from shardfit.options.writing import keys as options_keys
+from shardfit.options.writing import table
 
 LISTS = Path(__file__).resolve().parent / "public"
 SCIENCES = ("population", "seismic", "vlbi", "xpcs")  # others may be installed
 CONFIGURATIONS = ("population", "problems", "seismic", "surveys", "xpcs")
 OF_ALL = ("--debug", "--help", "--no-cache", "--quiet")
-OWN = ("path", "folder")  # where a configuration was read from
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
+TITLES = {
+    "fit": "A problem of your own",
+    "survey": "Surveys",
+    "population": "Population models",
+    "seismic": "Seismic inversion",
+    "xpcs": "XPCS",
+}
+HEAD = (
+    "# Configuration keys\n\n"
+    "All keys of all TOML files, as the commands read them. An `init` command writes a file with every key as a line; "
+    "`shardfit schema KIND` prints the same as JSON schema, for editors that complete and check TOML.\n"
+    "A wrong value ends the command with file, section, key, value, and what is allowed. Sections that name a solver "
+    "or a method take its options beside these keys.\n"
+)
 
 
 def commands(before: Sequence[str] = ()) -> Iterator[str]:
@@ -43,18 +57,17 @@ def keys() -> Iterator[str]:
     """Yield a line for each key of each kind of configuration."""
     for name in CONFIGURATIONS:
         config = importlib.import_module(f"shardfit.cli.{name}.config").Config
-        declared = issubclass(config, Options)
-        yield from (f"{name}.{key}" for key in options_keys(config)) if declared else _keys(config, name)
+        yield from (f"{name}.{key}" for key in options_keys(config))
 
 
-def _keys(kind: type, where: str) -> Iterator[str]:
-    for each in fields(kind):
-        if each.name in OWN:
-            continue
-        yield f"{where}.{each.name}"
-        for inner in (each.type, *get_args(each.type)):
-            if is_dataclass(inner) and isinstance(inner, type):
-                yield from _keys(inner, f"{where}.{each.name}")
+def page() -> str:
+    """Return docs/configuration.md, which lists all keys with what they may be and mean."""
+    lines = [HEAD]
+    for kind in ("fit", "survey", *SCIENCES):
+        if kind in homes():
+            lines += [f"## {TITLES[kind]}\n", f"`shardfit init {kind}` writes one.\n", table(configuration(kind))]
+    lines += ["## Section [vlbi] of a survey\n", table(Settings).rstrip()]
+    return "\n".join(lines) + "\n"
 
 
 def names(domain: str) -> Iterator[str]:
@@ -70,5 +83,6 @@ SURFACE = {
 }
 
 if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
     for file, lines in SURFACE.items():
         (LISTS / file).write_text("".join(f"{line}\n" for line in lines()), encoding="utf-8")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import shardfit as sf
-from tests.public_surface import LISTS, SURFACE
+from tests.public_surface import LISTS, SURFACE, page
+from tests.public_surface import PAGE as KEYS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 
@@ -200,6 +201,11 @@ def test_names_of_seismic():
 def test_commands_options_keys_and_names_of_domains(file):
     """`python -m tests.public_surface` writes the lists anew; what has gone belongs into the changelog."""
     assert list(SURFACE[file]()) == (LISTS / file).read_text(encoding="utf-8").splitlines()
+
+
+def test_the_page_of_keys_is_the_one_that_declarations_give():
+    """`python -m tests.public_surface` writes it anew."""
+    assert KEYS.read_text(encoding="utf-8") == page()
 
 
 @pytest.mark.parametrize("domain", ["vlbi", "xpcs"])

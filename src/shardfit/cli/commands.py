@@ -34,6 +34,7 @@ COMMANDS = (
     Command("calibrate", "check posterior intervals on simulated data", "shardfit.cli.problems.calibrate"),
     Command("data", "public data sets: list, get", "shardfit.cli.data"),
     Command("init", "write a commented configuration to start from", "shardfit.cli.init"),
+    Command("schema", "print what a configuration may hold, as JSON schema", "shardfit.cli.schema"),
     Command("launch", "run a script in many processes that work as one", "shardfit.cli.launch"),
     Command("rank", "run a script as one of many processes started by Slurm or MPI", "shardfit.cli.rank"),
     Command("report", "rebuild report.html of a run directory or a survey", "shardfit.cli.report"),
