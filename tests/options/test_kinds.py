@@ -18,7 +18,7 @@ COUNTS = "a whole number, at least 1 or a list of whole numbers, at least 1"
 LIMITED = {"least": 0}
 # annotation, rule, values that are taken, values that are refused, words
 KINDS = [
-    (int, {}, [0, -3, np.int64(2)], [1.5, True, "1", NAN, None, [1]], "a whole number"),
+    (int, {}, [0, -3, 10**400, np.int64(2)], [1.5, True, "1", NAN, None, [1]], "a whole number"),
     (int, {"least": 1}, [1], [0, -1], "a whole number, at least 1"),
     (float, {}, [0, 2.5, np.float32(1)], ["1", True, NAN, INF, None], "a number"),
     (float, {"above": 0, "unit": "s"}, [1e-9], [0, -1.0], "a positive number in s"),

@@ -1,6 +1,6 @@
 """What the value of an option may be: taken or refused, said in words, read from text, written as JSON schema.
 
-A kind is made from the annotation of a field and its rule by `kind_of`.
+`Kind` says what each method does. A kind is made from the annotation of a field and its rule by `kind_of`.
 """
 
 import difflib
@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, Union, get_args, get_origin
 
 from shardfit.options.rules import Place, Rule
 
@@ -73,16 +73,14 @@ class Number(Kind):
     rule: Rule
 
     def take(self, value: Any) -> Any:
-        """Return a number; one of NumPy as Python's own."""
         value = value.item() if getattr(value, "ndim", None) == 0 else value
         kind: Any = Integral if self.whole else Real
-        if isinstance(value, bool) or not isinstance(value, kind) or math.isnan(value):
+        if isinstance(value, bool) or not isinstance(value, kind) or value != value:  # NaN
             return REFUSED
         within = all(holds(value, limit) for holds, _, _, limit in self._limits())
-        return value if within and (self.rule.infinite or math.isfinite(value)) else REFUSED
+        return value if within and (self.rule.infinite or abs(value) != math.inf) else REFUSED
 
     def words(self, plural: bool = False) -> str:
-        """Return 'a positive number in s' and the like."""
         noun = ("whole " if self.whole else "") + ("numbers" if plural else "number")
         said = " and ".join(f"{word} {limit:g}" for _, word, _, limit in self._limits())
         if said == "above 0":
@@ -92,14 +90,12 @@ class Number(Kind):
         return f"{'' if plural else 'a '}{noun}{unit}{more}"
 
     def read(self, text: str) -> Any:
-        """Return the number that a text is."""
         try:
             return self.take(int(text) if self.whole else float(text))
         except ValueError:
             return REFUSED
 
     def schema(self) -> dict[str, Any]:
-        """Return type and limits."""
         return {"type": "integer" if self.whole else "number", **{name: limit for _, _, name, limit in self._limits()}}
 
     def _limits(self) -> list[tuple[Callable[[Any, float], bool], str, str, float]]:
@@ -118,21 +114,17 @@ class Text(Kind):
     known: tuple[str, ...] = ()
 
     def take(self, value: Any) -> Any:
-        """Return a text that is known."""
         return value if isinstance(value, str) and (not self.known or value in self.known) else REFUSED
 
     def words(self, plural: bool = False) -> str:
-        """Return 'a text', or what there is to choose from."""
         return (
             ("texts" if plural else "a text") if not self.known else _listed(self.known, "of" if plural else "one of")
         )
 
     def schema(self) -> dict[str, Any]:
-        """Return the texts there are."""
         return {"enum": list(self.known)} if self.known else {"type": "string"}
 
     def choices(self) -> tuple[str, ...]:
-        """Return the texts there are."""
         return self.known
 
 
@@ -141,20 +133,16 @@ class Switch(Kind):
     """True or false."""
 
     def take(self, value: Any) -> Any:
-        """Return a truth value; one of NumPy as Python's own."""
         value = value.item() if getattr(value, "ndim", None) == 0 else value
         return value if isinstance(value, bool) else REFUSED
 
     def words(self, plural: bool = False) -> str:
-        """Return both."""
         return "true or false"
 
     def read(self, text: str) -> Any:
-        """Return what a text says."""
         return WORDS.get(text, REFUSED)
 
     def schema(self) -> dict[str, Any]:
-        """Return the type."""
         return {"type": "boolean"}
 
 
@@ -165,19 +153,15 @@ class Nothing(Kind):
     word: str | None = None
 
     def take(self, value: Any) -> Any:
-        """Return None for None and for its word."""
         return None if value is None or (self.word is not None and value == self.word) else REFUSED
 
     def words(self, plural: bool = False) -> str:
-        """Return the word in quotes."""
         return "" if self.word is None else repr(self.word)
 
     def schema(self) -> dict[str, Any]:
-        """Return the word; what a file leaves out needs none."""
         return {"enum": [] if self.word is None else [self.word]}
 
     def choices(self) -> tuple[str, ...]:
-        """Return the word."""
         return () if self.word is None else (self.word,)
 
 
@@ -189,7 +173,6 @@ class List(Kind):
     items: tuple[Kind, ...] = ()
 
     def take(self, value: Any) -> Any:
-        """Return the entries, all of them as they are kept."""
         value = tuple(value) if getattr(value, "ndim", 0) > 0 else value
         if isinstance(value, str | bytes) or not isinstance(value, Sequence):
             return REFUSED
@@ -200,7 +183,6 @@ class List(Kind):
         return REFUSED if any(entry is REFUSED for entry in taken) else taken
 
     def words(self, plural: bool = False) -> str:
-        """Return 'a list of numbers', 'a pair of numbers'."""
         inner = (self.each or self.items[0]).words(plural=True)
         count = 0 if self.each is not None else len(self.items)
         if len({kind.words() for kind in self.items}) > 1:
@@ -209,21 +191,18 @@ class List(Kind):
         return f"{'' if plural else 'a '}{noun} of {f'{count} ' if count > 3 else ''}{inner}"
 
     def read(self, text: str) -> Any:
-        """Return entries that commas or colons divide."""
         parts = text.replace(":", ",").split(",")
         kinds = self.items if self.each is None else (self.each,) * len(parts)
         taken = tuple(kind.read(part.strip()) for kind, part in zip(kinds, parts, strict=False))
         return REFUSED if len(parts) != len(kinds) or any(entry is REFUSED for entry in taken) else taken
 
     def schema(self) -> dict[str, Any]:
-        """Return the kinds of the entries."""
         if self.each is not None:
             return {"type": "array", "items": self.each.schema()}
         count = len(self.items)
         return {"type": "array", "prefixItems": [k.schema() for k in self.items], "minItems": count, "maxItems": count}
 
     def choices(self) -> tuple[str, ...]:
-        """Return those of the entries."""
         return self.each.choices() if self.each is not None else ()
 
 
@@ -235,7 +214,6 @@ class Table(Kind):
     known: tuple[str, ...] = ()
 
     def take(self, value: Any) -> Any:
-        """Return a dictionary, its values as they are kept."""
         if not isinstance(value, Mapping):
             return REFUSED
         taken = {str(name): self.each.take(entry) for name, entry in value.items()}
@@ -243,23 +221,19 @@ class Table(Kind):
         return taken if known and all(entry is not REFUSED for entry in taken.values()) else REFUSED
 
     def words(self, plural: bool = False) -> str:
-        """Return 'a section of numbers'."""
         inner = self.each.words(plural=True)
         return f"{'sections' if plural else 'a section'}{'' if inner == 'values' else f' of {inner}'}"
 
     def read(self, text: str) -> Any:
-        """Return what NAME=VALUE,NAME=VALUE says."""
         pairs = [part.partition("=") for part in text.split(",")]
         taken = {name.strip(): self.each.read(value.strip()) for name, _, value in pairs}
         return self.take(taken) if all(equals for _, equals, _ in pairs) else REFUSED
 
     def schema(self) -> dict[str, Any]:
-        """Return the names and their values."""
         names = {"propertyNames": {"enum": list(self.known)}} if self.known else {}
         return {"type": "object", "additionalProperties": self.each.schema(), **names}
 
     def load(self, value: Any, place: Place, name: str) -> Any:
-        """Return the entries, or raise for the first that is wrong."""
         if not isinstance(value, Mapping):
             raise ValueError(f"{place.of(name)} = {value!r} must be {self.words()}, [{name}].")
         here = place.inside(name)
@@ -275,30 +249,24 @@ class Either(Kind):
     parts: tuple[Kind, ...]
 
     def take(self, value: Any) -> Any:
-        """Return what the first makes of it that takes it."""
         return next((taken for part in self.parts if (taken := part.take(value)) is not REFUSED), REFUSED)
 
     def words(self, plural: bool = False) -> str:
-        """Return all of them."""
         said = [text for part in self.parts if (text := part.words(plural))]
         return " or ".join(dict.fromkeys(said))
 
     def read(self, text: str) -> Any:
-        """Return what the first reads that understands it."""
         return next((taken for part in self.parts if (taken := part.read(text)) is not REFUSED), REFUSED)
 
     def schema(self) -> dict[str, Any]:
-        """Return all of them."""
         found = [one for part in self.parts if (one := part.schema()) != {"enum": []}]
         return found[0] if len(found) == 1 else {"anyOf": found}
 
     def choices(self) -> tuple[str, ...]:
-        """Return those of all."""
         return tuple(dict.fromkeys(choice for part in self.parts for choice in part.choices()))
 
     def load(self, value: Any, place: Place, name: str) -> Any:
-        """Return the value; a table is loaded by the part that is one, whose errors name the key in it."""
-        inner = next((part for part in self.parts if isinstance(part, Table | Made | Given)), None)
+        inner = next((part for part in self.parts if isinstance(part, Table | Made)), None)
         alone = all(isinstance(part, Nothing) or part is inner for part in self.parts)
         if inner is not None and (isinstance(value, Mapping) or (alone and self.take(value) is REFUSED)):
             return inner.load(value, place, name)
@@ -317,23 +285,18 @@ class Made(Kind):
         return hasattr(self.made, "declared_options")
 
     def take(self, value: Any) -> Any:
-        """Return an object of the class."""
         return value if isinstance(value, self.made) else REFUSED
 
     def words(self, plural: bool = False) -> str:
-        """Return 'a section', or the name of the class."""
         return "a section" if self.of_options else f"a {self.made.__name__}"
 
     def read(self, text: str) -> Any:
-        """Return nothing: no text is one."""
         return REFUSED
 
     def schema(self) -> dict[str, Any]:
-        """Return that of the section."""
         return self.made.json_schema() if self.of_options else {"enum": []}
 
     def load(self, value: Any, place: Place, name: str) -> Any:
-        """Return the object, made of a section where it is one of options."""
         if not self.of_options or isinstance(value, self.made):
             return super().load(value, place, name)
         if not isinstance(value, Mapping):
@@ -342,60 +305,17 @@ class Made(Kind):
 
 
 @dataclass(frozen=True)
-class Given(Kind):
-    """A section with some options, which is kept as it was given. known: the kinds of its entries; needed: by name."""
-
-    known: Mapping[str, Kind]
-    needed: frozenset[str] = frozenset()
-
-    def take(self, value: Any) -> Any:
-        """Return a table of known names with values that are allowed."""
-        if not isinstance(value, Mapping) or not self.needed <= set(value) <= set(self.known):
-            return REFUSED
-        return value if all(self.known[name].take(entry) is not REFUSED for name, entry in value.items()) else REFUSED
-
-    def words(self, plural: bool = False) -> str:
-        """Return the names."""
-        return f"{'sections' if plural else 'a section'} of {', '.join(self.known)}"
-
-    def schema(self) -> dict[str, Any]:
-        """Return the names and their values."""
-        properties = {name: kind.schema() for name, kind in self.known.items()}
-        return {
-            "type": "object",
-            "properties": properties,
-            "additionalProperties": False,
-            "required": sorted(self.needed),
-        }
-
-    def load(self, value: Any, place: Place, name: str) -> Any:
-        """Return the table, or raise for the first entry that is wrong."""
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{place.of(name)} = {value!r} must be a section, [{name}].")
-        here = place.inside(name)
-        here.require_known(value, self.known)
-        for key, entry in value.items():
-            self.known[key].load(entry, here, str(key))
-        if missing := sorted(self.needed - set(value)):
-            raise ValueError(f"{here.of(missing[0])} is missing.")
-        return value
-
-
-@dataclass(frozen=True)
 class Thing(Kind):
     """An object of Python, no plain value."""
 
     def take(self, value: Any) -> Any:
-        """Return what no file could hold."""
         plain = value is None or isinstance(value, str | bytes | Real | Sequence | Mapping)
         return REFUSED if plain else value
 
     def words(self, plural: bool = False) -> str:
-        """Return nothing: a file has none."""
         return ""
 
     def schema(self) -> dict[str, Any]:
-        """Return nothing that is allowed."""
         return {"enum": []}
 
 
@@ -412,9 +332,6 @@ def kind_of(annotation: Any, rule: Rule) -> Kind:
         return Text(tuple(rule.choices))
     if annotation is bool:
         return Switch()
-    if is_typeddict(annotation):
-        known = {name: kind_of(hint, Rule()) for name, hint in get_type_hints(annotation).items()}
-        return Given(known, annotation.__required_keys__)
     if origin in (Union, types.UnionType):
         return Either(tuple(kind_of(part, rule) for part in parts))
     if origin is Literal:

@@ -7,14 +7,14 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NotRequired, TypedDict
+from typing import Any, ClassVar, Literal
 
 from shardfit.cli.loading import load_function
 from shardfit.cli.solver_section import SolverSection
 from shardfit.core.errors import folder_not_found_error
 from shardfit.options.common import seed_option
-from shardfit.options.declared import OpenOptions, Option, Options, option, section
-from shardfit.options.kinds import Given, Kind, Table
+from shardfit.options.declared import OpenOptions, Option, Options, loaded, option, section
+from shardfit.options.kinds import Kind, Table
 from shardfit.options.reading import read_toml
 from shardfit.options.rules import Place, Rule
 from shardfit.sciences import get_science
@@ -25,12 +25,13 @@ SAVED = "survey.toml"
 WRITER = "shardfit init survey"
 
 
-class Range(TypedDict):
-    """An axis that is a range; log: even in the logarithm."""
+@dataclass(frozen=True)
+class RangeOptions(Options):
+    """An axis that is a range."""
 
-    low: float
-    high: float
-    log: NotRequired[bool]
+    low: float = option(doc="first value")
+    high: float = option(doc="last value")
+    log: bool = option(False, "even in the logarithm")
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Config(OpenOptions):
     problem: str | None = option(None, "or module:function of your own, with [settings]", example="model:make_survey")
     out: str = option(doc="run directory: the ledger, which makes the survey resumable")
     seed: int = seed_option()
-    axes: Mapping[str, tuple[Any, ...] | Range] = option(
+    axes: Mapping[str, tuple[Any, ...] | Mapping[str, Any]] = option(
         doc="every value of every axis: a list, or { low = ..., high = ..., log = true } for a range"
     )
     design: DesignSection = section(DesignSection, "which points")
@@ -112,15 +113,11 @@ class Config(OpenOptions):
 
     @classmethod
     def others(cls, table: Mapping[str, Any]) -> Mapping[str, Option]:
-        """Return the section of the science, whose options are checked where it declares them."""
-        science, problem = table.get("science"), table.get("problem")
-        if (science is None) == (problem is None):
+        """Return the section of the science, or of the problem."""
+        if (table.get("science") is None) == (table.get("problem") is None):
             raise ValueError("give either science, see `shardfit sciences`, or problem = 'module:function'.")
-        if science is None:
-            return {"settings": Option("settings", Table(Kind()), Rule(), {})}
-        declared = getattr(get_science(science, "survey").module("survey"), "SETTINGS", None)
-        kind = Table(Kind()) if declared is None else Given({n: o.kind for n, o in declared.declared_options().items()})
-        return {science: Option(science, kind, Rule(), {})}
+        name = table.get("science") or "settings"
+        return {name: Option(name, Table(Kind()), Rule(), {})}
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -134,8 +131,17 @@ def read_config(path: str | Path) -> Config:
 
 
 def checked(content: Mapping[str, Any], path: str) -> Config:
-    """Return a configuration from its content."""
-    return replace(Config.filled(content, Place(path)), path=path)
+    """Return a configuration from its content; what a science declares of its section is checked as well."""
+    place = Place(path)
+    config = Config.filled(content, place)
+    for name, axis in config.axes.items():
+        if isinstance(axis, Mapping):
+            RangeOptions.filled(axis, place.inside("axes").inside(name))
+    if config.science is not None:
+        declared = getattr(get_science(config.science, "survey").module("survey"), "SETTINGS", Options)
+        if declared is not Options:
+            loaded(declared, config.settings, place.inside(config.science))
+    return replace(config, path=path)
 
 
 def saved_config(folder: Path) -> tuple[Config, str]:
