@@ -42,7 +42,8 @@ def measured(arguments: dict, rounds: int) -> dict:
     for name in ("ours", "peer", "cpu_ours", "cpu_peer"):
         figures[name] /= repeats
     if "plain" in ours:
-        figures["cpu_plain"] = ours["plain"]
+        figures |= {"cpu_plain": ours["plain"], "over_plain": figures["cpu_ours"] / ours["plain"]}
+        figures["quality_plain"] = ours["plain_loss"]
     return figures | {
         "quality_ours": ours["loss"],
         "quality_peer": peer["loss"],

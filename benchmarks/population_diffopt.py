@@ -10,7 +10,7 @@ from benchmarks.duel import keeping_value, serve
 
 def prepare(asked: dict) -> tuple[Callable, Callable]:
     """Return what is timed, compiled where the package compiles, and what it says."""
-    kinds = {"lossgrad": _lossgrad, "adam": _adam, "kde": _kde, "swarm": _swarm, "form": _shared_edges}
+    kinds = {"lossgrad": _lossgrad, "adam": _adam, "kde": _kde, "swarm": _swarm, "form": _form}
     return keeping_value(kinds[asked["kind"]](asked))
 
 
@@ -50,6 +50,39 @@ def _shared_edges(asked):
             return statistics(params, data["log_halo_masses"], data["smf_bin_edges"], data["volume"])
 
     return _timed(Model(aux_data=published.aux_data), point, asked)
+
+
+def _form(asked):
+    """A summed statistic as `calc_partial_sumstats_from_params`, compiled; of mass functions the fastest way known."""
+    import jax
+    import jax.numpy as jnp
+    from diffopt import multigrad
+
+    from benchmarks.population_statistics import CATALOGUE_POINT, FORMS, partial_sums
+
+    form, n = FORMS[asked["form"]], asked["n"]
+    if not form.summed:
+        return _shared_edges(asked)
+    rows = jax.device_put(form.rows(n))
+    sums = jax.jit(lambda params, rows, key: partial_sums(form, params, rows, key))
+
+    class Model(multigrad.OnePointModel):
+        def calc_partial_sumstats_from_params(self, params, randkey=None):
+            return sums(params, self.aux_data, randkey)
+
+        def calc_loss_from_sumstats(self, sumstats, randkey=None):
+            return form.loss(sumstats, np.float32(n))
+
+    model, params = Model(aux_data=rows), jnp.asarray(CATALOGUE_POINT)
+    key = {"randkey": jax.random.key(scene.SEED)} if form.drawn else {}
+
+    def call():
+        for _ in range(asked["repeats"]):
+            loss, gradient = model.calc_loss_and_grad_from_params(params, **key)
+        jax.block_until_ready(gradient)
+        return loss
+
+    return call
 
 
 def _lossgrad(asked):

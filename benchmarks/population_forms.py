@@ -1,7 +1,10 @@
-"""Loss and gradient of one mass function in the ways users write it, with nothing said about chunks.
+"""Loss and gradient of statistics as users write them, with nothing said about chunks.
 
-Against diffopt 2.0.0, its example rewritten with shared edges and compiled whole, and (`cpu_plain`) against the same
-lines in plain jitted JAX; one process and one thread each, float32 as the peer's users have it.
+One mass function with one row of statistics for each row, in several ways, against diffopt 2.0.0, its example rewritten
+with shared edges and compiled whole. Then statistics that sum their block (`block_statistic`): the same lines are the
+peer's `calc_partial_sumstats_from_params`, compiled. `cpu_plain`: the same lines in plain jitted JAX. One process and
+one thread each, float32 as the peer's users have it. Draws of `draws` come from a key for each row here, and from one
+key on the other sides, so that losses agree to the noise of the draws only.
 """
 
 from benchmarks.population import PEERS, SETTINGS, measured
@@ -11,7 +14,9 @@ __all__ = ["PEERS", "SETTINGS", "run"]
 # rows, repeats of one round
 CASES = {
     **{f"{form}-1e6": (1_000_000, 2) for form in ("broadcast", "diff", "stack", "leaves", "above")},
-    **{f"{form}-1e7": (10_000_000, 1) for form in ("broadcast", "diff")},
+    **{f"{form}-1e6": (1_000_000, 2) for form in ("scan", "draws", "growth", "correlation")},
+    **{f"{form}-1e6": (1_000_000, 10) for form in ("reweight", "cube", "ratio")},
+    **{f"{form}-1e7": (10_000_000, 1) for form in ("broadcast", "diff", "reweight")},
 }
 
 

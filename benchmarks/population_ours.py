@@ -43,28 +43,66 @@ def _form(asked):
     """A user's own statistic, with nothing said about chunks; `plain` is CPU seconds of the same lines without us."""
     import jax
 
-    import shardfit as sf
-    from benchmarks.population_statistics import FORMS, misfit
+    from benchmarks.population_statistics import FORMS
     from benchmarks.timing import warm
-    from shardfit.domains.population.halos import log_masses
 
-    n, statistic = asked["n"], FORMS[asked["form"]]
-    rows = {"logm": log_masses(n, top=0.95).astype(np.float32)}
-    volume, params = np.float32(10.0 * n), np.array(list(POINT.values()), np.float32)
-    objective = sf.Objective({"smf": sf.statistic_term(statistic, rows, volume, loss=misfit)})
-    call, describe = keeping_value(_repeated(objective, params, asked["repeats"]))
-
-    @jax.jit
-    def plain(params, rows):
-        return jax.value_and_grad(
-            lambda p: misfit(jax.tree.map(lambda leaf: leaf.sum(0), statistic(p, rows, volume)), volume)
-        )(params)
+    form, n = FORMS[asked["form"]], asked["n"]
+    objective, params, rows, plain = (_summed if form.summed else _by_row)(form, n)
+    key = jax.random.key(scene.SEED)
+    call, describe = keeping_value(_repeated(objective, params, asked["repeats"], key if form.drawn else None))
 
     def measured():
         said, placed = describe(), jax.device_put(rows)
-        return said | {"plain": warm(lambda: jax.block_until_ready(plain(params, placed)))[2]}
+        (value, _), _, seconds = warm(lambda: jax.block_until_ready(plain(params, placed, key)))
+        return said | {"plain": seconds, "plain_loss": float(value)}
 
     return call, measured
+
+
+def _by_row(form, n):
+    """Return objective, parameters, rows and plain JAX of a mass function with one row of statistics for each row."""
+    import jax
+
+    import shardfit as sf
+    from shardfit.domains.population.halos import log_masses
+
+    rows = {"logm": log_masses(n, top=0.95).astype(np.float32)}
+    volume, params = np.float32(10.0 * n), np.array(list(POINT.values()), np.float32)
+    objective = sf.Objective({"smf": sf.statistic_term(form.statistic, rows, volume, loss=form.loss)})
+
+    @jax.jit
+    def plain(params, rows, key):
+        return jax.value_and_grad(
+            lambda p: form.loss(jax.tree.map(lambda leaf: leaf.sum(0), form.statistic(p, rows, volume)), volume)
+        )(params)
+
+    return objective, params, rows, plain
+
+
+def _summed(form, n):
+    """Return the same of a statistic that sums its block."""
+    import jax
+
+    import shardfit as sf
+    from benchmarks.population_statistics import CATALOGUE_POINT, partial_sums
+    from shardfit.stats.compare import normals
+
+    rows, size = form.rows(n), np.float32(n)
+
+    def statistic(p, rows, weights, size, *keys):
+        return form.statistic(p, rows, weights, *((normals(keys[1]).astype(np.float32),) if keys else ()))
+
+    def loss(totals, size, *key):
+        return form.loss(totals, size)
+
+    stochastic = "rows" if form.drawn else False
+    term = sf.statistic_term(sf.block_statistic(statistic), rows, size, loss=loss, stochastic=stochastic)
+
+    @jax.jit
+    def plain(params, rows, key):
+        return jax.value_and_grad(lambda p: form.loss(partial_sums(form, p, rows, key), size))(params)
+
+    return sf.Objective({"sums": term}), CATALOGUE_POINT, rows, plain
 
 
 def _adam(asked):

@@ -23,8 +23,9 @@ QUOTED = ("homodyne 2.23.2, quoted", "eht-imaging, branch feature/jax-optimizers
 # (page, number of the pair): how far answers may be apart, relative to the peer's, and why
 APART = {
     ("diffopt", 0): 1e-5,  # float32 against float64
-    ("diffopt", 1): 0.05,  # random draws of 100 steps
-    ("diffopt", 2): 0.02,  # swarms with weights of their own
+    ("diffopt", 1): 1e-5,
+    ("diffopt", 2): 0.05,  # random draws of 100 steps
+    ("diffopt", 3): 0.02,  # swarms with weights of their own
     ("ehtim", 0): 1e-6,  # channels are averaged in float32 there
     ("ehtim", 1): 0.01,  # objectives after 300 iterations, ours lower
     ("deepwave", 0): 1e-4,

@@ -11,9 +11,10 @@ from shardfit.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from shardfit.check.certificate import Certificate
+    from shardfit.core.block_statistics import block_statistic
     from shardfit.core.equations import Gram, NormalEquations
     from shardfit.core.errors import CheckpointError, NonFiniteError, ParityError
-    from shardfit.core.mesh import mesh
+    from shardfit.core.mesh import mesh, reduce_sum
     from shardfit.core.objective import Objective
     from shardfit.core.priors import (
         Beta,
@@ -167,6 +168,7 @@ __all__ = [
     "Uniform",
     "ValueAndGrad",
     "below",
+    "block_statistic",
     "calibrate",
     "coefficients",
     "compare",
@@ -197,6 +199,7 @@ __all__ = [
     "prior",
     "profile",
     "recover",
+    "reduce_sum",
     "residual_penalty",
     "residual_term",
     "robust_fit",
@@ -225,7 +228,8 @@ __getattr__, __dir__ = lazy_names(
         "check.certificate": "Certificate",
         "core.equations": "Gram NormalEquations",
         "core.errors": "CheckpointError NonFiniteError ParityError",
-        "core.mesh": "mesh",
+        "core.block_statistics": "block_statistic",
+        "core.mesh": "mesh reduce_sum",
         "core.objective": "Objective",
         "core.priors": "Beta Exponential Flat Gamma HalfCauchy HalfNormal LogNormal Normal TruncatedNormal Uniform",
         "core.problem": "Problem",

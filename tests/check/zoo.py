@@ -33,6 +33,11 @@ def statistics(fn, rows=ROWS, x0=None, **more) -> sf.Problem:
     return problem_of(sf.statistic_term(fn, rows, **term), x0, **more)
 
 
+def sums(fn, weighted=True, **more) -> sf.Problem:
+    """Return a problem with a statistic that sums its own blocks."""
+    return statistics(sf.block_statistic(fn, weighted=weighted), **{"loss": log_misfit} | more)
+
+
 def penalised(fn, x0, **more) -> sf.Problem:
     return problem_of(sf.penalty(fn), x0, **more)
 
@@ -47,6 +52,25 @@ def log_misfit(total, *_):
 
 def membership(p, r):
     return jax.nn.sigmoid((jnp.linspace(-1, 2, 6) - p["k"] * r["x"][:, None]) / 0.1)
+
+
+BIN = RNG.integers(0, 6, N)
+BINNED = ROWS | {"bin": BIN}
+
+
+def scattered(p, r):
+    """Return what each row puts into its bin."""
+    return p["a"] * jnp.exp(-p["k"] * r["x"])
+
+
+def into_bins(p, r, w):
+    return jnp.zeros(6).at[r["bin"]].add(w * scattered(p, r))
+
+
+def by_a_scan(p, r, w):
+    """Sums over rows for one edge after the other."""
+    edges = jnp.linspace(0.5, 1.5, 6)
+    return jax.lax.scan(lambda n, e: (n, jnp.sum(w * jax.nn.sigmoid(e - p["k"] * r["x"]) * p["a"])), 0, edges)[1]
 
 
 def total_variation(image):
@@ -226,6 +250,16 @@ HONEST: dict[str, Callable[[], sf.Problem]] = {
     "prior residuals": lambda: problem_of(
         {"d": sf.residual_term(decay, ROWS), "prior": sf.residual_penalty(lambda p: (p["a"] - 1) / 0.3)}
     ),
+    "block sums: bins": lambda: sums(into_bins, rows=BINNED),
+    "block sums: bins, float32": lambda: sums(into_bins, rows=BINNED, precision="float32"),
+    "block sums: a scan": lambda: sums(by_a_scan),
+    "block sums: without weights": lambda: sums(lambda p, r: into_bins(p, r, 1.0), False, rows=BINNED),
+    "block sums: right reverse rule": lambda: sums(
+        lambda p, r, w: into_bins(p, r, w * backward_rule(lambda x, g: 2 * x * g)(p["a"] * r["x"])), rows=BINNED
+    ),
+    "block sums: signs that cancel": lambda: sums(
+        lambda p, r, w: jnp.zeros(6).at[r["bin"]].add(w * r["y"] * p["a"]), rows=BINNED, loss=lambda t: jnp.sum(t**2)
+    ),
 }
 
 
@@ -240,6 +274,7 @@ class Wrong(NamedTuple):
 
 
 MIXES, DIFFERS = "depends on which rows share a block", "differs from a finite difference"
+NO_SUM = "is no sum over rows"
 
 
 def group_mean(p, r):
@@ -292,6 +327,47 @@ WRONG: dict[str, Wrong] = {
             stochastic=True,
         ),
         "draws random numbers in the shape of its block",
+    ),
+    "block sums without their weights": Wrong(
+        lambda: sums(lambda p, r, w: into_bins(p, r, 1.0), rows=BINNED), f"{NO_SUM}.*does not use its weights"
+    ),
+    "block sums by the number of rows": Wrong(
+        lambda: sums(lambda p, r, w: into_bins(p, r, w) / len(w), rows=BINNED), f"{NO_SUM}.*normalises by its block"
+    ),
+    "block sums over the block's weights": Wrong(
+        lambda: sums(lambda p, r, w: into_bins(p, r, w) / jnp.sum(w), rows=BINNED), f"{NO_SUM}.*divides by the weights"
+    ),
+    "block sums with a floor": Wrong(
+        lambda: sums(lambda p, r, w: into_bins(p, r, w) + 1.0, rows=BINNED), f"{NO_SUM}.*added for every block"
+    ),
+    "largest of a block": Wrong(lambda: sums(lambda p, r, w: jnp.max(w * scattered(p, r))), f"{NO_SUM}.*maximum, rank"),
+    "block sums of a product of sums": Wrong(
+        lambda: sums(lambda p, r, w: jnp.sum(w * scattered(p, r)) * jnp.sum(w * r["x"])), f"{NO_SUM}.*plain sums"
+    ),
+    "block sums, draw shaped like the block": Wrong(
+        lambda: sums(
+            lambda p, r, w, key: into_bins(p, r, w * jax.random.uniform(key, w.shape)),
+            rows=BINNED,
+            loss=lambda total, key: log_misfit(total),
+            stochastic=True,
+        ),
+        "draws random numbers in the shape of its block",
+    ),
+    "block sums, reverse rule off by 1.001": Wrong(
+        lambda: sums(
+            lambda p, r, w: into_bins(p, r, w * backward_rule(lambda x, g: 2.002 * x * g)(p["a"] * r["x"])),
+            rows=BINNED,
+        ),
+        DIFFERS,
+    ),
+    "block sums, forward rule wrong in 1 of 1,000 rows": Wrong(
+        lambda: sums(
+            lambda p, r, w: into_bins(
+                p, r, w * jnp.where(r["i"] % 1000 == 3, jax.lax.stop_gradient(p["a"]), p["a"]) * r["x"]
+            ),
+            rows=BINNED,
+        ),
+        DIFFERS,
     ),
     "normalised by the block": Wrong(lambda: statistics(lambda p, r: jax.nn.softmax(p["a"] * r["x"])), MIXES),
     "backward rule mixes rows": Wrong(backward_mean, f"{MIXES}|{DIFFERS}"),

@@ -20,10 +20,10 @@ import numpy as np
 from shardfit.check import verdict
 from shardfit.check.block_consistency import block_pair, equation_block_pair
 from shardfit.check.comparisons import EPS, Comparison, combine, compare
-from shardfit.check.evaluations import evaluate_terms, pulled_back
+from shardfit.check.evaluations import evaluate_terms, lines_are_rows, pulled_back
 from shardfit.check.grain import grain
+from shardfit.check.mixing import depends_on_blocks
 from shardfit.check.probe import Probe, Setting, beside, choose_rows, choose_setting, completed
-from shardfit.check.random_draws import drawn_by_block
 from shardfit.core import reduce
 from shardfit.core.current import as_they_are, at_work
 from shardfit.core.errors import NonFiniteError
@@ -189,7 +189,9 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
         return None
     setting, comparisons = examined
     terms, rounding = dict(probe.objective.items()), partial(_grain, problem)
-    verdict.judge(comparisons, probe.index, where, lambda name: drawn_by_block(terms[name], problem.x0), rounding)
+    rows = {name: index for name, index in probe.index.items() if lines_are_rows(terms[name])}
+    mixes = lambda name, how: depends_on_blocks(terms[name], problem.x0, name, how)  # noqa: E731 (one use, two names)
+    verdict.judge(comparisons, rows, where, mixes, rounding)
     # layout and precision do not depend on the point; at an answer little is left of a value but its rounding
     layouts = _layouts(problem, probe, setting, comparisons, mesh, seed) if where == "x0" else (None, None)
     walk = _walk(problem, setting, shards, seed) if where == "x0" else None
@@ -284,7 +286,14 @@ def _comparisons(problem, probe, setting, seed, gram, first, coarse) -> dict[str
             return pulled_back(problem.space, term, setting.points[1], reduce.term_key(term, key, i), cotangents)
 
         return {
-            name: compare(evaluated[name], setting, i, partial(pull_back, i), coarse.get(name, EPS))
+            name: compare(
+                evaluated[name],
+                setting,
+                i,
+                partial(pull_back, i),
+                coarse.get(name, EPS),
+                by_row=lines_are_rows(exact.terms[i]),
+            )
             for i, name in enumerate(exact.names)
         }
 

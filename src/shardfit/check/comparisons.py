@@ -70,10 +70,18 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    term: Evaluations, setting: Setting, position: int, pull_back: Callable, rounding: float = EPS
+    term: Evaluations,
+    setting: Setting,
+    position: int,
+    pull_back: Callable,
+    rounding: float = EPS,
+    by_row: bool = True,
 ) -> Comparison:
-    """Return the comparison of a term; pull_back(cotangents (n, k)) gives the gradient of their sum with outputs."""
-    order = setting.orders[position]
+    """Return the comparison of a term; pull_back(cotangents (n, k)) gives the gradient of their sum with outputs.
+
+    by_row: lines of its tables are rows, in the setting's order where they were taken in blocks.
+    """
+    order = setting.orders[position] if by_row else None
     back = slice(None) if order is None else np.argsort(order)
     with np.errstate(all="ignore"):  # a step may lead to where the model is not defined
         rates = None if term.rates is None else term.rates[back]
@@ -88,7 +96,7 @@ def compare(
             block_gradient = abs(slope - parts.sum()) / _positive(max(np.abs(parts).sum(), 1e-8 * value))
         else:
             errors = [_backward_error(slope, parts, term.weights, central)]
-            if len(known) >= MANY and order is not None:
+            if len(known) >= MANY and setting.orders[position] is not None:
                 errors.append(_signed_error(setting, position, central, pull_back))
             decided = [error for error in errors if error is not None]
             backward, agreement = max(decided, default=0.0), agreement if decided else np.full(len(known), np.inf)
@@ -172,7 +180,7 @@ def _signed_error(setting, position, central: Differences, pull_back) -> float |
     """Return the same with every row at equal weight and random sign: rows' errors stand out, common ones cancel."""
     sizes = _norms(central.best)
     usable = central.change <= 1e-5 * sizes
-    signs = np.where(usable, setting.signs[position], 0.0)
+    signs = np.where(usable, np.resize(setting.signs[position], len(usable)), 0.0)
     slope = np.vdot(pull_back((signs / _positive(sizes) ** 2)[:, None] * central.best), setting.direction)
     doubt = DOUBT * np.sum(central.change[usable] / sizes[usable])
     return _beyond(doubt, abs(slope - signs.sum()), 3 * np.sqrt(max(1, usable.sum())))

@@ -5,6 +5,7 @@ model. Of a term, on a probe of its rows: value and gradient backwards, contribu
 unequal blocks in another order with their forward derivatives, and contributions at steps along a direction.
 """
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,11 +21,12 @@ from shardfit.core.objective import Objective
 from shardfit.core.rules import called
 from shardfit.core.terms import ResidualPenalty, RowTerm, half_square, weighted_sum
 
+FILLING = 3  # rows that do not count in a block of a function that sums them
 FORWARD_ERRORS = (TypeError, ValueError, NotImplementedError)
 
 
 class Evaluations(NamedTuple):
-    """A term at a point; tables are real and have one line per row (per number where there are no rows)."""
+    """A term at a point; tables are real and have one line per row, or per number where `lines_are_rows` is False."""
 
     values: Any  # (2,) at the given point and near it
     gradients: Any  # (2, n_parameters)
@@ -78,7 +80,8 @@ def _evaluate(space, with_gram, term, setting: Setting, first, key, order) -> Ev
         rates, block_gradient = _table(term, rates), None
     else:
         (other, pull), rates = jax.vjp(blocks, z), None
-        block_gradient = pull(pulled if order is None else jax.tree.map(lambda leaf: leaf[order], pulled))[0]
+        reordered = order is not None and lines_are_rows(term)
+        block_gradient = pull(jax.tree.map(lambda leaf: leaf[order], pulled) if reordered else pulled)[0]
     loss_rate, loss_steps = _loss(term, key, outputs, pulled, setting.steps)
     return Evaluations(
         values,
@@ -118,18 +121,22 @@ def _primitives(jaxpr):
 
 @jax.jit
 def _outputs(space, term, key, z):
-    """Return what a term's function gives at z: contributions of rows, residuals or losses, as floating numbers."""
+    """Return what a term's function gives at z: contributions of rows, sums, residuals, losses, all floating."""
     params = space.unpack(z)
-    if isinstance(term, RowTerm):
-        given = term.contributions(params, term.rows, key)
-    else:
+    if not isinstance(term, RowTerm):
         given = called(term.fn, params, *term.args)
+    elif term.sums_blocks:
+        given = term.statistics(params, term.rows, None, key)
+    else:
+        given = term.contributions(params, term.rows, key)
     return jax.tree.map(lambda leaf: leaf * 1.0, given)
 
 
 def _head(term, key, outputs):
     """Return the weighted loss of what a term's function gave."""
-    if isinstance(term, RowTerm):
+    if isinstance(term, RowTerm) and term.sums_blocks:
+        losses = reduce.scaled_losses(term, outputs, key)
+    elif isinstance(term, RowTerm):
         given = replace(term, fn=lambda outputs, *_: outputs)
         losses = reduce.scaled_losses(term, given.statistics(outputs, term.rows, None, key), key)
     else:
@@ -157,8 +164,19 @@ def _whole(outputs_at, head, points, first):
 def _in_blocks(space, term, key, order, z):
     """Return the outputs of all rows, taken in another order and in two unequal blocks."""
     n_small = small_block(order.shape[0])
+    if term.sums_blocks:
+        ends = order[:n_small], order[n_small:]
+        pieces = [_filled_up(term, space.unpack(z), own, other, key) for own, other in (ends, ends[::-1])]
+        return jax.tree.map(jnp.add, *pieces)
     pieces = [_outputs(space, _rows_of(term, index), key, z) for index in (order[:n_small], order[n_small:])]
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *pieces)
+
+
+def _filled_up(term, params, own, other, key):
+    """Return the sums of a block of rows that other rows, which do not count, fill up."""
+    extra = other[:FILLING]
+    mask = jnp.arange(len(own) + len(extra)) < len(own)
+    return term.statistics(params, _rows_of(term, jnp.concatenate([own, extra])).rows, mask, key)
 
 
 def _rows_of(term, index):
@@ -166,12 +184,17 @@ def _rows_of(term, index):
 
 
 def _table(term, outputs):
-    """Return outputs as real numbers (n, k): a line per row, or per number where there are no rows."""
-    leaves = []
+    """Return outputs as real numbers (n, k): a line per row, or per number where they are sums or there are no rows."""
+    by_row, leaves = lines_are_rows(term), []
     for leaf in jax.tree.leaves(outputs):
-        flat = leaf.reshape(leaf.shape[0], -1) if isinstance(term, RowTerm) else leaf.reshape(-1, 1)
+        flat = leaf.reshape(leaf.shape[0], -1) if by_row else leaf.reshape(-1, 1)
         leaves += [flat.real, flat.imag] if jnp.iscomplexobj(flat) else [flat]
-    return jnp.concatenate(leaves, axis=1 if isinstance(term, RowTerm) else 0)
+    return jnp.concatenate(leaves, axis=1 if by_row else 0)
+
+
+def lines_are_rows(term) -> bool:
+    """Return whether a line of a term's tables is a row, and not a number of its own."""
+    return isinstance(term, RowTerm) and not term.sums_blocks
 
 
 def _loss(term, key, outputs, pulled, steps):
@@ -179,8 +202,11 @@ def _loss(term, key, outputs, pulled, steps):
     if not isinstance(term, RowTerm) or term.linear:
         return None, None
 
+    first = 0 if term.sums_blocks else 1
+
     def share(leaf):  # another one for each total, so that they cannot cancel
-        return leaf * (1 + 0.5 * jnp.sin(1.0 + jnp.arange(leaf[0].size))).reshape(leaf.shape[1:])
+        shape = leaf.shape[first:]
+        return leaf * (1 + 0.5 * jnp.sin(1.0 + jnp.arange(math.prod(shape)))).reshape(shape)
 
     change = jax.tree.map(share, outputs)
     rate = sum(jnp.sum((c * p).real) for c, p in zip(jax.tree.leaves(change), jax.tree.leaves(pulled), strict=True))

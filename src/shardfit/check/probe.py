@@ -97,26 +97,29 @@ def _needs_all(term: Any, n_probed: int) -> bool:
 
 
 def _beside(term: Any, rest: Any) -> Any:
-    return replace(term, fn=_Fn(term.fn), loss=_LossOfAll(term.loss), args=(rest, *term.args), scale=1.0)
+    if getattr(term, "has_aux", False):
+        rest = rest[0]
+    return replace(term, fn=_Fn(term.fn), loss=_LossOfAll(term.loss), args=(*term.args, rest), scale=1.0)
 
 
 @dataclass(frozen=True)
 class _Fn:
-    """A term's function where args begin with the totals of other rows."""
+    """A term's function where args end with the totals of other rows."""
 
     fn: Callable
 
-    def __call__(self, params, rows, rest, *args):
-        return called(self.fn, params, rows, *args)
+    def __call__(self, *given):
+        return called(self.fn, *given[:-1])
 
 
 @dataclass(frozen=True)
 class _LossOfAll:
-    """A term's loss of its totals and those of other rows."""
+    """A term's loss of its totals and those of other rows, which end its args."""
 
     loss: Callable
 
-    def __call__(self, totals, rest, *args):
+    def __call__(self, totals, *given):
+        *args, rest = given
         return called(self.loss, jax.tree.map(jnp.add, totals, rest), *args)
 
 

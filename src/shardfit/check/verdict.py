@@ -28,48 +28,33 @@ def _within(error: float, tolerance: float, grain: Callable[[], float], rounding
 
 
 def judge(
-    terms: dict[str, Comparison], index: dict[str, np.ndarray], where: str, draws: Callable[[str], bool], grain: Grain
+    terms: dict[str, Comparison],
+    index: dict[str, np.ndarray],
+    where: str,
+    mixes: Callable[[str, str], str],
+    grain: Grain,
 ) -> None:
     """Raise for the first term that is wrong.
 
-    index: which rows were probed; where: 'x0' or 'answer'; draws(name): whether a term draws random numbers by block.
+    index: rows that lines of a term's tables stand for; where: 'x0' or 'answer'; mixes(name, how): what to say of a
+    term that depends on its blocks.
     """
     for name, comparison in terms.items():
         if not _within(comparison.block_rows, BLOCKS, partial(grain, name)):
-            how = f"the same row differs by {comparison.block_rows:.1e}"
-            raise ParityError(_draws(name, how) if draws(name) else _mixes(name, how))
+            what = "row" if name in index else "sum"
+            raise ParityError(mixes(name, f"the same {what} differs by {comparison.block_rows:.1e}"))
     for name, comparison in terms.items():
         if comparison.suspicion.any():
             raise ParityError(_wrong_derivative(name, comparison, index.get(name), where))
         if not _within(comparison.block_gradient, BLOCKS, partial(grain, name)):
             how = f"its gradient differs by {comparison.block_gradient:.1e} although its values agree"
-            raise ParityError(_mixes(name, how))
+            raise ParityError(mixes(name, how))
         if not _within(comparison.gram, GRAM, partial(grain, name)):
             raise ParityError(
                 f"term {name!r}: the normal equations differ from value and gradient by {comparison.gram:.1e} "
                 "(relative). Check custom_jvp and custom_vjp rules in the model, or use a solver that needs the "
                 "gradient only."
             )
-
-
-def _draws(name: str, how: str) -> str:
-    return (
-        f"term {name!r} draws random numbers in the shape of its block, such as jax.random.normal(key, (n, 2)): taken "
-        f"whole and in two blocks, {how} (relative). Draws start again in every block, so the value depends on chunk "
-        "and devices. Ask for a key for each row, statistic_term(fn, rows, stochastic='rows'): fn then gets keys "
-        "(n,) as its last argument, to be used as jax.vmap(lambda k: jax.random.normal(k, (2,)))(keys)."
-    )
-
-
-def _mixes(name: str, how: str) -> str:
-    return (
-        f"term {name!r} depends on which rows share a block: taken whole and in two blocks, {how} (relative). The "
-        "function sees some of the rows at a time, so each row's contribution must not depend on the others. The usual "
-        "reasons: a mean, sort, rank, cumulative sum or count over the block; a solver with one step size for all. "
-        "Compute the mean or rank of the data beforehand and pass it in rows or args; make what depends on all rows a "
-        "loss of their totals, statistic_term(fn, rows, loss=...); for draws that differ by row, ask for a key for "
-        "each, statistic_term(fn, rows, stochastic='rows')."
-    )
 
 
 def _wrong_derivative(name: str, comparison: Comparison, index: np.ndarray | None, where: str) -> str:

@@ -54,7 +54,7 @@ def totals(objective: Any, params: Any, key: Any) -> dict[str, Any]:
     """Return the summed statistics of each row term."""
     check_contributions(objective, params)
     sums = reduce.totals(objective.mesh, objective.terms, params, key)
-    return {n: s for (n, t), s in zip(objective.items(), sums, strict=True) if isinstance(t, RowTerm)}
+    return {n: t.shown(s) for (n, t), s in zip(objective.items(), sums, strict=True) if isinstance(t, RowTerm)}
 
 
 @jax.jit

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -154,6 +155,22 @@ def _noted(mesh: Mesh | None) -> tuple[int, ...]:
 def gather(numbers: np.ndarray, mesh: Mesh | None = None) -> np.ndarray:
     """Return every process's array of one common shape and type, stacked in the order of ranks."""
     return _exchange(numbers, mesh, _all)
+
+
+def reduce_sum(value: Any, mesh: Mesh | None = None) -> Any:
+    """Return the sum, over processes, of a number or an array of which each has its own; every process gets it.
+
+    For numbers beside a fit, such as what the data of all ranks add up to. What terms return is summed by the library.
+
+    Example: `n_halos = reduce_sum(len(rows["logm"]))`.
+    """
+    if isinstance(value, Tracer):
+        raise TypeError(
+            "reduce_sum is called in a function that JAX compiles. What a statistic returns is summed over all rows, "
+            "devices and processes without it: leave it out there, and read sums with objective.totals(params)."
+        )
+    total = gather(np.asarray(value), mesh).sum(0)
+    return total.item() if total.ndim == 0 else total
 
 
 def first_says(numbers: np.ndarray, mesh: Mesh | None = None) -> np.ndarray:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shardfit.core.block_statistics import check_sums
 from shardfit.core.current import as_they_are
 from shardfit.core.functions import shared_objective
 from shardfit.core.precision import require_precision
@@ -46,7 +47,8 @@ def _check_each(objective: Any, params: Any, precision: str | None) -> None:
                     block.check_shapes(name, out)
                     require_precision(f"what fn of term {name!r} returns", out, precision)
                 if term.linear and hasattr(term, "loss"):
-                    sums = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), out)
+                    of_row = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), out)
+                    sums = out if term.sums_blocks else of_row
                     _check_scalars(name, sums, "the summed statistic", "pass a loss that returns one number")
                 losses = jax.eval_shape(_row_losses, params, block, _any_key())
         _check_scalars(name, losses, "the loss", "return one number, or a dict of named numbers")
@@ -72,6 +74,9 @@ def _contributions_of_block(name: str, term: RowTerm, params: Any) -> tuple[RowT
     n = leading(term.rows) if term.chunk is None else min(term.chunk, leading(term.rows))
     block = with_shapes(term, n)  # shapes of all rows may be more than there is memory for
     out = jax.eval_shape(_contributions, params, block, _any_key())
+    if term.sums_blocks:
+        check_sums(name, out, n, lambda m: jax.eval_shape(_contributions, params, with_shapes(block, m), _any_key()))
+        return block, out
     _check_leading_axis(name, out, n)
     if n > 1:  # a function for one row at a time need not take two
         _check_other_length(name, out, n, block, params)
@@ -103,8 +108,8 @@ def _check_leading_axis(name, out, n):
         if leaf.ndim == 0 or leaf.shape[0] != n:
             got = "a single number" if leaf.ndim == 0 else f"{leaf.shape[0]} values"
             raise ValueError(
-                f"term {name!r}: fn returned {got} for {n} rows. Return one per row, which the library adds up, "
-                "or use penalty() for a term without rows."
+                f"term {name!r}: fn returned {got} for {n} rows. Return one per row, which the library adds up; "
+                "statistic_term(block_statistic(fn), ...) takes sums over a block of rows; penalty() has no rows."
             )
 
 
@@ -160,8 +165,13 @@ def _calls(term: Any) -> str:
     args = "".join(f", {jnp.shape(arg)}" if isinstance(arg, jax.Array | np.ndarray) else ", …" for arg in term.args)
     if not isinstance(term, RowTerm):
         return f"; it is called as fn(params{args})"
-    loss = f" and loss(totals{args})" if hasattr(term, "loss") else ""
-    return f"; its functions are called as fn(params, rows{args}){loss}{', with a key' if term.stochastic else ''}"
+    aux = ", aux" if getattr(term, "has_aux", False) else ""
+    loss = f" and loss(totals{aux}{args})" if hasattr(term, "loss") else ""
+    weights = ", weights" if getattr(term, "weighted", False) else ""
+    return (
+        f"; its functions are called as fn(params, rows{weights}{args}){loss}"
+        f"{', with a key' if term.stochastic else ''}"
+    )
 
 
 def _concrete_use(error: Exception) -> str:

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from shardfit.core.block_statistics import BlockStatistic, BlockStatisticTerm
 from shardfit.core.equations import Equations, NormalEquations
 from shardfit.core.losses import loss_named
 from shardfit.core.robust_terms import RobustTerm
@@ -68,8 +69,9 @@ def statistic_term(
 ) -> StatisticTerm:
     """Make a data term from summed statistics and a loss of their totals.
 
-    fn(params, rows, *args) returns per-row statistics (real or complex, any pytree, leading axis = rows);
-    loss(totals, *args) returns one number, or a dict of named numbers. stochastic: True gives both one more argument,
+    fn(params, rows, *args) returns per-row statistics (real or complex, any pytree, leading axis = rows); as a
+    `block_statistic` it returns sums over its block. loss(totals, *args) returns one number, or a dict of named
+    numbers. stochastic: True gives both one more argument,
     a random key that is the same for all rows; "rows" gives fn, after that, an array (n,) of keys, one for each row,
     which follow a row wherever it goes: draws from them do not depend on chunk, devices or processes. checked:
     whoever read the rows found their numbers finite, so they are not read again. gram: normal equations, which make
@@ -90,7 +92,12 @@ def statistic_term(
     fields |= {"stochastic": bool(stochastic), "equations": check_equations("statistic_term", gram, weight)}
     if stochastic == "rows":
         fields |= {"per_row_keys": True, "rows": numbered(fields["rows"])}
-    return StatisticTerm(**fields, loss=loss, slopes=slopes)
+    if not isinstance(fn, BlockStatistic):
+        return StatisticTerm(**fields, loss=loss, slopes=slopes)
+    if fn.has_aux and loss is total:
+        raise ValueError("statistic_term: has_aux=True is for a loss of totals and auxiliary outputs. Pass loss=.")
+    fields |= {"fn": fn.fn, "weighted": fn.weighted, "has_aux": fn.has_aux}
+    return BlockStatisticTerm(**fields, loss=loss, slopes=slopes)
 
 
 def penalty(fn: Callable, *args: Any, weight: Any = 1.0) -> Penalty:
@@ -129,6 +136,8 @@ def row_fields(
 ) -> dict[str, Any]:
     """Return the fields of a row term, checked; where: which function makes it, for messages."""
     _check_callable(where, "fn", fn)
+    if isinstance(fn, BlockStatistic) and where != "statistic_term":
+        raise TypeError(f"{where}: fn is a block_statistic, which returns sums. Pass it to statistic_term.")
     auto = isinstance(chunk, str) and chunk == "auto"
     limit = None if auto else chunk
     if limit is not None and (not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 1):

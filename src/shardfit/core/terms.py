@@ -73,6 +73,11 @@ class RowTerm:
         return called(self.fn, params, rows, *self.args, *((key,) if self.stochastic else ()))
 
     @property
+    def sums_blocks(self) -> bool:
+        """Whether the user's function returns sums over its block, and not one contribution per row."""
+        return False
+
+    @property
     def linear(self) -> bool:
         """Whether the loss is a plain sum over rows."""
         raise NotImplementedError
@@ -124,6 +129,10 @@ class RowTerm:
     def losses(self, totals: Any, key: Any) -> Any:
         """Return the term's losses, before its weight, from the totals over all rows."""
         raise NotImplementedError
+
+    def shown(self, totals: Any) -> Any:
+        """Return totals in the form in which users read them."""
+        return totals
 
 
 @register_dataclass

@@ -61,5 +61,6 @@ def _contributions(space, objective, point, key) -> int:
             rows = leading(term.rows)
             block = rows if term.chunk is None else min(term.chunk, rows)
             shapes = jax.eval_shape(lambda z, k, t, i=position: of_one_row(z, k, t, i), point, key, term)
-            total += block * sum(leaf.size for leaf in jax.tree.leaves(shapes)) // rows
+            numbers = sum(leaf.size for leaf in jax.tree.leaves(shapes))
+            total += block + numbers if term.sums_blocks else block * numbers // rows
     return total
