@@ -88,15 +88,20 @@ def _summed(form, n):
     from shardfit.stats.compare import normals
 
     rows, size = form.rows(n), np.float32(n)
+    sums, loss_of = form.statistic, form.loss  # an evaluation reads what functions reach: users hold no table of forms
 
-    def statistic(p, rows, weights, size, *keys):
-        return form.statistic(p, rows, weights, *((normals(keys[1]).astype(np.float32),) if keys else ()))
+    def statistic(p, rows, weights, size):
+        return sums(p, rows, weights)
+
+    def drawn_statistic(p, rows, weights, size, key, keys):
+        return sums(p, rows, weights, normals(keys))
 
     def loss(totals, size, *key):
-        return form.loss(totals, size)
+        return loss_of(totals, size)
 
     stochastic = "rows" if form.drawn else False
-    term = sf.statistic_term(sf.block_statistic(statistic), rows, size, loss=loss, stochastic=stochastic)
+    fn = sf.block_statistic(drawn_statistic if form.drawn else statistic)
+    term = sf.statistic_term(fn, rows, size, loss=loss, stochastic=stochastic)
 
     @jax.jit
     def plain(params, rows, key):

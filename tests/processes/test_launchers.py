@@ -47,13 +47,13 @@ def test_the_body_of_a_batch_script_is_alone():
 @pytest.mark.parametrize(
     ("environ", "place"),
     [
-        (OWN, Place(1, 3, "127.0.0.1:4000", 1)),
+        (OWN, Place(1, 3, "127.0.0.1:4000")),
         (SLURM, Place(5, 8, f"node07:{PORTS + (1234 * 31 + 2) % 4096}", 1)),
         (SLURM | MEETING, Place(5, 8, "node7:4000", 1)),
         # the Slurm beneath an MPI counts the MPI's daemons
-        (SLURM | MPICH | MEETING, Place(1, 3, "node7:4000", 1)),
-        (OPEN_MPI | MEETING, Place(1, 3, "node7:4000", 1)),
-        (OWN | SLURM, Place(1, 3, "127.0.0.1:4000", 1)),
+        (SLURM | MPICH | MEETING, Place(1, 3, "node7:4000", 1, 3)),
+        (OPEN_MPI | MEETING, Place(1, 3, "node7:4000", 1, 3)),
+        (OWN | SLURM, Place(1, 3, "127.0.0.1:4000")),
     ],
 )
 def test_place(environ, place):
@@ -65,7 +65,7 @@ def test_mpi_on_one_machine_needs_no_address(environ, monkeypatch):
     # a shell script and `time` between the launcher's daemon and this process
     above = [(50, "time"), (49, "wrapper.sh"), (4100, "hydra_pmi_proxy"), (40, "mpiexec"), (1, "init")]
     monkeypatch.setattr(launchers, "ancestors", lambda: iter(above))
-    assert find_place(environ) == Place(1, 3, f"127.0.0.1:{PORTS + 4100 % 4096}", 1)
+    assert find_place(environ) == Place(1, 3, f"127.0.0.1:{PORTS + 4100 % 4096}", 1, 3)
 
 
 def test_open_mpi_5_tells_the_name_of_the_job():

@@ -28,40 +28,60 @@ PORTS = 61440  # 4096 ports from here on lie above those that systems hand out b
 
 
 class Launcher(NamedTuple):
-    """Names of a launcher's variables; local: rank and number of processes on this machine."""
+    """Names of a launcher's variables; local: of rank and number on this machine, in order of preference."""
 
     name: str
     rank: str
     size: str
-    local_rank: str
-    local_size: str
+    local_rank: tuple[str, ...] = ()
+    local_size: tuple[str, ...] = ()
 
 
 LAUNCHERS = (
-    Launcher("shardfit", "SHARDFIT_RANK", "SHARDFIT_SIZE", "SHARDFIT_LOCAL_RANK", ""),
+    Launcher("shardfit", "SHARDFIT_RANK", "SHARDFIT_SIZE", ("SHARDFIT_LOCAL_RANK",), ("SHARDFIT_LOCAL_SIZE",)),
+    # inside whatever starts its agents
+    Launcher("torchrun", "RANK", "WORLD_SIZE", ("LOCAL_RANK",), ("LOCAL_WORLD_SIZE",)),
     Launcher(
         "Open MPI",
         "OMPI_COMM_WORLD_RANK",
         "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        ("OMPI_COMM_WORLD_LOCAL_RANK",),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE",),
     ),
-    Launcher("MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    # PMI is spoken by MPICH and Intel MPI, by PALS (Cray, under PBS) and by Flux
+    Launcher(
+        "MPICH",
+        "PMI_RANK",
+        "PMI_SIZE",
+        ("MPI_LOCALRANKID", "PMI_LOCAL_RANK", "PALS_LOCAL_RANKID", "FLUX_TASK_LOCAL_ID"),
+        ("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE"),
+    ),
+    Launcher(
+        "jsrun",
+        "JSM_NAMESPACE_RANK",
+        "JSM_NAMESPACE_SIZE",
+        ("JSM_NAMESPACE_LOCAL_RANK",),
+        ("JSM_NAMESPACE_LOCAL_SIZE",),
+    ),
+    Launcher("Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", ("FLUX_TASK_LOCAL_ID",)),
     # variables of a step, which srun sets: the body of a batch script has a rank and a size too but runs only once
-    Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
+    Launcher("Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ("SLURM_LOCALID",)),
 )
-OWN, OPEN_MPI, MPICH, SLURM = LAUNCHERS
+OWN, TORCHRUN, OPEN_MPI, MPICH, JSRUN, FLUX, SLURM = LAUNCHERS
 # programs of MPI launchers that are an ancestor of every process of one machine, whatever is wrapped around it
-DAEMONS = frozenset("hydra_pmi_proxy pmi_proxy mpiexec mpirun mpiexec.hydra orterun orted prte prted prterun".split())  # noqa: SIM905
+DAEMONS = frozenset(
+    "hydra_pmi_proxy pmi_proxy mpiexec mpirun mpiexec.hydra orterun orted prte prted prterun flux-shell jsrun".split()  # noqa: SIM905
+)
 
 
 class Place(NamedTuple):
-    """Who this process is among `size`; local_rank numbers the processes of one machine."""
+    """Who this process is among `size`; local_rank numbers the local_size processes of one machine, None if unknown."""
 
     rank: int
     size: int
     coordinator: str
-    local_rank: int
+    local_rank: int | None = None
+    local_size: int | None = None
 
 
 def find_place(environ: Mapping[str, str]) -> Place | None:
@@ -76,8 +96,29 @@ def find_place(environ: Mapping[str, str]) -> Place | None:
     _require_one_story(launcher, present, rank, environ)
     if size == 1:
         return None
-    local_rank = _number(launcher.local_rank, environ) if launcher.local_rank in environ else rank
-    return Place(rank, size, _coordinator(launcher, rank, size, environ), local_rank)
+    local_rank, local_size = _first(launcher.local_rank, environ), _local_size(launcher, size, environ)
+    return Place(rank, size, _coordinator(launcher, rank, size, local_size, environ), local_rank, local_size)
+
+
+def _first(names: tuple[str, ...], environ: Mapping[str, str]) -> int | None:
+    """Return the number that the first of these variables has; None if none is set."""
+    return next((_number(name, environ) for name in names if name in environ), None)
+
+
+def _local_size(launcher: Launcher, size: int, environ: Mapping[str, str]) -> int | None:
+    """Return how many of the job's processes are on this machine, None if the variables do not tell."""
+    if launcher is SLURM:
+        return _tasks_on_node(environ.get("SLURM_STEP_TASKS_PER_NODE", ""), environ.get("SLURM_NODEID", ""))
+    found = _first(launcher.local_size, environ)
+    return size if found is None and environ.get("FLUX_JOB_NNODES") == "1" else found
+
+
+def _tasks_on_node(tasks: str, node: str) -> int | None:
+    """Return the number of a node in Slurm's list of tasks per node: '2(x3),1', '3' -> 1."""
+    if not re.fullmatch(r"\d+(\(x\d+\))?(,\d+(\(x\d+\))?)*", tasks) or not node.isdigit():
+        return None
+    each = [int(n) for n, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", tasks) for _ in range(int(times or 1))]
+    return each[int(node)] if int(node) < len(each) else None
 
 
 def _slurm_speaks_pmi(present: list[Launcher], environ: Mapping[str, str]) -> bool:
@@ -92,6 +133,8 @@ def _slurm_speaks_pmi(present: list[Launcher], environ: Mapping[str, str]) -> bo
 def _present(launcher: Launcher, environ: Mapping[str, str]) -> bool:
     if launcher is SLURM:
         return launcher.size in environ
+    if launcher is TORCHRUN and "TORCHELASTIC_RUN_ID" not in environ:  # its other names are anybody's
+        return False
     given = [name for name in (launcher.rank, launcher.size) if name in environ]
     if len(given) == 1:
         missing = launcher.size if given == [launcher.rank] else launcher.rank
@@ -121,7 +164,7 @@ def _number(name: str, environ: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _coordinator(launcher: Launcher, rank: int, size: int, environ: Mapping[str, str]) -> str:
+def _coordinator(launcher: Launcher, rank: int, size: int, local_size: int | None, environ: Mapping[str, str]) -> str:
     """Return host:port of rank 0, where all processes meet."""
     given = environ.get("SHARDFIT_COORDINATOR")
     if given is not None:
@@ -133,7 +176,10 @@ def _coordinator(launcher: Launcher, rank: int, size: int, environ: Mapping[str,
     if launcher is SLURM:
         job = _number("SLURM_JOB_ID", environ) * 31 + int(environ.get("SLURM_STEP_ID", "0"))
         return f"{first_host(environ.get('SLURM_STEP_NODELIST', ''))}:{PORTS + job % 4096}"
-    if environ.get(launcher.local_size) == str(size) and (job := _job_on_one_machine(environ)) is not None:
+    if launcher is TORCHRUN and "MASTER_ADDR" in environ:  # its agents meet at MASTER_PORT
+        job = zlib.crc32(f"{environ['TORCHELASTIC_RUN_ID']} {environ.get('MASTER_PORT', '')}".encode())
+        return f"{environ['MASTER_ADDR']}:{PORTS + job % 4096}"
+    if local_size == size and (job := _job_on_one_machine(environ)) is not None:
         return f"127.0.0.1:{PORTS + job % 4096}"
     return _agree_by_mpi(launcher, rank, size)
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from shardfit.core.errors import LeaderFailedError
 from shardfit.core.mesh import gather, latest_ranks, set_meeting
+from shardfit.distributed.gpus import TERMINATE, exchange_flag, idle_gpus, installed, own_gpus, visible
 from shardfit.distributed.launchers import (
     EXCHANGE_SECONDS,
     FAILED,
@@ -58,23 +59,24 @@ def join() -> None:
         jax.config.update("jax_num_cpu_devices", devices)
     if place is None:
         return
-    start = _seconds("SHARDFIT_START_TIMEOUT", START_SECONDS)
-    _limit_exchanges(_seconds("SHARDFIT_TIMEOUT", EXCHANGE_SECONDS))
+    start, patience = _seconds("SHARDFIT_START_TIMEOUT", START_SECONDS), _seconds("SHARDFIT_TIMEOUT", EXCHANGE_SECONDS)
+    n_gpus = installed()
+    _limit_exchanges(patience, gpus=bool(n_gpus or visible(os.environ)))
     if place.rank == 0:
         require_free(place.coordinator)
     else:
         _wait_for_first(place, start)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    per_process = devices or 1
+    gpus = own_gpus(place, os.environ, n_gpus)
     try:
         jax.distributed.initialize(
             place.coordinator,
             place.size,
             place.rank,
-            local_device_ids=[place.local_rank * per_process + i for i in range(per_process)],  # of GPUs, not CPUs
+            local_device_ids=gpus,
             cluster_detection_method="deactivate",
             initialization_timeout=start,
-            heartbeat_timeout_seconds=EXCHANGE_SECONDS,
+            heartbeat_timeout_seconds=patience,
             shutdown_timeout_seconds=END_SECONDS,
         )
     except RuntimeError as error:
@@ -87,6 +89,8 @@ def join() -> None:
     set_meeting(lambda ranks, number: _meet(ranks, number, start))
     # the first exchange connects all with all, for which it would wait without our limit
     gather(np.zeros(1, np.uint8))
+    if (idle := idle_gpus(place, os.environ, gpus, n_gpus)) and jax.devices()[0].platform != "cpu":
+        sys.stderr.write(f"shardfit: rank {place.rank}: {idle}\n")
 
 
 def _seconds(name: str, default: int) -> int:
@@ -197,12 +201,15 @@ def client() -> Any:
     return distributed.global_state.client
 
 
-def _limit_exchanges(seconds: int) -> None:
+def _limit_exchanges(seconds: int, gpus: bool) -> None:
     # XLA reads the variable when the first array is made; without a limit a process waits for the others for ever
     flags = (
         f"--xla_cpu_collective_timeout_seconds={seconds} --xla_cpu_collective_call_terminate_timeout_seconds={seconds}"
     )
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+    given = os.environ.get("XLA_FLAGS", "")
+    if gpus and TERMINATE not in given:
+        flags = f"{flags} {exchange_flag(seconds)}"
+    os.environ["XLA_FLAGS"] = f"{given} {flags}".strip()
 
 
 def _listen(place: Place) -> None:

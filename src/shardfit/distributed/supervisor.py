@@ -213,6 +213,7 @@ def _settings(job: Job, rank: int, coordinator: str, facts: Mapping[str, Facts])
         "SHARDFIT_RANK": str(rank),
         "SHARDFIT_SIZE": str(job.size),
         "SHARDFIT_LOCAL_RANK": str(job.hosts[:rank].count(host) if host else rank),
+        "SHARDFIT_LOCAL_SIZE": str(beside),
         "SHARDFIT_COORDINATOR": coordinator,
         "SHARDFIT_DEVICES": str(job.devices),
         "SHARDFIT_TIMEOUT": str(job.timeout),
