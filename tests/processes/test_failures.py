@@ -1,5 +1,6 @@
 """A rank that raises, exits, is killed or hangs ends all, soon, with a message that names it; nobody is left behind."""
 
+import io
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from shardfit.distributed import processes, supervisor
 from shardfit.distributed.launchers import FOLLOWED, JUDGED, WAITED_FOR
 from shardfit.distributed.supervisor import culprits, exit_code
 
@@ -28,11 +30,11 @@ def alive(folder):
     [
         ("raise", 1, "rank 1 failed (ArithmeticError: the model broke)"),
         ("kill", 1, "rank 1 was ended by SIGKILL"),
-        ("hang", 1, "rank 1 ended or hangs"),
+        ("hang", 1, "rank 1 hangs or is slow"),
         pytest.param("exit", 1, "rank 1 failed (SystemExit: no such file)", marks=pytest.mark.slow),
         pytest.param("raise", 0, "rank 0 failed (ArithmeticError: the model broke)", marks=pytest.mark.slow),
         pytest.param("kill", 0, "rank 0 was ended by SIGKILL", marks=pytest.mark.slow),
-        pytest.param("hang", 0, "rank 0 ended or hangs", marks=pytest.mark.slow),
+        pytest.param("hang", 0, "rank 0 hangs or is slow", marks=pytest.mark.slow),
     ],
 )
 def test_one_failure_ends_all(launch, tmp_path, n, how, rank, named):
@@ -95,11 +97,60 @@ def test_code_and_logs_of_the_failed_rank(launch, tmp_path):
     assert "here is rank 1" in second and "rank 1 failed (SystemExit: 7)" in second
 
 
+class Service:
+    """JAX's store of keys, and other ranks whose listening threads answer the roll."""
+
+    def __init__(self, living, arrived):
+        self.keys, self.living = {f"{processes.ARRIVED}{rank}": "" for rank in arrived}, living
+
+    def key_value_set(self, name, text):
+        if name in self.keys:
+            raise RuntimeError("ALREADY_EXISTS")
+        self.keys[name] = text
+        if name == processes.ROLL:
+            self.keys |= {f"{processes.PRESENT}{rank}": "" for rank in self.living}
+
+    def key_value_dir_get(self, where):
+        return [(name, text) for name, text in self.keys.items() if name.startswith(where)]
+
+
+@pytest.mark.parametrize(
+    ("living", "arrived", "lost", "late"),
+    [
+        ((0, 1, 3), (1,), [2], [2, 3]),  # rank 3 still computes: it has not ended
+        ((0, 1, 2, 3), (1, 3), [], [2]),
+        ((0, 1, 2, 3), (1, 2, 3), [], []),
+        ((), (1, 2), [3], [3]),  # who has arrived is alive, though its thread was not quick enough
+    ],
+)
+def test_the_roll_tells_who_has_ended_from_who_is_slow(monkeypatch, living, arrived, lost, late):
+    monkeypatch.setattr(processes, "ROLL_CALL_SECONDS", 0.0)
+    monkeypatch.setattr(processes, "latest_ranks", lambda: (0, 1, 2, 3))
+    monkeypatch.setattr(processes, "client", lambda: Service(living, arrived))
+    assert processes._roll_call(0) == (lost, late)
+
+
+def test_traces_of_the_coordination_service_are_not_shown(capsys):
+    said = b"""shardfit: rank 1: rank 0 ended or does not respond.
+E1119 22:07:05.817872   24757 coordination_service_agent.cc:289] Polled an error from coordination service.
+F1119 22:07:05.817915   24757 client.h:80] Terminating process because the JAX distributed service failed.
+Additional GRPC error information from remote target coordination_service while calling /xla.PollForError:
+:UNKNOWN:Error received from peer  {grpc_message:"recvmsg:Connection reset by peer", grpc_status:14}
+*** Check failure stack trace: ***
+    @     0x7f1958040634  absl::lts_20260107::log_internal::LogMessage::SendToLog()
+    @ home we are 0x ok
+W1119 22:07:05.817915   24757 other.cc:80] of the user's library
+"""
+    supervisor._show_errors(io.BytesIO(said))
+    shown = capsys.readouterr().err.splitlines()
+    assert [line[:12] for line in shown] == ["shardfit: ra", "    @ home w", "W1119 22:07:"]
+
+
 @pytest.mark.parametrize("option", ["--start-timeout", pytest.param("--timeout", marks=pytest.mark.slow)])
 def test_a_rank_that_sleeps_before_the_first_exchange_is_named(launch, tmp_path, option):
     began = time.time()
     when = "early" if option == "--start-timeout" else "placed"
     done = launch(2, "failing.py", when, 1, tmp_path, options=(option, 5))
     assert done.returncode != 0
-    assert "rank 1 ended or hangs" in done.stderr and f"more time with {option}." in done.stderr
+    assert "rank 1 hangs or is slow" in done.stderr and f"more time with {option}." in done.stderr
     assert time.time() - began < 90  # it sleeps for an hour

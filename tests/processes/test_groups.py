@@ -86,7 +86,7 @@ def test_two_groups_at_once_equal_each_alone_to_the_bit(launch, tmp_path):
     [
         ("raise", 2, "rank 2 (group 1) failed (ArithmeticError: the model broke)"),
         ("kill", 2, "rank 2 was ended by SIGKILL"),
-        ("hang", 2, "rank 2 (group 1) ended or hangs"),
+        ("hang", 2, "rank 2 (group 1) hangs or is slow"),
     ],
 )
 def test_a_failure_in_one_group_is_named_and_ends_all(launch, tmp_path, how, rank, named):

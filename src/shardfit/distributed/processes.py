@@ -2,7 +2,8 @@
 
 A process that raises tells the others through JAX's coordination service and leaves at once, without the barrier JAX
 holds at the end, where everybody would wait for everybody. A thread listens for such news. A process that is killed, or
-hangs, cannot speak: the others find out in their next exchange, whose time is limited, and count who is missing.
+hangs, cannot speak: the others find out in their next exchange, whose time is limited, and call the roll. The listening
+threads answer, so that a process that only computes is told from one that has ended.
 """
 
 import atexit
@@ -39,7 +40,8 @@ END_SECONDS = 3600  # the same at the very end: rank 0 may draw figures while th
 POLL_SECONDS = 0.5
 SAY_SECONDS = 10.0  # of waiting for rank 0, after which a process says so
 ROLL_CALL_SECONDS = 3.0  # after a failed exchange: long enough for all the living to report
-NEWS, PRESENT, DONE = "shardfit/news/", "shardfit/present/", "shardfit/done/"
+NEWS, PRESENT, ARRIVED, DONE = "shardfit/news/", "shardfit/present/", "shardfit/arrived/", "shardfit/done/"
+ROLL = f"{NEWS}roll"  # beside the news, so that one question asks for both
 _leaving = threading.Event()  # set once this process ends for a reason of its own
 _group: int | None = None
 COMMUNICATION = ("gloo", "collective operation", "barrier", "coordination", "heartbeat")
@@ -136,11 +138,11 @@ def fail(error: BaseException) -> NoReturn:
     alone = client() is None
     rank = 0 if alone else jax.process_index()
     if not alone and any(word in str(error).lower() for word in COMMUNICATION):
-        missing = _roll_call(rank)
-        if missing:
-            text = f"{_named(missing)} ended or hangs: the others waited for it"
-            for lost in missing:
-                _spread(lost, text)
+        lost, late = _roll_call(rank)
+        if lost or late:
+            text = f"{_named(lost or late)} {'ended or does not respond' if lost else 'hangs or is slow'}"
+            for each in lost or late:
+                _spread(each, f"{text}: the others waited for it")
             option = "--start-timeout" if isinstance(error, TimeoutError) else "--timeout"
             _leave(f"rank {rank}: {text}. If it was only slow, allow more time with {option}.", FOLLOWED)
     _leaving.set()
@@ -217,15 +219,22 @@ def _listen(place: Place) -> None:
     stop = threading.Event()
     parent = os.getppid()
     service = client()
+    answered = False
 
     def wait():
+        nonlocal answered
         while not stop.wait(POLL_SECONDS):
             try:
                 news = service.key_value_dir_get(NEWS)
             except Exception:  # whatever it is: rank 0 does not answer
                 if not stop.wait(ROLL_CALL_SECONDS):
-                    _leave(f"rank {place.rank}: rank 0 ended or hangs.", FOLLOWED)
+                    _leave(f"rank {place.rank}: rank 0 ended or does not respond.", FOLLOWED)
                 return
+            if not answered and any(name == ROLL for name, _ in news):
+                answered = True
+                with contextlib.suppress(Exception):  # rank 0 is gone: the next question shows it
+                    service.key_value_set(f"{PRESENT}{place.rank}", "")
+            news = [(name, text) for name, text in news if name != ROLL]
             if _leaving.is_set():
                 return
             if news:
@@ -251,16 +260,22 @@ def _listen(place: Place) -> None:
     atexit.register(end)  # before JAX's own, registered earlier: afterwards there is nobody to ask
 
 
-def _roll_call(rank: int) -> list[int]:
-    """Return the ranks that do not report within a few seconds."""
+def _roll_call(rank: int) -> tuple[list[int], list[int]]:
+    """Return the ranks that do not answer within a few seconds, and those that do but whose exchange did not fail."""
     service = client()
     try:
-        service.key_value_set(f"{PRESENT}{rank}", "")
+        service.key_value_set(f"{ARRIVED}{rank}", "")
+        with contextlib.suppress(Exception):  # another has called it
+            service.key_value_set(ROLL, "")
         time.sleep(ROLL_CALL_SECONDS)
-        present = {int(name.rpartition("/")[2]) for name, _ in service.key_value_dir_get(PRESENT)}
+        present, arrived = (
+            {int(name.rpartition("/")[2]) for name, _ in service.key_value_dir_get(where)}
+            for where in (PRESENT, ARRIVED)
+        )
     except Exception:  # rank 0 keeps the list
-        return [0]
-    return [r for r in latest_ranks() if r not in present]
+        return [0], []
+    ranks = latest_ranks()
+    return [r for r in ranks if r not in present | arrived], [r for r in ranks if r not in arrived]
 
 
 def _spread(blamed: int, text: str) -> None:

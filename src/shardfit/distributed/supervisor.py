@@ -31,6 +31,13 @@ from shardfit.distributed.launchers import (
 )
 
 DONE = (0, JUDGED)
+# of JAX's coordination service, as a process that it ends writes them; the messages beside them say what happened
+TRACES = re.compile(
+    rb"\s+@\s+0x[0-9a-f]+|\*\*\* Check failure stack trace"
+    rb"|[IWEF]\d{4} [\d:.]+ +\d+ (coordination_service\w*\.cc|client\.h):\d+\]"
+    rb"|Additional GRPC error information from remote target coordination_service|:UNKNOWN:Error received from peer"
+    rb"|The tasks have crashed\. Check the task logs"
+)
 GRACE_SECONDS = 6.0  # for the others to notice a failure and say so, before they are asked to end
 TERM_SECONDS = 3.0  # between asking and forcing
 POLL_SECONDS = 0.1
@@ -159,17 +166,22 @@ def _processes(job: Job, facts: Mapping[str, Facts]) -> Iterator[list[subprocess
     """Start all processes; end what is left of them whatever happens."""
     coordinator = coordinator_of(facts) if facts else f"127.0.0.1:{free_port()}"
     children: list[subprocess.Popen] = []
+    readers: list[threading.Thread] = []
     if job.logs:
         Path(job.logs).mkdir(parents=True, exist_ok=True)
     try:
         for rank in range(job.size):
-            children.append(_start(job, rank, coordinator, facts))
+            children.append(_start(job, rank, coordinator, facts, readers))
         yield children
     finally:
         _end(children)
+        for reader in readers:  # what they said last
+            reader.join(TERM_SECONDS)
 
 
-def _start(job: Job, rank: int, coordinator: str, facts: Mapping[str, Facts]) -> subprocess.Popen:
+def _start(
+    job: Job, rank: int, coordinator: str, facts: Mapping[str, Facts], readers: list[threading.Thread]
+) -> subprocess.Popen:
     """Start one process, here or on its host, its output going where the job says."""
     words = [sys.executable, "-m", "shardfit", "rank", "--", *job.command]
     settings = _settings(job, rank, coordinator, facts)
@@ -179,8 +191,13 @@ def _start(job: Job, rank: int, coordinator: str, facts: Mapping[str, Facts]) ->
         options["stdin"] = subprocess.PIPE  # held open: the process there ends when it is closed
     else:
         command, options["env"] = words, os.environ | settings
+    if job.logs is None and rank == 0:  # its progress needs the terminal itself
+        return subprocess.Popen(command, stdout=_own_output(), **options)
     if job.logs is None:
-        return subprocess.Popen(command, stdout=_own_output() if rank == 0 else subprocess.DEVNULL, **options)
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
+        readers.append(threading.Thread(target=_show_errors, args=(child.stderr,), daemon=True))
+        readers[-1].start()
+        return child
     with open(Path(job.logs) / f"rank-{rank}.log", "ab", buffering=0) as log:
         if rank > 0:
             return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, **options)
@@ -222,6 +239,14 @@ def _settings(job: Job, rank: int, coordinator: str, facts: Mapping[str, Facts])
         "XLA_FLAGS": flags.strip(),
         "OMP_NUM_THREADS": threads,
     }
+
+
+def _show_errors(source: IO[bytes]) -> None:
+    """Show what a process writes as errors, without stack traces of JAX's coordination service."""
+    for line in source:
+        if not TRACES.match(line):
+            sys.stderr.write(line.decode(errors="replace"))
+            sys.stderr.flush()
 
 
 def _copy(source: IO[bytes], shown: IO[bytes], log: int) -> None:
