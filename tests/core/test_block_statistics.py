@@ -187,3 +187,33 @@ def test_a_fit_ends_where_one_hot_rows_end():
     np.testing.assert_allclose(sf.error_bars(ours, found).stderr, sf.error_bars(theirs, expected).stderr, rtol=1e-6)
     batches = [sf.fit(each, "adam", batch=60, maxiter=5, progress=False).params for each in (ours, theirs)]
     np.testing.assert_allclose(*batches, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_surveys_swarms_chains_and_plans_take_block_sums_as_they_take_rows(tmp_path):
+    rows = {"x": np.linspace(-1, 1, 600), "bin": np.arange(600) % 3}
+
+    def scattered(p, r, w, counts):
+        return jnp.zeros(3).at[r["bin"]].add(w * jnp.exp(p["a"] * r["x"] ** 2 + p["b"] * r["bin"]))
+
+    def one_hot(p, r, counts):
+        return jnp.exp(p["a"] * r["x"] ** 2 + p["b"] * r["bin"])[:, None] * jax.nn.one_hot(r["bin"], 3)
+
+    def problem(fn):
+        counts = np.array([230.0, 245.0, 270.0])
+        term = statistic_term(fn, rows, counts, loss=lambda t, c: 0.5 * jnp.sum((t - c) ** 2 / c), chunk=250)
+        prior = sf.prior(lambda p: -0.5 * (p["a"] ** 2 + p["b"] ** 2))
+        start, box = {"a": 0.1, "b": 0.1}, {"a": (-2.0, 2.0), "b": (-2.0, 2.0)}
+        return sf.Problem(Objective({"bins": term, "prior": prior}), start, bounds=box)
+
+    both = [problem(sf.block_statistic(scattered)), problem(one_hot)]
+    values = [
+        sf.survey(p, {"w": sf.weight_axis("bins", (0.5, 1.0, 2.0))}, run_dir=tmp_path / name).column("value")
+        for p, name in zip(both, "ab", strict=True)
+    ]
+    np.testing.assert_allclose(*values, rtol=1e-7)
+    swarms = [sf.fit(p, "swarm", particles=12, maxiter=6, progress=False).value for p in both]
+    np.testing.assert_allclose(*swarms, rtol=1e-9)
+    draws = [sf.sample(p, chains=2, draws=30, warmup=30, seed=1, progress=False).params["a"] for p in both]
+    np.testing.assert_allclose(*draws, rtol=1e-5)
+    assert sf.plan(both[0], "lbfgs").fits
