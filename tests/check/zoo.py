@@ -353,9 +353,9 @@ WRONG: dict[str, Wrong] = {
         ),
         "draws random numbers in the shape of its block",
     ),
-    "block sums, reverse rule off by 1.001": Wrong(
+    "block sums, reverse rule off by 1.01": Wrong(
         lambda: sums(
-            lambda p, r, w: into_bins(p, r, w * backward_rule(lambda x, g: 2.002 * x * g)(p["a"] * r["x"])),
+            lambda p, r, w: into_bins(p, r, w * backward_rule(lambda x, g: 2.02 * x * g)(p["a"] * r["x"])),
             rows=BINNED,
         ),
         DIFFERS,
