@@ -224,7 +224,7 @@ def _streamed_parts(objective: Objective, params: Any, size: int, mesh: Any) -> 
         total = None
         for start in range(0, n, size):
             rows = np.arange(start, min(n, start + size))
-            block = alone.take(lambda _, n, rows=rows: rows).place(mesh).totals(params)[name]
+            block = alone.take(lambda _, n, rows=rows: rows).place(mesh).sums(params)[name]
             total = block if total is None else jax.tree.map(np.add, total, block)
         losses.append(scaled_losses(term, total, term.key))
     return named_parts(objective.names, tuple(losses))

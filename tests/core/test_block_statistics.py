@@ -10,6 +10,7 @@ import pytest
 import shardfit as sf
 from shardfit.core.objective import Objective
 from shardfit.core.term_makers import residual_term, statistic_term
+from shardfit.sampling.quality.pointwise import row_terms
 
 RNG = np.random.default_rng(3)
 N = 17  # 8 devices: two or three rows each, one without any
@@ -177,7 +178,7 @@ def test_a_fit_ends_where_one_hot_rows_end():
 
     def problem(fn):
         counts = np.asarray(one_hot(truth, rows).sum(0)) * np.array([1.02, 0.97, 1.0, 1.03, 0.99])
-        term = statistic_term(fn, rows, counts, loss=lambda t, c: 0.5 * jnp.sum((t - c) ** 2 / c))
+        term = statistic_term(fn, rows, counts, loss=lambda t, *c: 0.5 * jnp.sum((t - c[0]) ** 2 / c[0]))
         return sf.Problem(Objective({"bins": term}), np.zeros(2))
 
     ours, theirs = (problem(fn) for fn in (sf.block_statistic(scattered), one_hot))
@@ -185,8 +186,19 @@ def test_a_fit_ends_where_one_hot_rows_end():
     assert found.success
     np.testing.assert_allclose(found.params, expected.params, rtol=1e-8)
     np.testing.assert_allclose(sf.error_bars(ours, found).stderr, sf.error_bars(theirs, expected).stderr, rtol=1e-6)
-    batches = [sf.fit(each, "adam", batch=60, maxiter=5, progress=False).params for each in (ours, theirs)]
-    np.testing.assert_allclose(*batches, rtol=1e-9)
+    with_counts = sf.block_statistic(lambda p, r, w, c: (scattered(p, r, w), c), has_aux=True)
+    batches = [
+        sf.fit(each, "adam", batch=60, maxiter=5, progress=False) for each in (ours, theirs, problem(with_counts))
+    ]
+    for batch in batches[1:]:
+        np.testing.assert_allclose(batch.params, batches[0].params, rtol=1e-9)
+        np.testing.assert_allclose(batch.value, batches[0].value, rtol=1e-9)
+
+
+def test_rows_of_sums_have_no_likelihoods_of_their_own():
+    term = statistic_term(sf.block_statistic(lambda p, r, w: jnp.sum(w * share(p, r))), ROWS)
+    with pytest.raises(TypeError, match="loo: term 't' sums its blocks, so its rows have no likelihoods"):
+        row_terms(sf.Problem(Objective({"t": term}), PARAMS), None, "loo")
 
 
 @pytest.mark.slow

@@ -77,10 +77,10 @@ def completed(problem: Problem, probe: Probe) -> Probe | None:
     names = [name for name, term in problem.objective.items() if _needs_all(term, len(probe.index.get(name, ())))]
     if not names:
         return None
-    totals = problem.objective.only(*names).totals(problem.x0)
+    totals = problem.objective.only(*names).sums(problem.x0)
 
     def beside(objective: Objective) -> Objective:
-        own = objective.only(*names).totals(problem.x0)
+        own = objective.only(*names).sums(problem.x0)
         terms = [
             _beside(term, jax.tree.map(jnp.subtract, totals[name], own[name])) if name in names else term
             for name, term in objective.items()

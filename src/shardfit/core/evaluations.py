@@ -51,10 +51,17 @@ def parts(objective: Any, params: Any, key: Any) -> dict[str, Any]:
 
 @jax.jit
 def totals(objective: Any, params: Any, key: Any) -> dict[str, Any]:
-    """Return the summed statistics of each row term."""
+    """Return the summed statistics of each row term, as users read them."""
+    terms = dict(objective.items())
+    return {name: terms[name].shown(found) for name, found in sums(objective, params, key).items()}
+
+
+@jax.jit
+def sums(objective: Any, params: Any, key: Any) -> dict[str, Any]:
+    """Return what totals are made of."""
     check_contributions(objective, params)
-    sums = reduce.totals(objective.mesh, objective.terms, params, key)
-    return {n: t.shown(s) for (n, t), s in zip(objective.items(), sums, strict=True) if isinstance(t, RowTerm)}
+    found = reduce.totals(objective.mesh, objective.terms, params, key)
+    return {n: s for (n, t), s in zip(objective.items(), found, strict=True) if isinstance(t, RowTerm)}
 
 
 @jax.jit

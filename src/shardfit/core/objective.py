@@ -104,8 +104,12 @@ class Objective:
         return self._evaluate(evaluations.parts, params, key)
 
     def totals(self, params: Any, key: Any = None) -> dict[str, Any]:
-        """Return the summed statistics of each row term."""
+        """Return the summed statistics of each row term, and auxiliary outputs beside them."""
         return self._evaluate(evaluations.totals, params, key)
+
+    def sums(self, params: Any, key: Any = None) -> dict[str, Any]:
+        """Return what totals are made of: it can be added to the same of other rows."""
+        return self._evaluate(evaluations.sums, params, key)
 
     def residuals(self, params: Any, key: Any = None) -> jax.Array:
         """Return all residuals as one real vector r with value = ½Σr²; padded rows give zeros."""

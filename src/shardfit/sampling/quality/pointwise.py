@@ -40,8 +40,10 @@ def row_terms(problem: Problem, terms: Sequence[str] | None, what: str) -> dict[
     if not chosen:
         raise ValueError(f"{what}: this objective has no rows, so there is nothing to predict.")
     for name, term in chosen.items():
-        if not term.linear or term.stochastic:
-            why = "is random" if term.stochastic else "applies a loss to the totals"
+        if not term.linear or term.stochastic or term.sums_blocks:
+            why = (
+                "is random" if term.stochastic else "sums its blocks" if term.linear else "applies a loss to the totals"
+            )
             others = [other for other in known if other != name]
             raise TypeError(
                 f"{what}: term {name!r} {why}, so its rows have no likelihoods of their own. Leave it out, if the "
