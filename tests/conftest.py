@@ -83,6 +83,18 @@ def precision_is_left_alone():
     assert wide() == before, "this test has changed jax_enable_x64 for those that follow"
 
 
+@pytest.fixture
+def behind_doors():
+    """For tests of what only the package itself calls, which has JAX's usual rules set before."""
+    if not TEST_RULES:
+        yield
+        return
+    from shardfit.core.rules import our_rules
+
+    with our_rules():
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Skip tests that break the rules themselves, in a session that has set some: only our own code is asked."""

@@ -236,7 +236,7 @@ def penalty_ii(x):
     i = np.arange(2.0, n + 1)
     pairs = grown[1:] + grown[:-1] - (np.exp(i / 10) + np.exp((i - 1) / 10))
     small = 1e-5**0.5 * jnp.concatenate([pairs, grown[1:] - np.exp(-0.1)])
-    return jnp.concatenate([x[:1] - 0.2, small, (jnp.arange(n, 0, -1) @ x**2 - 1)[None]])
+    return jnp.concatenate([x[:1] - 0.2, small, (np.arange(n, 0.0, -1) @ x**2 - 1)[None]])
 
 
 @_problem(1 - _one_to(10) / 10)

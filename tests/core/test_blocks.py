@@ -24,6 +24,7 @@ def chosen(fn, rows=ROWS, **options):
         return with_resolved_chunk(sf.statistic_term(fn, rows, loss=jnp.sum, **options), P0, None).chunk
 
 
+@pytest.mark.usefixtures("behind_doors")
 def test_a_block_fits_a_cache():
     wide = chosen(soft)
     assert wide > LEAST_ROWS and wide * 12 * 8 <= 1 << 18
@@ -31,6 +32,7 @@ def test_a_block_fits_a_cache():
     assert chosen(lambda p, r: jnp.exp(soft(p, r)), {"x": ROWS["x"].astype(np.float32)}) >= wide
 
 
+@pytest.mark.usefixtures("behind_doors")
 def test_a_stack_has_the_blocks_of_its_pieces():
     """Each is summed as it is computed, so that short blocks would only cost their beginnings."""
     pieces = lambda p, r: [jax.nn.sigmoid((r["x"] - edge - p[0]) / p[1]) for edge in EDGES]  # noqa: E731

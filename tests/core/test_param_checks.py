@@ -13,7 +13,7 @@ from jax.tree_util import register_dataclass
 
 from shardfit.core.param_checks import check_params
 
-ONE = jnp.ones(2)
+ONE = jnp.asarray(np.ones(2))
 
 
 class Series(eqx.Module):
@@ -115,7 +115,7 @@ def test_starts_without_a_point_are_floating(params):
         (jax.random.key(0), "is a random key"),
         (np.array([1.0, None]), "is object"),
         (1 + 0j, r"is complex.*1j \* params\['im'\]"),
-        (jnp.ones(2) * 1j, "is complex"),
+        (jnp.asarray(np.ones(2) * 1j), "is complex"),
         (np.ma.array([1.0, 2.0], mask=[0, 1]), "masked"),
         (np.inf, "not finite"),
     ],

@@ -35,7 +35,7 @@ def test_a_stretched_and_turned_valley_is_found_exactly():
     result = quick(made, population=10, maxiter=800)
     assert result.success and result.status is sf.Status.CONVERGED_STEP
     np.testing.assert_allclose(result.params, place, atol=1e-7)
-    assert result.evaluations == 10 * result.steps
+    assert 10 * result.steps < result.evaluations < 10 * result.steps + 200  # that many confirm it
     assert result.value < 1e-12
 
 

@@ -1,5 +1,9 @@
 """A success is confirmed: what only looks like a minimum to a solver is left, at few evaluations where it is one."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,6 +12,7 @@ import shardfit as sf
 from benchmarks.problems import nist
 from benchmarks.problems.mgh import PROBLEMS
 from benchmarks.problems.scalings import CASES
+from shardfit.solve.host import Outcome
 
 QUIET = {"progress": False, "certify": False}
 
@@ -20,6 +25,10 @@ def made(name):
 
 def of_values(fn, x0, **options):
     return sf.Problem(sf.Objective({"value": sf.penalty(fn)}), x0, **options)
+
+
+def of_residuals(fn, x0, **options):
+    return sf.Problem(sf.Objective({"value": sf.residual_penalty(fn)}), x0, **options)
 
 
 @pytest.mark.parametrize("name", ["meyer", "brown badly scaled", "valley, narrow"])
@@ -40,6 +49,99 @@ def test_no_false_success_from_a_hundred_times_the_start(name, solver):
     problem = sf.Problem(sf.Objective({"data": sf.residual_term(one.residual, one.rows)}), one.start(100))
     found = sf.fit(problem, solver, **QUIET)
     assert not found.success or one.solved(2 * found.value)
+
+
+def brought(name):
+    import optax
+    import optimistix
+    from scipy.optimize import minimize
+
+    def bfgs(fn, x0, *, maxiter, tol, callback):
+        return minimize(fn, x0, jac=True, method="BFGS", tol=tol, options={"maxiter": maxiter}, callback=callback).x
+
+    of_optimistix = {"bfgs": optimistix.BFGS, "lm": optimistix.LevenbergMarquardt}
+    return {"adam": optax.adam(1e-2), "scipy": bfgs}.get(name) or of_optimistix[name](rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", [pytest.param("bfgs", marks=pytest.mark.slow), "lm", "scipy", "adam"])
+def test_no_false_success_of_a_solver_that_somebody_brings(name):
+    problem = made("decay far")
+    found = sf.fit(problem, brought(name), maxiter=300, **QUIET)
+    better = sf.fit(problem.replace(x0=found.params), "lm", **QUIET)
+    assert not found.success or found.value - better.value <= 1e-4 * better.value + 1e-13
+
+
+@pytest.mark.parametrize("name", [pytest.param("bfgs", marks=pytest.mark.slow), "lm", "scipy"])
+def test_a_success_of_a_solver_that_somebody_brings_stands(name):
+    problem = of_residuals(
+        lambda p: jnp.stack([p[0] - 1.0, p[1] - 2.0, 1e-2 * p[0] * p[1] + 1.0]), np.array([3.0, -1.0])
+    )
+    found = sf.fit(problem, brought(name), **QUIET)
+    best = sf.fit(problem, "lm", **QUIET)
+    assert found.success and found.value == pytest.approx(best.value, rel=1e-8)
+
+
+def valley(p):
+    return jnp.sum(100.0 * (p[1:] - p[:-1] ** 2) ** 2 + (1.0 - p[:-1]) ** 2) + 0.1
+
+
+@pytest.mark.parametrize("fn", [valley, lambda p: jax.pure_callback(lambda p: np.float64(valley(p)), jnp.zeros(()), p)])
+def test_a_swarm_that_has_collapsed_is_no_success(fn):
+    fn = fn if fn is valley else jax.custom_batching.sequential_vmap(fn)
+    collapsing = {"particles": 4, "inertia": 0.2, "xtol": 1e-9, "maxiter": 300}
+    problem = of_values(fn, np.full(4, 0.5), bounds=(-2.0, 2.0))
+    found = sf.fit(problem, "swarm", **collapsing, **QUIET)
+    assert found.steps < 300 and (found.value < 0.1 * (1 + 1e-6) or not found.success)
+
+
+def test_a_minimum_with_an_edge_is_left_to_searches():
+    problem = of_values(lambda p: jnp.sum(jnp.floor(8 * jnp.abs(p - 0.3))) + 1, np.zeros(2), bounds=(-2.0, 2.0))
+    found = sf.fit(problem, "cmaes", ftol=1e-3, **QUIET)
+    assert found.success and found.value == 1
+
+
+def test_a_polish_is_confirmed_in_its_own_scale():
+    def residual(p, rows):
+        return p["a"] * 1e12 * jnp.exp(-p["k"] * 1e-12 * rows["t"]) - rows["y"]
+
+    case = CASES["decay 1e12, 1e-12"]
+    bounds = {"a": (0.0, 1e-11), "k": (0.0, 1e13)}
+    problem = sf.Problem(sf.Objective({"data": sf.residual_term(residual, case.rows)}), case.x0, bounds=bounds)
+    found = sf.fit(problem, "swarm", particles=10, maxiter=3, polish="lbfgsb", **QUIET)
+    best = sf.fit(problem, "lm", **QUIET)
+    assert found.success and found.value == pytest.approx(best.value, rel=1e-6)
+
+
+@dataclass(frozen=True)
+class Claims(sf.HostSolver):
+    """Says of the start that it has converged."""
+
+    name: ClassVar[str] = "claims"
+
+    def minimise(self, function, z0, lower, upper):
+        function(z0)
+        return Outcome(z0, sf.Status.CONVERGED_VALUE, 1)
+
+
+@dataclass(frozen=True)
+class Knows(Claims):
+    """The same, whose answers lie in a set that the objective does not know."""
+
+    confirmed: ClassVar[bool] = False
+
+
+def test_a_claim_is_not_believed():
+    problem = of_values(valley, np.array([-1.2, 1.0, 0.5]))
+    found = sf.fit(problem, Claims(), **QUIET)
+    assert not found.success or found.value < 0.1 * (1 + 1e-6)
+    assert sf.fit(problem, Knows(), **QUIET).success
+
+
+@pytest.mark.parametrize("solver", ["sgd", "rmsprop"])
+def test_the_bend_of_a_valley_is_no_minimum(solver):
+    one = PROBLEMS["powell_badly_scaled"]
+    problem = of_residuals(lambda p: one.residual(p, one.rows), one.start(100))
+    assert not sf.fit(problem, solver, maxiter=3000, **QUIET).success
 
 
 @pytest.mark.parametrize("solver", ["lbfgsb", "adam"])

@@ -26,6 +26,7 @@ def two_loops(pairs, gradient):
     return -q
 
 
+@pytest.mark.usefixtures("behind_doors")
 @pytest.mark.parametrize("memory", [1, 3, 10])
 def test_direction_is_that_of_the_two_loop_recursion(memory):
     """With more steps than places, steps that are not wanted, and a pair of negative curvature among them."""
@@ -57,6 +58,7 @@ def test_without_pairs_the_direction_has_unit_length():
     assert float(slope) == -5
 
 
+@pytest.mark.usefixtures("behind_doors")
 def test_the_state_is_of_its_point_along_a_kink():
     """A search that ends in a kink goes back to its best trial, and evaluates it again."""
 
@@ -89,6 +91,7 @@ def test_parts_come_with_the_loop(make):
         np.testing.assert_allclose([result.parts[name], again.parts[name]], float(part), rtol=1e-12)
 
 
+@pytest.mark.usefixtures("behind_doors")
 def test_short_runs_on_little_data_are_compiled_sooner():
     def chosen(rows, solver):
         term = sf.residual_term(lambda p, r: p["a"] * r["x"] - 1, {"x": np.ones((rows, 64))})

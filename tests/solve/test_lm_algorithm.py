@@ -18,6 +18,7 @@ from shardfit.solve.trust_region import factored_step, trust_step
 
 TIGHT = LM(ftol=1e-20, gtol=1e-15, xtol=1e-15)
 LIMIT = 2000
+pytestmark = pytest.mark.usefixtures("behind_doors")
 
 
 @pytest.fixture(autouse=True)

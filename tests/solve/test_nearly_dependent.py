@@ -87,6 +87,7 @@ def test_parameters_that_the_data_do_not_tell_apart_have_infinite_errors():
     np.testing.assert_allclose(result.params["unused"], 1.0)
 
 
+@pytest.mark.usefixtures("behind_doors")
 @pytest.mark.parametrize("shards", [1, 4])
 def test_the_factor_is_that_of_qr(shards):
     with jax.enable_x64(True):

@@ -77,6 +77,7 @@ class Finish(NamedTuple):
     parts: dict[str, float] | None = None  # unweighted losses at z, where the solver has them
     equations: Gram | Factored | None = None  # normal equations at z, where the solver has them
     doubts: tuple[str, ...] = ()  # what speaks against the answer
+    stands: bool = False  # the answer has been confirmed
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Solver:
     slow: ClassVar[bool] = False  # ends near the minimum, not at it: steps have a length of their own
     error_bars: ClassVar[bool] = False  # adds covariance and standard errors
     resumable: ClassVar[bool] = True  # stops between steps: callbacks, checkpoints
+    confirmed: ClassVar[bool] = True  # what it calls converged is looked at from outside (confirm.py)
     batch: ClassVar[int | None] = None  # rows of a mini-batch; None: all
     repeats: ClassVar[int] = 1  # evaluations of a mini-batch
 
@@ -107,6 +109,12 @@ class Solver:
         for tolerance in ("ftol", "gtol", "xtol"):
             if not getattr(self, tolerance) >= 0:
                 raise ValueError(f"{self.name}: {tolerance}={getattr(self, tolerance)} must be zero or positive.")
+
+    @property
+    def tolerated(self) -> tuple[float, float]:
+        """What its tolerances leave: of the value, as a share, and of the coordinates, beside their size."""
+        # a gradient smaller by a factor promises a gain smaller by its square; that it is nearly so is enough
+        return max(10 * self.ftol, 10 * self.gtol**1.5), max(self.xtol, self.gtol if self.slow else 0.0)
 
     @property
     def differentiates(self) -> bool:

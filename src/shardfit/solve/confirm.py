@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shardfit.core.mesh import first_says, spans_processes
-from shardfit.solve.base import Solver, Task, evaluate_parts
+from shardfit.solve.base import Solver, Task
 from shardfit.solve.covariance import of_residuals
-from shardfit.solve.scale import Scaled
+from shardfit.solve.looking import SHORTER, Look, LookByValues
 
 WHOLE = 8  # coordinates up to which curvature is known in all directions
 FEW = 4  # directions looked at where there are more; and coordinates up to which differences are central
@@ -26,12 +25,14 @@ CERTAIN = 0.1  # share of the tolerance that the Newton step must promise, for i
 SMALL = 1e-3  # coordinates beside their scale that may have found another
 NEAR = 1e-5  # distance at which that is asked
 MUCH = 0.1  # relative change of the value that is not small
-SHORTER = 4  # distances tried
 REACH = 1000  # roundings by which coordinates are never known better
 VANISHED = 1.5  # power of the rounding: a value that has become so small beside its start is zero
 RESOLVED = 100  # roundings of the value that a change must have to be compared with slopes
 UNLIKE = 0.3  # relative difference between what slopes promise and what the value does that is not small
 UNFELT = 1e-7  # relative change of squared residuals that says nothing about a parameter
+SOFT = 1e-4  # curvature along a valley beside that across it
+ALONG = 0.03  # of a step along it, beside the coordinates' own size
+ROUNDS = 4  # evaluations that look round its bend
 LEAST = 1e-8  # relative gain that is never more than rounding and the last steps of a good fit
 
 
@@ -73,53 +74,14 @@ class Finding(NamedTuple):
         return self.gain <= self.allowed
 
 
-class _Look:
-    """Evaluations in scale-free coordinates of the answer; on several processes the first says where."""
-
-    def __init__(self, task: Task, z: np.ndarray, scale: np.ndarray):
-        self.box = (None, None) if task.box is None else tuple(np.asarray(end, z.dtype) for end in task.box)
-        self.space, self.task, self.scale = (
-            Scaled(task.space, scale, *self.box),
-            task,
-            scale,
-        )
-        self.followed, self.evaluations = spans_processes(task.objective.mesh), 0
-        self.dtype = z.dtype
-        self.lower, self.upper = (None, None) if task.box is None else (end / scale for end in self.box)
-
-    def rescaled(self, z: np.ndarray, scale: np.ndarray) -> "_Look":
-        """Return the same in another scale."""
-        other = _Look(self.task, z, scale)
-        other.evaluations = self.evaluations
-        return other
-
-    def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return value and gradient at u."""
-        u = np.asarray(u, self.dtype)
-        if self.followed:
-            u = first_says(u, self.task.objective.mesh)
-        self.evaluations += 1
-        here, _ = evaluate_parts(self.space, self.task.objective, u, None)
-        return float(here.value), np.asarray(here.gradient, float)
-
-    def inside(self, u: np.ndarray) -> np.ndarray:
-        """Return the nearest point within the bounds."""
-        return u if self.lower is None else np.clip(u, self.lower, self.upper)
-
-    def free(self, u: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return which coordinates may move downhill."""
-        if self.lower is None:
-            return np.ones(u.size, bool)
-        return ~(((u <= self.lower) & (gradient > 0)) | ((u >= self.upper) & (gradient < 0)))
-
-
 def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began: float) -> Finding:
     """Look whether a few evaluations from z lower the value by more than the solver's tolerances allow.
 
     began: the value that the solver started from.
     """
     eps = float(np.finfo(z.dtype).eps)
-    look = _Look(task, z, scale)
+    by_values = solver.needs == "value"
+    look, widths = (LookByValues if by_values else Look)(task, z, scale), scale
     u = look.inside(np.asarray(z / scale, float))
     value, gradient = look(u)
     began = abs(began) if np.isfinite(began) else 0.0
@@ -133,29 +95,35 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
         gradient = gradient * (scale / look.scale)
         look = look.rescaled(z, scale)
         u = look.inside(np.asarray(z / scale, float))
-    # a gradient smaller by a factor promises a gain smaller by its square; that it is nearly so is enough
-    allowed = max(10 * solver.ftol, 10 * solver.gtol**1.5, LEAST, 8 * eps) * abs(value) + solver.gatol
-    allowed += eps**VANISHED * began
+    gradient = look.settled(u, value, gradient, much)
+    loss, precision = solver.tolerated
+    allowed = max(loss, LEAST, 8 * eps) * abs(value) + solver.gatol + eps**VANISHED * began
     free = look.free(u, gradient)
-    model = _curvature(look, u, value, gradient, free, eps, much)
+    model = _curvature(look, u, value, gradient, free, much)
     if not (np.isfinite(value) and np.isfinite(model.bends).all() and len(model.bends)):
         return Finding(z, value, 0.0, allowed, look.evaluations)
-    # what moves the answer by less than the precision that was asked for, or that there is, is no loss
-    reach = max(solver.xtol, REACH * eps, solver.gtol if solver.slow else 0) * model.size
+    # what moves the answer by less than the precision that was asked for, or that there is, is no loss; searches
+    # measure it by the box, and what works in the parameters as they are by their own size
+    beside = widths / scale if by_values else model.size if solver.scaled else np.abs(u)
+    reach = np.maximum(precision * beside, REACH * eps * model.size)
     moves, promised = _newton(model, gradient, eps)
-    within = np.abs(moves) * np.max(np.abs(model.modes), axis=0) <= reach
+    within = np.max(np.abs(model.modes * moves) / (reach * np.ones(u.size))[:, None], axis=0) <= 1
     allowed += 2 * np.sum(np.maximum(promised[within], 0))
     best, lowest = u, value
     ahead = np.sum(promised[~within])
     if ahead > CERTAIN * allowed:
         best, lowest = _tried(look, model, u, value, gradient, moves)
     whole = len(model.bends) == free.sum() == z.size
+    if whole and lowest >= value:
+        best, lowest = _slid(look, model, u, value, gradient, allowed)
     # a perfect fit has slopes of nothing but rounding
     blurred = 0.5 * (REACH * eps * model.size) ** 2 * float(np.sum(np.abs(model.own)))
     ahead = min(ahead, value) if of_residuals(task.objective) else ahead
     # residuals have no constant that would hide what is small beside it
     unfelt = max(UNFELT if of_residuals(task.objective) else 0, 8 * eps) * abs(value)
-    flat = (np.abs(gradient) + 0.5 * np.abs(model.own) <= unfelt) & free if whole else np.zeros(0, bool)
+    # values alone may have steps and edges, of which differences say nothing
+    told = whole and not by_values
+    flat = (np.abs(gradient) + 0.5 * np.abs(model.own) <= unfelt) & free if told else np.zeros(0, bool)
     better = look.space.z(np.asarray(best, z.dtype)).astype(z.dtype) if lowest < value else z
     lengths = model.lengths(scale) if whole else None
     return Finding(
@@ -166,11 +134,11 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
         look.evaluations,
         lengths,
         np.flatnonzero(flat),
-        whole and lowest >= value and ahead > CLEARLY * allowed + blurred,
+        told and lowest >= value and ahead > CLEARLY * allowed + blurred,
     )
 
 
-def _is_far(look: _Look, u: np.ndarray, i: Any, value: float, much: float) -> bool:
+def _is_far(look: Look, u: np.ndarray, i: Any, value: float, much: float) -> bool:
     """Return whether a coordinate that has become small is at home there: what was small beside its start is not."""
     moved = u.copy()
     moved[i] += (1 if u[i] > 0 else -1) * NEAR
@@ -198,18 +166,17 @@ class _Model(NamedTuple):
 
 
 def _curvature(
-    look: _Look,
+    look: Look,
     u: np.ndarray,
     value: float,
     gradient: np.ndarray,
     free: np.ndarray,
-    eps: float,
     much: float,
 ) -> _Model:
     """Return the Hessian from changes of the gradient over small distances: whole, or in a Krylov space."""
-    n = int(free.sum())
+    n, eps = int(free.sum()), look.eps
     central, size = n <= FEW, max(1.0, float(np.max(np.abs(u), initial=0)))
-    distance = size * eps ** (1 / 3 if central else 0.45)
+    distance = size * look.curvature_distance(central)
     rows: list[np.ndarray] = []
     images: list[np.ndarray] = []
     rng, ahead = np.random.default_rng(0), gradient
@@ -248,6 +215,7 @@ def _curvature(
     unit = np.where(unit > 0, unit, np.max(unit) or 1)
     bends, modes = np.linalg.eigh(0.5 * (matrix + matrix.T) / np.outer(unit, unit))
     noise = float(np.max(np.abs(bends))) * distance / size * (eps**0.3 if central else 1)
+    noise += look.blur / distance * float(np.max(1 / unit)) ** 2
     return _Model(basis.T @ (modes / unit[:, None]), bends, noise, size, own)
 
 
@@ -268,7 +236,7 @@ def _newton(model: _Model, gradient: np.ndarray, eps: float) -> tuple[np.ndarray
 
 
 def _tried(
-    look: _Look, model: _Model, u: np.ndarray, value: float, gradient: np.ndarray, moves: np.ndarray
+    look: Look, model: _Model, u: np.ndarray, value: float, gradient: np.ndarray, moves: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """Return the first point along the step that is lower, and its value; in a bent valley, back at its bottom."""
     widest = np.abs(model.bends[np.argmax(np.abs(moves) * np.max(np.abs(model.modes), axis=0))])
@@ -288,6 +256,32 @@ def _tried(
             if not np.isfinite(slope).all():
                 break
             trial = look.inside(trial - model.modes @ (back * (model.modes.T @ slope)))
+    return u, value
+
+
+def _slid(
+    look: Look, model: _Model, u: np.ndarray, value: float, gradient: np.ndarray, allowed: float
+) -> tuple[np.ndarray, float]:
+    """Return a lower point round the bend of a valley, and its value.
+
+    The straight line along a bent valley climbs its side, which looks like curvature and makes the Newton step short.
+    """
+    slopes, reach = model.modes.T @ gradient, ALONG * model.size / np.max(np.abs(model.modes), axis=0)
+    stiffest = np.max(np.abs(model.bends))
+    promised = np.where(np.abs(model.bends) < SOFT * stiffest, np.abs(slopes) * reach, 0)
+    soft = int(np.argmax(promised))
+    if not promised[soft] > allowed:
+        return u, value
+    stiff = model.bends > np.sqrt(SOFT) * stiffest
+    back = np.where(stiff, 1 / np.where(stiff, model.bends, 1), 0)
+    trial = look.inside(u - np.sign(slopes[soft]) * reach[soft] * model.modes[:, soft])
+    for _ in range(ROUNDS):
+        there, slope = look(trial)
+        if np.isfinite(there) and value - there > allowed:
+            return trial, there
+        if not np.isfinite(slope).all():
+            break
+        trial = look.inside(trial - model.modes @ (back * (model.modes.T @ slope)))
     return u, value
 
 

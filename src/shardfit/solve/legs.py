@@ -13,7 +13,7 @@ from shardfit.solve.scale import natural, scaled_solve, starting_scale
 
 LEGS = 20
 SAME = 1e-3  # relative difference of values beyond which they are not of the same objective
-JUDGED = (Status.CONVERGED_GRADIENT, Status.CONVERGED_VALUE, Status.CONVERGED_STEP, Status.STALLED)
+CLAIMED = (Status.CONVERGED_GRADIENT, Status.CONVERGED_VALUE, Status.CONVERGED_STEP)
 UNSEEN = "The tolerances were met at the start: nothing was fitted, and whether it is a minimum was not looked at."
 UNCLEAR = (
     "The slope at the answer promises a lower value, but no step along it gave one: a valley so narrow that rounding "
@@ -37,13 +37,20 @@ def solve_in_legs(solver: Solver, task: Task, x_scale: Any) -> Finish:
         if found.confirmed:
             vanished = found.value <= np.finfo(task.z0.dtype).eps ** 2 * abs(trace.value(0))
             return _confirmed(task, finish, found._replace(unclear=found.unclear and not vanished))
+        if not solver.scaled and finish.status is Status.STALLED:
+            return finish  # nothing was claimed, and somebody else's solver may have reasons for what it leaves
         note = (
             f"From the answer of leg {leg - 1} ({finish.status.name}), {found.evaluations} evaluations lowered the "
             f"value by {found.gain:.3g}: it went on from there."
         )
-        if leg > LEGS or finish.steps >= solver.maxiter:
-            status = Status.MAX_STEPS if finish.steps >= solver.maxiter else Status.STALLED
-            return _moved(finish, found, status, note)
+        searched = solver.needs == "value"
+        spent = finish.steps >= solver.maxiter and not searched
+        if leg > LEGS or spent:
+            return _moved(finish, found, Status.MAX_STEPS if spent else Status.STALLED, note)
+        if searched:
+            # a search would begin anew in the whole box: looks go on by themselves
+            finish = _moved(finish, found, finish.status, note)
+            continue
         lengths = found.lengths
         scale = None if scale is None else scale if x_scale is not None or lengths is None else lengths
         scale = None if scale is None else scale.astype(task.z0.dtype)
@@ -61,12 +68,10 @@ def solve_in_legs(solver: Solver, task: Task, x_scale: Any) -> Finish:
 
 
 def _is_judged(solver: Solver, task: Task, finish: Finish) -> bool:
-    """Return whether an end can be looked at: of an objective that is the same at every evaluation.
-
-    A solver that somebody brings may have reasons of its own for what it does not move.
-    """
-    able = solver.scaled and task.placed is not None and not task.objective.stochastic
-    return able and finish.status in JUDGED
+    """Return whether an end can be looked at: of an objective that is the same at every evaluation."""
+    able = solver.confirmed and not finish.stands and task.placed is not None and not task.objective.stochastic
+    # of a search that has stalled nothing is expected
+    return able and (finish.status in CLAIMED or (solver.needs != "value" and finish.status is Status.STALLED))
 
 
 def _looked(solver: Solver, task: Task, finish: Finish, leg: int, start: Any, began: float, given: bool) -> Finding:
@@ -74,15 +79,25 @@ def _looked(solver: Solver, task: Task, finish: Finish, leg: int, start: Any, be
     earlier = store.load_leg(leg) if store else None
     if earlier is not None:
         return Finding.of(earlier)
-    scale = natural(task, finish.z, start) if start is None or not given else start
-    found = confirm(solver, task, finish.z, scale, began)
+    found = confirm(solver, task, finish.z, _scale(solver, task, finish.z, start, given), began)
     if store and not found.confirmed:
         store.save_leg(leg, found._asdict())
     return found
 
 
+def _scale(solver: Solver, task: Task, z: np.ndarray, start: Any, given: bool) -> np.ndarray:
+    """Return the scale of the first evaluations: the widths of the box for what searches in one."""
+    if solver.needs == "value" and task.box is not None:
+        lower, upper = (np.asarray(end, z.dtype) for end in task.box)
+        return np.where(upper > lower, upper - lower, 1).astype(z.dtype)
+    if start is None:
+        return natural(task, z, natural(task, task.z0))
+    return start if given else natural(task, z, start)
+
+
 def _confirmed(task: Task, finish: Finish, found: Finding) -> Finish:
     """Return the finish of an answer that stands: a run that could not go lower had arrived."""
+    finish = finish._replace(stands=True)
     if finish.status is Status.STALLED:
         finish = finish._replace(status=Status.CONVERGED_VALUE)
     if found.unclear:

@@ -94,6 +94,7 @@ class LM(StepSolver):
     needs: ClassVar[str] = "gram"
     bounded: ClassVar[bool] = True
     error_bars: ClassVar[bool] = True
+    confirmed: ClassVar[bool] = False  # normal equations see more than a few gradients do
     any_length: ClassVar[bool] = True
     short_runs: ClassVar[bool] = True
 

@@ -11,7 +11,7 @@ import numpy as np
 from shardfit.core import reduce
 from shardfit.core.gram import residuals
 from shardfit.core.status import Status
-from shardfit.solve.base import Finish, Solver, Task, evaluate
+from shardfit.solve.base import Finish, Solver, Task, evaluate_parts
 from shardfit.solve.sameness import Key
 
 
@@ -37,6 +37,11 @@ class Optimistix(Solver):
         return f"optimistix.{type(inner).__name__}(rtol={inner.rtol}, atol={inner.atol}, maxiter={self.maxiter})"
 
     @property
+    def tolerated(self) -> tuple[float, float]:
+        """Its own relative tolerance, of values and of coordinates; absolute ones depend on units."""
+        return 10 * float(self.solver.rtol), float(self.solver.rtol)
+
+    @property
     def needs(self) -> str:  # type: ignore[override]
         """Residuals for a least-squares solver, else value and gradient."""
         import optimistix
@@ -50,21 +55,24 @@ class Optimistix(Solver):
 
         space, objective, trace = task.space, task.objective, task.monitor.trace
         z0, began = jnp.asarray(task.z0), trace.seconds()
-        _solve.lower(self, space, objective, z0).compile()
+        first, _ = evaluate_parts(space, objective, task.z0, None)
+        before, evaluated = task.earlier
+        trace.extend(float(first.value), float(jnp.max(jnp.abs(first.gradient))), before)
+        if not evaluated:
+            _solve.lower(self, space, objective, z0).compile()
         compile_seconds = trace.seconds() - began
         z, result, steps = _solve(self, space, objective, z0)
         z, steps = np.asarray(z), int(steps)
-        point = evaluate("value_and_grad", space, objective, z, None)
+        point, _ = evaluate_parts(space, objective, z, None)
         value = float(point.value)
-        trace.extend(value, float(jnp.max(jnp.abs(point.gradient))), steps)
+        trace.extend(value, float(jnp.max(jnp.abs(point.gradient))), before + steps)
         if not (np.isfinite(value) and bool(jnp.all(jnp.isfinite(point.gradient)))):
             status = Status.NONFINITE
         elif bool(result == optimistix.RESULTS.successful):
             status = Status.CONVERGED_STEP
         else:
             status = Status.MAX_STEPS if steps >= self.maxiter else Status.FAILED
-        before, evaluated = task.earlier
-        return Finish(z, value, status, before + steps, evaluated + steps + 1, compile_seconds)
+        return Finish(z, value, status, before + steps, evaluated + steps + 2, compile_seconds)
 
 
 @partial(jax.jit, static_argnums=0)

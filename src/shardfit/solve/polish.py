@@ -11,6 +11,7 @@ from jax.tree_util import register_dataclass
 
 from shardfit.core.params import Space
 from shardfit.solve.base import Finish, Solver, Task
+from shardfit.solve.legs import solve_in_legs
 from shardfit.solve.monitor import Monitor
 
 EDGE = 1e-6  # box widths between a start and the bound, where the unbounded coordinate would be infinite
@@ -62,7 +63,7 @@ def polish(solver: Solver, count: int, task: Task, finish: Finish) -> Finish:
 def _descend(solver: Solver, task: Task) -> Finish:
     """Run any solver inside the box."""
     if solver.bounded or task.box is None:
-        return solver.solve(task)
+        return solve_in_legs(solver, task, None)
     boxed = Boxed(task.space, *(tuple(map(float, end)) for end in task.box))
     finish = solver.solve(replace(task, space=boxed, z0=boxed.u(task.z0), box=None))
     return finish._replace(z=np.asarray(boxed.z(finish.z)))
@@ -89,4 +90,6 @@ def _both(name: str, swarm: Finish, descents: list[Finish], values: list[float])
         swarm.compile_seconds + sum(f.compile_seconds for f in descents),
         " ".join(text for text in (swarm.note, note, "" if best is swarm else best.note) if text),
         swarm.leaves,
+        doubts=best.doubts,
+        stands=best.stands,
     )
