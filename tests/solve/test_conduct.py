@@ -196,3 +196,11 @@ def ill_scaled():
     term = sf.residual_term(lambda p, rows: rows["rate"] @ p - 1.0, {"rate": rates[:, None] * np.eye(12)})
     small = sf.penalty(lambda p: jnp.sum(p**2), weight=1e-4)
     return sf.Problem(sf.Objective({"data": term, "small": small}), np.zeros(12))
+
+
+def test_a_large_state_is_handed_over_seldom():
+    """Copying it takes as long as some steps: a segment is several times longer, and no longer than it must be."""
+    from shardfit.solve.loop import ticks_ahead
+
+    assert ticks_ahead(1, 0.25, 0.0, 512) == 1 and ticks_ahead(100, 0.05, 0.0, 512) == 500
+    assert ticks_ahead(1, 0.25, 0.15, 512) == 6 and ticks_ahead(6, 0.75, 0.15, 512) == 6

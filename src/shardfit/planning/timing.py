@@ -15,7 +15,7 @@ import numpy as np
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.solve.base import evaluate
-from shardfit.solve.loop import loop_of
+from shardfit.solve.loop import handing_seconds, loop_of, segment, ticks_ahead
 from shardfit.solve.step import StepSolver
 
 ENOUGH_SECONDS = 0.05  # an evaluation this long is known well
@@ -69,12 +69,16 @@ def step_seconds(problem: Problem, solver: StepSolver, curve: Curve) -> float:
     key = jax.random.key(0) if part.stochastic else None
     run, go_on = loop_of(solver, problem, part, key)
     run = jax.block_until_ready(go_on(run, 1))
-    times = []
+    # a fit hands its state over once in so many steps
+    handing, times = handing_seconds(lambda: go_on(run, 0), run), []
     for _ in range(REPEATS):
         before, began = int(run.ticks), _Clocks()
         run = jax.block_until_ready(go_on(run, STEPS))
-        if int(run.ticks) > before:
-            times.append(began.seconds() / (int(run.ticks) - before))
+        done = int(run.ticks) - before
+        if done:
+            seconds = began.seconds()
+            alone = max(0.0, seconds - handing) / done
+            times.append(alone + handing / ticks_ahead(done, seconds, handing, segment(solver)))
     return max(0.0, min(times, default=0.0) - curve.seconds[-1])
 
 

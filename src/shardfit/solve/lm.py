@@ -20,8 +20,8 @@ import jax.numpy as jnp
 from shardfit.core.factor import TURNS, Factored, factored_near, invertible
 from shardfit.core.gram import Gram
 from shardfit.core.status import Status
-from shardfit.solve.covariance import normalised, standard_errors
-from shardfit.solve.step import StepSolver
+from shardfit.solve.covariance import standard_errors
+from shardfit.solve.marquardt import ACCEPT, POOR, SETTLED, Marquardt, grown
 from shardfit.solve.trust_region import (
     bounded_step,
     factored_step,
@@ -32,14 +32,10 @@ from shardfit.solve.trust_region import (
     trust_step,
 )
 
-ACCEPT, POOR, GOOD = 1e-4, 0.25, 0.75  # actual over predicted decrease
 BETTER = 2.0  # how many times better the secant model must predict, to count as a win
 WINS = 3  # wins in a row that switch the secant model on
 MAX_MISSES = 3  # rejected steps in a row, all below the value's resolution, that end a run
-MISSED = 1e-5  # share of the decrease that the model may get wrong where steps grow faster than twofold
-FURTHEST = 1e3  # times a step that was predicted perfectly, by which the next may be longer
 BLURRED = 8.0  # times the precision: what rounding makes of the Jacobian's columns, and of residuals
-SETTLED = 10.0  # how often the value's resolution the model's minimum may seem to gain: gradients are rounded too
 NEAR = 1e-10  # share of the value that the model's minimum may still gain where no step does: 1e-5 standard errors
 
 ROOTED = "The Jacobian's columns are nearly dependent: steps came from its triangular factor R instead of JᵀJ."
@@ -74,7 +70,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LM(StepSolver):
+class LM(Marquardt):
     """Levenberg–Marquardt for least squares, with bounds. Tolerances do not depend on the parameters' units.
 
     ftol: predicted relative decrease of the value; its square root is about the distance to the answer in standard
@@ -88,20 +84,17 @@ class LM(StepSolver):
     ftol: float = 1e-20
     gtol: float = 1e-14
     xtol: float = 1e-13
-    absolute_sigma: bool | None = None
 
     name: ClassVar[str] = "lm"
     needs: ClassVar[str] = "gram"
     bounded: ClassVar[bool] = True
-    error_bars: ClassVar[bool] = True
     confirmed: ClassVar[bool] = False  # normal equations see more than a few gradients do
-    any_length: ClassVar[bool] = True
     short_runs: ClassVar[bool] = True
 
     def extras(self, task, params, finish):
         """Return covariance and standard errors."""
-        absolute = normalised(task.problem.objective) if self.absolute_sigma is None else self.absolute_sigma
-        bars = standard_errors(task.problem, task.objective, params, not absolute, known=finish.equations)
+        scale = not self.is_absolute(task.problem.objective)
+        bars = standard_errors(task.problem, task.objective, params, scale, known=finish.equations)
         return bars.fields, bars.note
 
     def init(self, z0, lower, upper):
@@ -340,10 +333,7 @@ def _resized(state, trial, step, ratio, finite):
     # where the parabola through both values with the first slope has its minimum
     shrink = 0.5 * slope / (slope + state.value - trial.value)
     shrink = jnp.where(finite & jnp.isfinite(shrink), jnp.clip(shrink, 0.1, 0.5), 0.1)
-    # a model that misses nothing, as of residuals linear in the parameters, holds much farther
-    further = jnp.clip(MISSED / positive(jnp.abs(1 - ratio)), 2, FURTHEST)
-    grown = jnp.where(ratio > GOOD, jnp.maximum(state.radius, further * length), state.radius)
-    return jnp.where(ratio < POOR, shrink * length, grown)
+    return jnp.where(ratio < POOR, shrink * length, grown(state.radius, ratio, length))
 
 
 def _wins(state, decrease):

@@ -18,19 +18,15 @@ import numpy as np
 from shardfit.core.products import normal_product, of_signs
 from shardfit.core.status import Status
 from shardfit.solve.base import value_and_grad_parts
+from shardfit.solve.marquardt import ACCEPT, POOR, SETTLED, Marquardt, grown
 from shardfit.solve.sampled_errors import preconditioner, sampled_errors
-from shardfit.solve.step import StepSolver
 from shardfit.solve.trust_region import norm, positive
 
 EVALUATE, SIGNS, PRODUCT = 0, 1, 2  # what a tick asks for
-ACCEPT, POOR, GOOD = 1e-4, 0.25, 0.75  # actual over predicted decrease
 SETS = 4  # of random signs at the start; one more at every accepted point
 KEPT = 0.75  # of the diagonal known before
 FORCED = 0.1  # largest share of the gradient that conjugate gradients leave
 EXACT = 1e-6  # least share, where the model was exact
-FURTHEST = 1e3  # times a step that was predicted perfectly, by which the next may be longer
-MISSED = 1e-5  # share of the decrease that the model may get wrong where steps grow faster than twofold
-SETTLED = 10.0  # times the precision: a decrease that rounding of the value hides
 
 
 class State(NamedTuple):
@@ -58,7 +54,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LMCG(StepSolver):
+class LMCG(Marquardt):
     """Levenberg–Marquardt with conjugate gradients: least squares of very many parameters, without any matrix.
 
     ftol: predicted relative decrease of the value. gtol: cosine between residuals and any column of the Jacobian, whose
@@ -75,12 +71,9 @@ class LMCG(StepSolver):
     xtol: float = 0.0
     products: int = 1000
     draws: int = 0
-    absolute_sigma: bool | None = None
 
     name: ClassVar[str] = "lm-cg"
     slots: ClassVar[bool] = False  # runs that share a batch would each pay for all that others ask for
-    error_bars: ClassVar[bool] = True
-    any_length: ClassVar[bool] = True
 
     def __post_init__(self):
         super().__post_init__()
@@ -95,7 +88,7 @@ class LMCG(StepSolver):
         """Return standard errors from sampled solves, if draws are asked for."""
         if not self.draws:
             return {}, "No standard errors: draws=50 gives them, uncertain by a tenth."
-        return sampled_errors(task, finish.z, self.draws, self.products, self.absolute_sigma)
+        return sampled_errors(task, finish.z, self.draws, self.products, self.is_absolute(task.problem.objective))
 
     def init(self, z0, lower, upper):
         """Return the state before the first evaluation."""
@@ -149,9 +142,8 @@ class LMCG(StepSolver):
         ratio = jnp.where(finite, ratio, -1)
         accepted = finite & (first | ((ratio > ACCEPT) & (state.predicted > 0)))
         length = norm(jnp.sqrt(state.metric) * state.step)
-        further = jnp.clip(MISSED / positive(jnp.abs(1 - ratio)), 2, FURTHEST)
-        grown = jnp.where(ratio > GOOD, jnp.maximum(state.radius, further * length), state.radius)
-        radius = jnp.where(first, state.radius, jnp.where(ratio < POOR, 0.25 * length, grown))
+        resized = jnp.where(ratio < POOR, 0.25 * length, grown(state.radius, ratio, length))
+        radius = jnp.where(first, state.radius, resized)
         taken = state._replace(
             x=state.x + state.step,
             value=value,

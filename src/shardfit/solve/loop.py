@@ -32,6 +32,8 @@ LITTLE = {"gram": 1 << 26}  # numbers computed in a tick: runs on normal equatio
 LITTLE_OTHERWISE = 1 << 24  # others have hundreds
 FIRST = 32  # ticks of a first segment where they take no time
 SEGMENT_SECONDS = 0.25  # how long the host leaves the device alone: progress, Ctrl-C and callbacks wait this long
+LARGE = 1 << 24  # bytes of a run: a segment copies it, which takes as long as some ticks where it is large
+HANDED = 4  # times as long as that copy is a segment at least
 
 
 class Run(NamedTuple):
@@ -220,6 +222,21 @@ def _empty(solver: "StepSolver", run: Run) -> Record:
     return Record(jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, jnp.int32), more)
 
 
+def handing_seconds(idle: Callable[[], Any], run: Run) -> float:
+    """Return how long a segment takes by itself, before the first tick: `idle` is one without any."""
+    if sum(leaf.nbytes for leaf in jax.tree.leaves(run)) < LARGE:
+        return 0.0
+    began = time.perf_counter()
+    jax.block_until_ready(idle())
+    return time.perf_counter() - began
+
+
+def ticks_ahead(done: int, seconds: float, handing: float, most: int) -> int:
+    """Return for how many ticks to leave the device alone, after so many took so many seconds."""
+    each = max(seconds - handing, 0.1 * seconds) / max(1, done)
+    return int(np.clip(max(SEGMENT_SECONDS, HANDED * handing) / each, 1, most))
+
+
 def segment(solver: "StepSolver") -> int:
     """Return how many ticks the device may be left alone."""
     return SEGMENT if solver.minimises else LONGEST
@@ -247,6 +264,7 @@ def _run(solver: "StepSolver", task: Task, rows_of: Callable[[int], Objective]) 
 
     if monitor.store is not None:
         run = replicate(monitor.restore(run), objective.mesh)
+    handing = handing_seconds(lambda: advance(program, space, objective, run, key, 0, 0), run)
     noisy = bool(solver.batch) or bool(objective.stochastic)
     stopped = None
     try:
@@ -268,7 +286,7 @@ def _run(solver: "StepSolver", task: Task, rows_of: Callable[[int], Objective]) 
                 monitor.trace.extend(record.value, record.gradient, record.step, more)
             seconds = time.perf_counter() - began
             monitor.check_start(run.state)
-            ticks = int(np.clip(SEGMENT_SECONDS * max(1, done) / seconds, 1, segment(solver)))
+            ticks = ticks_ahead(done, seconds, handing, segment(solver))
             leave = monitor.look(partial(_snapshot, solver, space, run, noisy, monitor.trace), run)
             if spans_processes(objective.mesh):  # clocks and callbacks may differ, what is done must not
                 ticks, leave = (int(x) for x in first_says(np.array([ticks, leave]), objective.mesh))

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from shardfit.core.evaluations import value as value_at
-from shardfit.core.objective import normalised
 from shardfit.core.products import normal_product, of_signs
 from shardfit.solve.base import Task
 from shardfit.solve.covariance import count_residuals
@@ -36,17 +35,16 @@ def preconditioner(diagonal: jax.Array) -> jax.Array:
     return jnp.where(diagonal > 0, diagonal, 1)
 
 
-def sampled_errors(
-    task: Task, z: np.ndarray, draws: int, products: int, absolute_sigma: bool | None
-) -> tuple[dict[str, Any], str]:
+def sampled_errors(task: Task, z: np.ndarray, draws: int, products: int, absolute: bool) -> tuple[dict[str, Any], str]:
     """Return a Result's fields with standard errors of all parameters, and what to know about them.
 
-    draws: how many solutions; products: most conjugate gradients of each.
+    draws: how many solutions; products: most conjugate gradients of each. absolute: residuals are in units of known
+    errors.
     """
     problem, space, objective = task.problem, task.space, task.objective
     if space.shapes != space.inner_shapes:
         return {}, "No standard errors: a transform mixes parameters, which have no error each then."
-    scale = not (normalised(problem.objective) if absolute_sigma is None else absolute_sigma)
+    scale = not absolute
     params = space.host_params(z)
     dof = int(count_residuals(problem.objective, params)) - space.size
     if scale and dof <= 0:
