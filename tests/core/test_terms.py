@@ -55,6 +55,7 @@ def test_terms_are_pytrees_of_data_args_and_weights():
     )
 
 
+@pytest.mark.usefixtures("behind_doors")
 def test_half_square_of_every_kind_of_residual():
     r, c = np.array([1.0, -2.0]), np.array([3 + 4j])
     assert float(half_square(r)) == 2.5

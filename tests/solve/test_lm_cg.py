@@ -55,7 +55,9 @@ def test_units_do_not_matter():
     plain = sf.fit(problem(), "lm-cg", certify=False)
     scaled = problem(lambda p, r: blurred(p / units, r), lambda p: smooth(p / units))
     other = sf.fit(scaled, "lm-cg", certify=False)
-    assert abs(other.evaluations - plain.evaluations) <= 3  # but for rounding inside of the model
+    assert abs(other.steps - plain.steps) <= 1
+    # but for rounding inside of the model, and for trials around the answer, which has one scale for a large array
+    assert abs(other.evaluations - plain.evaluations) <= 3 + 9
     np.testing.assert_allclose(other.params / units, plain.params, rtol=1e-9, atol=1e-12)
 
 

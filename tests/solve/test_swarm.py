@@ -195,6 +195,7 @@ def test_trajectory_is_the_same_on_every_mesh(problem, rows, runs):
     assert split.layout["runs"] == runs
 
 
+@pytest.mark.usefixtures("behind_doors")
 def test_particles_are_split_over_runs_and_losses_come_back_whole():
     mesh = sf.mesh(rows=2, runs=4)
     problem = exact_problem()
