@@ -23,6 +23,15 @@ def decay(xp):
     return lambda x, a, b, c: a * xp.exp(-b * x) + c
 
 
+@pytest.mark.parametrize("unit", [1e3, 1e12])
+def test_values_far_from_one_need_no_start(unit):
+    plain, found = sf.curve_fit(decay(jnp), X, Y), sf.curve_fit(decay(jnp), X, Y * unit)
+    np.testing.assert_allclose(found.popt, plain.popt * [unit, 1, unit], rtol=1e-6)
+    assert "from the best a, c there" in found.result.note and not plain.result.note.endswith("there.")
+    with pytest.raises(NotConvergedError):
+        sf.curve_fit(decay(jnp), X, Y * unit, p0=[1, 1, 1])
+
+
 def line(xp):
     return lambda x, slope, offset: slope * x + offset
 

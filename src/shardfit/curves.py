@@ -4,7 +4,7 @@ import inspect
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from shardfit.core.term_makers import residual_term
 from shardfit.fitting import fit
 
 WHERE = "curve_fit"
+LINEAR, EPS = 1e-9, 1e-5  # curvature beside a column that is none; rounding of residuals beside that
 OTHER_NAMES = {  # of scipy's, and what to say here
     "method": "the method is Levenberg–Marquardt, with and without bounds; leave it out",
     "jac": "derivatives come from JAX; leave it out",
@@ -128,8 +129,47 @@ def curve_fit(
     free = problem.space.size
     if y.size < free:
         raise ValueError(f"{WHERE}: {y.size} points cannot determine {free} parameters. Fix some of these: fixed=.")
-    result = fit(problem, "lm", mesh=mesh, certify=certify, absolute_sigma=absolute_sigma, progress=False, **options)
+    go = partial(fit, solver="lm", mesh=mesh, certify=certify, absolute_sigma=absolute_sigma, progress=False, **options)
+    result = go(problem)
+    if p0 is None and fixed is None and tied is None and not result.status.converged:
+        result = _from_linear_start(go, problem, x0, ends, result)
     return _told(names, result)
+
+
+def _from_linear_start(go: Callable, problem: Problem, x0: Mapping[str, float], ends: Any, first: Result) -> Result:
+    """Return a fit from where the curve is nearest in what it is linear in, or the first one where that is no answer.
+
+    Values of thousands are far from a start of 1, but the nearest amplitudes and offsets follow from the others.
+    """
+    start, linear = _linear_start(problem.objective, x0)
+    for name, (low, high) in (ends or {}).items():
+        start[name] = float(np.clip(start[name], -np.inf if low is None else low, np.inf if high is None else high))
+    if not linear or not np.isfinite([*start.values()]).all():
+        return first
+    found = go(problem.replace(x0=start))
+    if not found.status.converged:
+        return first
+    told = f"From the usual start the fit did not converge; it began anew from the best {', '.join(linear)} there."
+    return replace(found, note=" ".join(filter(None, (found.note, told))))
+
+
+def _linear_start(objective: Objective, x0: Mapping[str, float]) -> tuple[OrderedDict[str, float], list[str]]:
+    """Return x0 with the best values of parameters in which the residuals are linear, and which these are."""
+
+    def moved(**by: float) -> np.ndarray:
+        return np.asarray(objective.residuals(OrderedDict((name, x + by.get(name, 0)) for name, x in x0.items())))
+
+    base, columns = moved(), {}
+    for name in x0:
+        column = moved(**{name: 1.0}) - base
+        bends = [moved(**{name: 2.0}) - base - 2 * column]
+        bends += [moved(**{name: 1.0, other: 1.0}) - base - column - known for other, known in columns.items()]
+        if all(np.max(np.abs(bend)) <= LINEAR * np.max(np.abs(column) + np.abs(base) * EPS) for bend in bends):
+            columns[name] = column
+    if not columns or not np.isfinite([base, *columns.values()]).all():
+        return OrderedDict(x0), []
+    by = np.linalg.lstsq(np.stack([*columns.values()], axis=1), -base)[0]
+    return OrderedDict(x0) | {name: x0[name] + float(step) for name, step in zip(columns, by, strict=True)}, [*columns]
 
 
 def _told(names: tuple[str, ...], result: Result) -> CurveFit:

