@@ -43,6 +43,12 @@ def many():
     return sf.fit_many(problem(), {"decay": {"y": np.stack([ROWS["y"], 0.9 * ROWS["y"]])}})
 
 
+def refused(p):
+    with pytest.raises(TypeError, match="inside a function"):
+        problem()
+    return p
+
+
 def sampled():
     return sf.sample(problem(bounds=BOUNDS), draws=4, warmup=20, chains=2, progress=False)
 
@@ -59,6 +65,10 @@ CALLS = {
     "many": many,
     "sample": sampled,
     "evidence": lambda: sf.evidence(problem(bounds=BOUNDS)),
+    "priors": lambda: problem(priors={"a": sf.Normal(2.0, 1.0), "k": sf.HalfNormal(1.0)}),
+    "some rows": lambda: problem().objective.place(sf.mesh(rows=2)).take(lambda term, n: np.arange(3)),
+    "one realisation": lambda: problem().objective.freeze(0),
+    "inside a trace": lambda: jax.eval_shape(refused, jax.ShapeDtypeStruct((), np.float32)),
 }
 
 

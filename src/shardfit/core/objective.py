@@ -23,6 +23,7 @@ from shardfit.core.gram import Gram
 from shardfit.core.mesh import ROWS, meet, n_shards, replicate, spans_processes
 from shardfit.core.precision import arithmetic, cast, evaluation_precision, precision_of
 from shardfit.core.rows import compact, numbered, place_rows, rows_from_process, take
+from shardfit.core.rules import our_rules
 from shardfit.core.split import divided, split_terms
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
 from shardfit.core.text import columns, html_table, number
@@ -164,6 +165,7 @@ class Objective:
 
         return self._change(rows, change)
 
+    @our_rules()
     def freeze(self, key: Any) -> "Objective":
         """Return a copy in which every stochastic term uses one fixed realisation; key: as of value, or a number."""
         key = as_key(key)
@@ -181,6 +183,7 @@ class Objective:
         kept = [(n, t) for n, t in zip(self.names, self.terms, strict=True) if n in names]
         return Objective(tuple(t for _, t in kept), tuple(n for n, _ in kept), self.mesh, self.precision)
 
+    @our_rules()
     def take(self, select: Callable[[int, int], np.ndarray]) -> "Objective":
         """Return a host-side mini-batch: select(term position, n_rows) gives the row numbers kept in each row term.
 

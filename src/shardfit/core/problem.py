@@ -21,6 +21,7 @@ from shardfit.core.param_checks import check_params
 from shardfit.core.params import Space, broadcast_prefix, leaf_labels, make_space
 from shardfit.core.precision import PRECISIONS, arithmetic, cast, tracing
 from shardfit.core.priors import check_prior, prior_term, transform_of
+from shardfit.core.rules import our_rules
 from shardfit.core.term_checks import check_terms
 from shardfit.core.terms import Penalty
 from shardfit.core.text import columns, html_table, short
@@ -75,7 +76,8 @@ class Problem:
             with arithmetic(self.precision):
                 ties, held, x0 = tie_up(self.tied, held, x0)
             _refuse_on_ties(ties, {"bounds": bounds, "transforms": self.transforms}, x0)
-        known = _priors(self.priors, x0)
+        with our_rules():
+            known = _priors(self.priors, x0)
         with arithmetic(self.precision):
             space = make_space(x0, _transforms(self.transforms, bounds, known, x0), held, ties)
             ends = box(space, x0, bounds)
@@ -233,7 +235,8 @@ def _check_start(space, x0):
 
 def require_untraced(what: str, *trees: Any) -> None:
     """Raise where numbers are traced by jit, grad or vmap: a problem and its fit work on numbers that are known."""
-    inside_jit = tracing() and isinstance(jnp.zeros(()), Tracer)
+    with our_rules():
+        inside_jit = tracing() and isinstance(jnp.zeros(()), Tracer)
     if inside_jit or any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees)):
         raise TypeError(
             f"{what} inside a function that jit, grad or vmap traces: its numbers are not known there. Call it "
