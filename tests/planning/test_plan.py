@@ -16,6 +16,7 @@ from shardfit.core.mesh import mesh as make_mesh
 from shardfit.core.objective import Objective
 from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
+from shardfit.core.size_classes import size_class
 from shardfit.core.term_makers import penalty, residual_term, statistic_term
 from shardfit.planning import Plan, plan
 from shardfit.planning.shapes import placed_shapes
@@ -73,8 +74,8 @@ def test_shapes_are_those_of_place(layout, precision, n):
 
 def test_rows_are_counted_per_device():
     one, four = plan(residual_problem()), plan(residual_problem(), mesh=make_mesh(4))
-    assert one.memory.rows == 3 * 8 * N
-    assert four.memory.rows == 3 * 8 * -(-N // 4)
+    assert one.memory.rows == 3 * 8 * size_class(N)
+    assert four.memory.rows == 3 * 8 * size_class(-(-N // 4))
     assert four.memory.total < 0.3 * one.memory.total
     assert plan(residual_problem(precision="float32")).memory.rows == one.memory.rows // 2
     n = residual_problem().space.size
@@ -89,7 +90,7 @@ def test_a_number_of_shards_equals_a_mesh_of_them():
     assert imagined.memory.rows == real.memory.rows
     # the program without an exchange between shards is fused a little differently
     assert imagined.total == pytest.approx(real.total, rel=0.2)
-    assert plan(problem, mesh=1000).memory.rows == 3 * 8 * -(-N // 1000)  # more than there are devices
+    assert plan(problem, mesh=1000).memory.rows == 3 * 8 * size_class(-(-N // 1000))  # more than there are devices
 
 
 def test_chunk_lowers_temporaries():

@@ -18,9 +18,12 @@ from shardfit.core.blocks import with_resolved_chunk
 from shardfit.core.equations import Place
 from shardfit.core.gram import rows_at_once
 from shardfit.core.objective import Objective, replace_terms
+from shardfit.core.rows import padded, shapes_of_rows
+from shardfit.core.size_classes import class_of, room_for
 from shardfit.core.terms import RowTerm
 
 SMALLER = 3  # times: no block of the comparison has more rows than the user allows
+SHORT = 256  # rows of the smaller blocks at most: XLA is wrong about 1,300 rows as it is about long blocks
 Pair = tuple[Objective, Objective]
 
 
@@ -51,17 +54,26 @@ def _pair(objective: Objective, shards: int, chunk_of: Callable[[int, RowTerm], 
         if not isinstance(term, RowTerm) or term.stochastic:
             continue
         row_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(term.rows)) / max(1, term.n_rows)
-        n, chunk = -(-term.n_rows // shards), chunk_of(i, term)
+        n = room_for(term.rows, -(-term.n_rows // shards))
+        chunk = chunk_of(i, replace(term, rows=shapes_of_rows(term.rows, n), counts=None))
         if chunk is not None and SMALLER < chunk < n and row_bytes < WIDE_ROW:
             sizes[name] = -(-n // -(-n // chunk))
     if not sizes:
         return None
     counts = list(sizes.values())
     kept = objective.only(*sizes).take(lambda i, n: np.arange(min(n, 2 * counts[i])))
-    as_run, smaller = (replace_terms(kept, _in_blocks(kept, counts, by)) for by in (1, SMALLER))
-    return as_run, smaller
+    kept = replace_terms(kept, [_padded(t, 2 * n) for t, n in zip(kept.terms, counts, strict=True)])
+    return _in_blocks(kept, counts), _in_blocks(kept, [min(SHORT, -(-n // SMALLER)) for n in counts])
 
 
-def _in_blocks(objective: Objective, counts: list[int], by: int) -> list[RowTerm]:
-    pairs = zip(objective.terms, counts, strict=True)
-    return [replace(t.sampled(), chunk=-(-n // by), auto=False) for t, n in pairs if isinstance(t, RowTerm)]
+def _in_blocks(objective: Objective, chunks: list[int]) -> Objective:
+    pairs = zip(objective.terms, chunks, strict=True)
+    return replace_terms(objective, [replace(t, chunk=n, auto=False) for t, n in pairs if isinstance(t, RowTerm)])
+
+
+def _padded(term: Any, room: int) -> RowTerm:
+    """Return the term with copies that do not count where its rows are fewer, and masked as in a fit."""
+    term = term.sampled()
+    if class_of(term.rows, term.n_rows) is None:
+        return term
+    return replace(term, rows=padded(term.rows, room), counts=np.array([term.n_rows], np.int32))

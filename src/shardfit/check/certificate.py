@@ -14,32 +14,41 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from shardfit.check import verdict
-from shardfit.check.block_consistency import block_pair, equation_block_pair
+from shardfit.check.block_walks import (
+    apart_by_term,
+    as_a_fit,
+    equations_call,
+    equations_walk,
+    gradients_of_terms,
+    key_of,
+    soon,
+    walk,
+    walk_call,
+)
 from shardfit.check.comparisons import EPS, Comparison, combine, compare
 from shardfit.check.evaluations import evaluate_terms, lines_are_rows, pulled_back
 from shardfit.check.grain import grain
 from shardfit.check.mixing import depends_on_blocks
 from shardfit.check.probe import Probe, Setting, beside, choose_rows, choose_setting, completed
 from shardfit.core import reduce
+from shardfit.core.ahead import Ahead
 from shardfit.core.current import as_they_are, at_work
 from shardfit.core.errors import NonFiniteError
-from shardfit.core.fast_compile import fast_compile_jit
 from shardfit.core.functions import shared_problem
-from shardfit.core.gram import gram as normal_equations
 from shardfit.core.mesh import n_shards
 from shardfit.core.precision import PRECISIONS, arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.recent import present
-from shardfit.core.terms import RowTerm, StatisticTerm
+from shardfit.core.terms import StatisticTerm
 
 log = logging.getLogger(__name__)
 
 STEPS, OTHER_STEPS = (1e-4, 1e-6, 1e-8), (1e-2, 1e-3, 1e-5)  # for smooth and kinked models; for noisy ones
 WIDE_STEPS = (3e-2, 1e-2, 3e-3)  # for models that compute in 32 or 16 bits
+SETTINGS = 104729  # with the seed, what points and directions are drawn from
 NUDGES = (1e-3, -1e-3, 1e-6)  # relative distances from the given point, tried until the objective is finite
 OUTWARD = 0.02  # share of the way from start to answer by which the second point lies beyond the answer
 
@@ -120,6 +129,26 @@ def certify(problem: Problem, *, mesh: Any = None, seed: int = 0, gram: bool = F
         return _certified(problem, (mesh, seed, gram))
 
 
+def compile_ahead(problem: Problem, *, mesh: Any = None, seed: int = 0, gram: bool = False) -> Ahead:
+    """Begin to compile what `certify` will call, in other threads; what is known already needs nothing."""
+    problem, ahead = shared_problem(problem), Ahead()
+    with as_they_are(problem):
+        if _memory_of(problem).starts.get((mesh, seed, gram)) is None:
+            shards, rng = n_shards(mesh), np.random.default_rng([seed, SETTINGS])
+            probe = _probe_of(problem, shards, seed)
+            given, nudge = next(_candidates(problem, problem.z0(), "x0"))
+            setting = choose_setting(probe.objective, problem.space, given, problem.box, (nudge, STEPS), rng)
+            with arithmetic("float64"):
+                ahead.compile(evaluate_terms, *_evaluation(problem, probe, setting, seed, gram, 0))
+            walks = [walk_call(problem, setting, shards, seed)]
+            walks += [equations_call(problem, setting.points[1], setting.scale, shards)] if gram else []
+            with at_work(problem):
+                for evaluate, (as_run, smaller), *at in filter(None, walks):
+                    ahead.compile(as_a_fit, evaluate, as_run, *at)
+                    ahead.compile(soon, evaluate, smaller, *at)
+    return ahead
+
+
 def _certified(problem: Problem, call: tuple) -> Certificate:
     memory = _memory_of(problem)
     certificate = memory.starts.get(call)
@@ -166,7 +195,7 @@ def _certify_equations(problem: Problem, params: Any, shards: int) -> None:
     # at an answer little may be left of a value but its rounding
     near = beside(problem.space, z, problem.box, NUDGES[0], np.random.default_rng(0))
     verdict.judge_walk(
-        _equations_walk(problem, *near, shards), verdict.EQUATIONS, problem.precision, partial(_grain, problem)
+        equations_walk(problem, *near, shards), verdict.EQUATIONS, problem.precision, partial(_grain, problem)
     )
     memory.equations.add(shards)
 
@@ -174,9 +203,7 @@ def _certify_equations(problem: Problem, params: Any, shards: int) -> None:
 def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) -> Certificate | None:
     mesh, seed, gram = call
     memory, shards = _memory_of(problem), n_shards(mesh)
-    probe = memory.probes.get((shards, seed))
-    if probe is None:
-        probe = memory.probes[shards, seed] = choose_rows(problem.objective, shards, seed)
+    probe = _probe_of(problem, shards, seed)
     try:
         examined = _examine(problem, probe, z, where, seed, gram)
     except NonFiniteError:
@@ -194,16 +221,16 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
     verdict.judge(comparisons, rows, where, mixes, rounding)
     # layout and precision do not depend on the point; at an answer little is left of a value but its rounding
     layouts = _layouts(problem, probe, setting, comparisons, mesh, seed) if where == "x0" else (None, None)
-    walk = _walk(problem, setting, shards, seed) if where == "x0" else None
-    gram_walk = _equations_walk(problem, setting.points[1], setting.scale, shards) if gram and where == "x0" else None
+    walked = walk(problem, setting, shards, seed) if where == "x0" else None
+    gram_walk = equations_walk(problem, setting.points[1], setting.scale, shards) if gram and where == "x0" else None
     certificate = Certificate(
         shards=shards,
-        probe_rows={name: len(index) for name, index in probe.index.items()},
+        probe_rows={name: len(np.unique(index)) for name, index in probe.index.items()},
         blocks={n: max(c.block_rows, c.block_gradient) for n, c in comparisons.items() if n in probe.index},
         finite_difference={name: c.derivative_error for name, c in comparisons.items()},
         sharded=layouts[0],
         precision=layouts[1],
-        walk=walk,
+        walk=walked,
         gram={name: c.gram for name, c in comparisons.items()} if gram else None,
         gram_walk=gram_walk,
         undecided={name: n for name, c in comparisons.items() if (n := int(c.undecided.sum()))},
@@ -217,6 +244,14 @@ def _certificate_at(problem: Problem, call: tuple, z: np.ndarray, where: str) ->
     return certificate
 
 
+def _probe_of(problem: Problem, shards: int, seed: int) -> Probe:
+    memory = _memory_of(problem)
+    probe = memory.probes.get((shards, seed))
+    if probe is None:
+        probe = memory.probes[shards, seed] = choose_rows(problem.objective, shards, seed)
+    return probe
+
+
 def _grain(problem: Problem, name: str) -> float:
     """Return the rounding of the coarsest numbers in a term's program."""
     return grain(dict(problem.objective.items())[name], problem.x0)
@@ -228,7 +263,7 @@ def _examine(problem, probe: Probe, z, where, seed, gram) -> tuple[Setting, dict
     A row that is wrong or undecided is looked at again in other directions. What seems wrong in a program that rounds
     to less than 64 bits is looked at with steps that stand out of that rounding.
     """
-    rng = np.random.default_rng([seed, 104729])
+    rng = np.random.default_rng([seed, SETTINGS])
 
     def look(given, how, coarse: Mapping[str, float] = MappingProxyType({})):
         setting = choose_setting(probe.objective, problem.space, given, problem.box, how, rng)
@@ -278,8 +313,8 @@ def _candidates(problem, z, where):
 
 def _comparisons(problem, probe, setting, seed, gram, first, coarse) -> dict[str, Comparison]:
     with arithmetic("float64"):
-        exact, key = probe.objective.with_precision("float64"), _key(probe.objective, seed)
-        evaluated = jax.device_get(evaluate_terms(gram, exact, problem.space, setting, first, key))
+        call = _evaluation(problem, probe, setting, seed, gram, first)
+        evaluated, (_, exact, *_, key) = jax.device_get(evaluate_terms(*call)), call
 
         def pull_back(i, cotangents):
             term = exact.terms[i]
@@ -298,8 +333,10 @@ def _comparisons(problem, probe, setting, seed, gram, first, coarse) -> dict[str
         }
 
 
-def _key(objective, seed):
-    return jax.random.key(seed) if objective.stochastic else None
+def _evaluation(problem, probe, setting, seed, gram, first) -> tuple:
+    """Return the arguments of `evaluate_terms`, in 64 bits."""
+    exact, key = probe.objective.with_precision("float64"), key_of(probe.objective, seed)
+    return gram, exact, problem.space, setting, first, key
 
 
 def _layouts(problem, probe: Probe, setting: Setting, comparisons, mesh, seed):
@@ -312,88 +349,17 @@ def _layouts(problem, probe: Probe, setting: Setting, comparisons, mesh, seed):
         exact = {n: f.values[1] for n, f in comparisons.items()}, {n: f.gradients[1] for n, f in comparisons.items()}
     else:
         with arithmetic("float64"):
-            exact = _gradients(
-                probe.shared.with_precision("float64"), problem.space, near, _key(problem.objective, seed)
+            exact = gradients_of_terms(
+                probe.shared.with_precision("float64"), problem.space, near, key_of(problem.objective, seed)
             )
     with arithmetic(precision):
-        near, key = np.asarray(near, PRECISIONS[precision]), _key(problem.objective, seed)
+        near, key = np.asarray(near, PRECISIONS[precision]), key_of(problem.objective, seed)
         shared = probe.shared.with_precision(precision)
-        single = exact if precision == "float64" else _gradients(shared, problem.space, near, key)
+        single = exact if precision == "float64" else gradients_of_terms(shared, problem.space, near, key)
         split = None
         if n_shards(mesh) > 1:
-            split = _apart(_gradients(shared.place(mesh), problem.space, near, key), single, scale)
-        return split, None if precision == "float64" else _apart(single, exact, scale)
-
-
-def _walk(problem: Problem, setting: Setting, shards: int, seed: int) -> dict[str, float] | None:
-    """Return the differences between blocks as a fit has them and smaller ones, by term; None where there are none."""
-    key = _key(problem.objective, seed)
-    with at_work(problem):
-        objectives = block_pair(problem.objective, problem.x0, shards, key)
-        if objectives is None:
-            return None
-        near = np.asarray(setting.points[1], PRECISIONS[problem.precision])
-        as_run, smaller = _both(_gradients_of, objectives, problem.space, near, None)
-    apart = _apart(as_run, smaller, setting.scale)
-    # a loss need not be defined for the totals of two blocks
-    return {name: error for name, error in apart.items() if np.isfinite(float(smaller[0][name]))}
-
-
-def _equations_walk(problem: Problem, z: Any, scale: np.ndarray, shards: int) -> dict[str, float] | None:
-    """Return the same of the normal equations, which are walked over in blocks of their own, at coordinates z (n,)."""
-    with at_work(problem):
-        near = np.asarray(z, PRECISIONS[problem.precision])
-        objectives = equation_block_pair(problem.objective, problem.space, near, shards)
-        if objectives is None:
-            return None
-        as_run, smaller = _both(_equations_of, objectives, problem.space, near, scale.astype(near.dtype))
-    apart = _apart(as_run, smaller, scale[:, None])
-    return {name: error for name, error in apart.items() if np.isfinite(smaller[1][name]).all()}
-
-
-def _both(evaluate: Any, objectives: tuple, *at: Any) -> tuple:
-    """Return what is found on blocks as a fit has them, compiled as it is, and on smaller ones, compiled in less time.
-
-    The second must be right, not quick.
-    """
-    as_run, smaller = objectives
-    return _as_a_fit(evaluate, as_run, *at), _soon(evaluate, smaller, *at)
-
-
-def _equations_of(objective, space, z, scale):
-    """Return by term the value and, as one table (n, n + 1), gradient and matrix of the normal equations."""
-    found = {name: normal_equations(objective.only(name), space, z, None) for name in objective.names}
-    tables = {name: jnp.concatenate([g.gradient[:, None], g.matrix * scale], 1) for name, g in found.items()}
-    return {name: g.value for name, g in found.items()}, tables
-
-
-def _gradients_of(objective, space, z, key):
-    values, gradients = {}, {}
-    for i, (name, term) in enumerate(objective.items()):
-        params, pull = jax.vjp(space.unpack, z)
-        if isinstance(term, RowTerm):
-            term = replace(term, key=reduce.term_key(term, key, i))
-        value, gradient, _ = reduce.value_grad_losses(objective.mesh, (term,), params, None)
-        values[name], gradients[name] = value, pull(gradient)[0]
-    return values, gradients
-
-
-_gradients = jax.jit(_gradients_of)
-_as_a_fit = jax.jit(lambda evaluate, *given: evaluate(*given), static_argnums=0)
-_soon = fast_compile_jit(lambda evaluate, *given: evaluate(*given), static_argnums=0)
-
-
-def _apart(one, other, scale) -> dict[str, float]:
-    """Return the largest relative difference of value and gradient, by term; parameters are measured in their scale."""
-    result = {}
-    for name in one[0]:
-        v1, v2 = float(one[0][name]), float(other[0][name])
-        g1, g2 = (scale * np.asarray(g[1][name], np.float64) for g in (one, other))
-        value = abs(v1 - v2) / max(abs(v2), np.finfo(np.float32).tiny)
-        # a gradient far below value / scale is rounding: a term may not depend on its parameters at all
-        gradient = np.linalg.norm(g1 - g2) / max(np.linalg.norm(g2), 1e-4 * abs(v2), np.finfo(np.float32).tiny)
-        result[name] = float(max(value, gradient)) if np.any(g2) or v2 else float(np.abs(v1) + np.linalg.norm(g1))
-    return result
+            split = apart_by_term(gradients_of_terms(shared.place(mesh), problem.space, near, key), single, scale)
+        return split, None if precision == "float64" else apart_by_term(single, exact, scale)
 
 
 def _require_finite(where: str, comparisons: dict[str, Comparison], point: int, probe: Probe) -> None:

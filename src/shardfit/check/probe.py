@@ -12,6 +12,7 @@ from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.params import Space
 from shardfit.core.problem import Problem
 from shardfit.core.rules import called
+from shardfit.core.size_classes import full_class, room_for
 from shardfit.core.terms import RowTerm, StatisticTerm
 from shardfit.core.transforms import Identity
 
@@ -46,15 +47,19 @@ def choose_rows(objective: Objective, shards: int, seed: int) -> Probe:
     """Return the objective on a sample of the rows: half of them in runs of neighbours, the others anywhere.
 
     A chunk bounds the sample: whoever sets it says that more rows at once are too many. A mesh gets one more row than
-    divides evenly over its shards, so that padding is seen too.
+    divides evenly over its shards, so that padding is seen too. Its size is that of a class: the last row of a set that
+    is probed whole may be there several times.
     """
     chosen, index = {}, {}
 
     def share(position, n):
-        rng, size = np.random.default_rng([seed, position, 7919]), _probe_size(objective.terms[position], n)
+        term = objective.terms[position]
+        rng, size = np.random.default_rng([seed, position, 7919]), _probe_size(term, n)
         if shards > 1:
             size = size // shards * shards + 1 if size >= shards else shards + 1
-        chosen[position] = _sample(rng, n, min(n, size))
+        rows = _sample(rng, n, min(n, size))
+        room = min(room_for(term.rows, len(rows)), term.chunk or n + size)
+        chosen[position] = np.append(rows, np.repeat(rows[-1], max(0, room - len(rows))))
         return chosen[position]
 
     def examine(position, n):
@@ -129,6 +134,7 @@ def _probe_size(term: RowTerm, n: int) -> int:
     share = n // (4 if n_bytes < WIDE_ROW * n else 8)
     most = min(PROBE_ROWS, PROBE_BYTES * n // n_bytes, max(few, share))
     size = max(2, most)  # one row alone cannot be split
+    size = size if size >= n else full_class(size)
     return size if term.chunk is None else min(size, term.chunk)
 
 

@@ -74,8 +74,9 @@ class NormalEquations(Equations):
     parameters, in the order of `jax.tree.leaves`: value ½Σr² as the term gives it, gradient (p,), matrix (p, p) JᵀJ
     (the Gauss–Newton matrix; where linear parameters are eliminated, that of the projected residuals). Transforms and
     held parameters are the library's business: it chains the derivatives.
-    n_residuals: how many residuals the totals stand for, less the parameters that were eliminated; needed only for
-    standard errors that are scaled by the reduced χ² of a term that is not made of residuals.
+    n_residuals: how many residuals the totals stand for, less the parameters that were eliminated, or a function of the
+    term's args that says it; needed only for standard errors that are scaled by the reduced χ² of a term that is not
+    made of residuals.
 
     A certificate compares them with value and gradient of the term, and with the generic normal equations if it has
     any, on some of the rows.
@@ -87,7 +88,7 @@ class NormalEquations(Equations):
 
     block_sums: Callable
     solve: Callable
-    n_residuals: int | None = None
+    n_residuals: int | Callable | None = None
 
     def __post_init__(self):
         for name in ("block_sums", "solve"):

@@ -62,6 +62,10 @@ def _outside(fn: Callable, level: Callable, options: dict) -> Callable:
     def call(*args, **keywords):
         return (part if tracing() else compiled(level(part, args, keywords)))(*args, **keywords)
 
+    def lower(*args, **keywords):
+        return compiled(level(part, args, keywords)).lower(*args, **keywords)
+
+    setattr(call, "lower", lower)  # noqa: B010 (wrapped functions have no such attribute by their type)
     return call
 
 

@@ -22,7 +22,7 @@ from shardfit.core.functions import shared_objective
 from shardfit.core.gram import Gram
 from shardfit.core.mesh import ROWS, meet, n_shards, replicate, spans_processes
 from shardfit.core.precision import arithmetic, cast, evaluation_precision, precision_of
-from shardfit.core.rows import compact, numbered, place_rows, rows_from_process, take
+from shardfit.core.rows import in_class, numbered, place_rows, rows_from_process, take
 from shardfit.core.rules import our_rules
 from shardfit.core.split import divided, split_terms
 from shardfit.core.terms import ResidualPenalty, ResidualTerm, RowTerm, Term, static, with_weight
@@ -211,10 +211,7 @@ class Objective:
         Every process of the mesh must hold all rows; where each holds its own, use place_local.
         """
         if mesh is None:
-            terms = tuple(
-                replace(t, rows=compact(t.rows, t.counts), counts=None) if isinstance(t, RowTerm) else t
-                for t in self.terms
-            )
+            terms = tuple(_in_class(t) if isinstance(t, RowTerm) else t for t in self.terms)
             with arithmetic(self._precision_at()):
                 return Objective(replicate(terms, None), self.names, None, self.precision)  # one transfer for all
         return self._placed(mesh, lambda rows, counts: place_rows(rows, counts, mesh))
@@ -350,6 +347,11 @@ def as_key(key: Any) -> Any:
     if key is None or typed or (dtype == np.uint32 and shape == (2,)):
         return key
     raise TypeError(f"key is {key!r}, which is no random key. Pass a whole number or jax.random.key(number).")
+
+
+def _in_class(term: RowTerm) -> RowTerm:
+    rows, counts = in_class(term.rows, term.counts)
+    return replace(term, rows=rows, counts=counts)
 
 
 def replace_terms(objective: Objective, terms: Any) -> Objective:

@@ -58,6 +58,11 @@ class Space:
         """Whether coordinates are the parameters themselves."""
         return all(isinstance(t, Identity) for t in self.transforms) and not any(self.masks)
 
+    @property
+    def direct(self) -> bool:
+        """Whether coordinates are the free parameters themselves."""
+        return all(isinstance(t, Identity) for t in self.transforms) and not self.ties
+
     def held_at(self, i: int) -> np.ndarray:
         """Return which numbers of leaf i are held, a boolean array of its shape."""
         mask = self.masks[i]
@@ -143,17 +148,23 @@ class Space:
     def host_params(self, z: Any) -> Any:
         """Return the parameter pytree of coordinates z as NumPy arrays."""
         z = np.asarray(z)
-        if self.plain:  # nothing to compute
+        if self.direct:  # nothing to compute
             pieces = np.split(z.copy(), np.cumsum(self.leaf_sizes())[:-1])
-            leaves = [piece.reshape(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
-            return jax.tree.unflatten(self.treedef, leaves)
+            return jax.tree.unflatten(self.treedef, [self._with_held(i, piece) for i, piece in enumerate(pieces)])
         with arithmetic(precision_of(z)):
             return jax.tree.map(np.asarray, _unpack(self, z))
 
+    def _with_held(self, i: int, piece: np.ndarray) -> np.ndarray:
+        if self.masks[i] is None:
+            return piece.reshape(self.shapes[i])
+        leaf = np.array(self.held[i], piece.dtype)
+        leaf[~self.held_at(i)] = piece
+        return leaf
+
     def host_z(self, params: Any) -> np.ndarray:
         """Return the coordinates of params as a NumPy vector."""
-        if self.plain:
-            return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(params)])
+        if self.direct:
+            return self.free(params)
         with arithmetic(precision_of(params)):
             return np.asarray(_pack(self, params))
 

@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec as P
 from shardfit.core.mesh import ROWS, fetch, gather, n_shards, processes_of, ranks_of, replicate
 from shardfit.core.row_tables import as_arrays
 from shardfit.core.shape_structs import shape_struct
+from shardfit.core.size_classes import class_of
 
 CHECK_BLOCK = 1 << 22  # elements looked at in one go, so that checking 1e8 rows does not double their memory
 
@@ -136,9 +137,31 @@ def place_rows(rows: Any, counts: Any, mesh: Mesh) -> tuple[Any, jax.Array | Non
     n = leading(rows)
     n_local = -(-n // shards)
     starts = np.minimum(np.arange(shards + 1) * n_local, n)
-    if shards == 1 and len(processes_of(mesh)) == 1:
+    if shards == 1 and len(processes_of(mesh)) == 1 and class_of(rows, n) is None:
         return jax.device_put(rows, sharding), None
-    return _split(rows, dict(enumerate(itertools.pairwise(starts))), n_local, np.diff(starts), mesh)
+    return _split(rows, dict(enumerate(itertools.pairwise(starts))), np.diff(starts), mesh)
+
+
+def in_class(rows: Any, counts: Any) -> tuple[Any, Any]:
+    """Return rows padded to their size class, on the host where that takes copies, and how many are real."""
+    n = leading(rows) if counts is None else int(np.sum(np.asarray(counts)))
+    room = class_of(rows, n)
+    if counts is not None and np.size(counts) == 1 and leading(rows) == room:
+        return rows, counts
+    rows = compact(rows, counts)
+    return (rows, None) if room is None else (padded(rows, room), np.array([n], np.int32))
+
+
+def padded(rows: Any, room: int) -> Any:
+    """Return rows with copies of the last one, room of them in all; copies are for counts to mask."""
+    n = leading(rows)
+    return rows if n == room else jax.tree.map(lambda leaf: _with_copies(leaf[:n], leaf[n - 1 : n], room), rows)
+
+
+def _with_copies(piece: Any, last: Any, room: int) -> np.ndarray:
+    whole = aligned_empty((room, *piece.shape[1:]), piece.dtype)
+    whole[: len(piece)], whole[len(piece) :] = piece, last
+    return whole
 
 
 def rows_from_process(rows: Any, mesh: Mesh) -> tuple[Any, jax.Array | None]:
@@ -167,7 +190,7 @@ def rows_from_process(rows: Any, mesh: Mesh) -> tuple[Any, jax.Array | None]:
         raise ValueError("place_local: no process has any rows. Check the selection that made them.")
     if not everyone.any(axis=1).all():
         rows = _with_a_row(rows, int(np.argmax(everyone.any(axis=1))), mesh)
-    return _split(rows, dict(zip(own, itertools.pairwise(starts), strict=True)), int(counts.max()), counts, mesh)
+    return _split(rows, dict(zip(own, itertools.pairwise(starts), strict=True)), counts, mesh)
 
 
 def _require_alike(rows: Any, mesh: Mesh) -> None:
@@ -198,8 +221,11 @@ def _axis(mesh: Mesh) -> int:
     return mesh.axis_names.index(ROWS)
 
 
-def _split(rows: Any, ranges: dict, n_local: int, counts: np.ndarray, mesh: Mesh) -> tuple[Any, jax.Array | None]:
-    """Make arrays with n_local rows per shard: shard s gets rows[start:stop], as ranges[s] says, then padding."""
+def _split(rows: Any, ranges: dict, counts: np.ndarray, mesh: Mesh) -> tuple[Any, jax.Array | None]:
+    """Make arrays with equally many rows per shard: shard s gets rows[start:stop], as ranges[s] says, then padding."""
+    longest = int(counts.max())
+    room = class_of(rows, longest)
+    n_local = room or longest
 
     def put(leaf):
         def shard(index):
@@ -207,16 +233,14 @@ def _split(rows: Any, ranges: dict, n_local: int, counts: np.ndarray, mesh: Mesh
             piece = leaf[start:stop]
             if len(piece) == n_local:
                 return piece
-            whole = aligned_empty((n_local, *leaf.shape[1:]), leaf.dtype)
             last = max(stop, 1)  # a shard without rows repeats another's
-            whole[: len(piece)], whole[len(piece) :] = piece, leaf[last - 1 : last]
-            return whole
+            return _with_copies(piece, leaf[last - 1 : last], n_local)
 
         shape = (len(counts) * n_local, *leaf.shape[1:])
         return jax.make_array_from_callback(shape, NamedSharding(mesh, P(ROWS)), shard)
 
     placed = jax.tree.map(put, rows)
-    if (counts == n_local).all():
+    if room is None and (counts == n_local).all():
         return placed, None
     return placed, replicate(counts.astype(np.int32), mesh)
 
@@ -240,6 +264,8 @@ def compact(rows: Any, counts: Any) -> Any:
         return rows
     counts = np.asarray(counts)
     n_local = leading(rows) // len(counts)
+    if len(counts) == 1:
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[: counts[0]], rows)  # no copy
     keep = np.concatenate([np.arange(c) + s * n_local for s, c in enumerate(counts)])
     return jax.tree.map(lambda leaf: np.asarray(leaf)[keep], rows)
 
@@ -275,6 +301,7 @@ def sum_blocks(block_sum: Callable, rows: Any, counts: Any, chunk: int | None) -
 
     Without chunk the shard is one block. With it, a loop over n_blocks equal blocks holds one at a time; the last block
     starts early enough to stay inside, and its rows that were already counted are masked, so no padded copy is made.
+    Blocks that are nothing but padding are left out.
     """
     n = leading(rows)
     if chunk is None or chunk >= n:
@@ -292,8 +319,13 @@ def sum_blocks(block_sum: Callable, rows: Any, counts: Any, chunk: int | None) -
         index = start + jnp.arange(size)
         return block_sum(block, (index >= begin) & (index < (n if counts is None else counts[0])))
 
+    def add(totals, i):
+        return [_added(*each) for each in zip(totals, jax.tree.leaves(at(i)), strict=True)]
+
     def step(totals, i):
-        return [_added(*each) for each in zip(totals, jax.tree.leaves(at(i)), strict=True)], None
+        if counts is None:
+            return add(totals, i), None
+        return jax.lax.cond(i * size < counts[0], add, lambda totals, i: totals, totals, i), None
 
     shapes, tree = jax.tree.flatten(jax.eval_shape(at, jax.ShapeDtypeStruct((), jnp.int32)))
     zeros = [(jnp.zeros(s.shape, s.dtype),) * (2 if _short(s.dtype) else 1) for s in shapes]

@@ -109,7 +109,8 @@ class RowTerm:
 
     def n_residuals(self, params: Any) -> Any:
         """Return how many residuals the term stands for, less parameters that it eliminates."""
-        return getattr(self.equations, "n_residuals", None) or 0
+        known = getattr(self.equations, "n_residuals", None) or 0
+        return called(known, *self.args) if callable(known) else known
 
     def check_shapes(self, name: str, contributions: Any) -> None:  # noqa: B027 (most kinds take any shape)
         """Raise where contributions, given as shapes with some number of rows, do not fit this kind of term."""

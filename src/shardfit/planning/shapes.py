@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 from shardfit.core.mesh import ROWS, n_shards
 from shardfit.core.objective import Objective
+from shardfit.core.size_classes import class_of, room_for
 from shardfit.core.terms import RowTerm
 
 
@@ -26,11 +27,10 @@ def placed_shapes(objective: Objective, mesh: Mesh | AbstractMesh | int | None) 
     def put(term):
         if not isinstance(term, RowTerm):
             return jax.tree.map(lambda leaf: shape_of(leaf, everywhere), term)
-        n_local = local_rows(term, shards)
+        n_local, padded = local_rows(term, shards), is_padded(term, shards)
         held = 1 if real is None else shards
         rows = jax.tree.map(lambda leaf: shape_of(leaf, split, (held * n_local, *leaf.shape[1:])), term.rows)
         bare = jax.tree.map(lambda leaf: shape_of(leaf, everywhere), replace(term, rows=None, counts=None))
-        padded = n_local * shards != term.n_rows
         counts = jax.ShapeDtypeStruct((held,), np.int32, sharding=everywhere) if padded else None
         return replace(bare, rows=rows, counts=counts)
 
@@ -50,7 +50,13 @@ def count_shards(mesh: Mesh | AbstractMesh | int | None) -> int:
 
 def local_rows(term: RowTerm, shards: int) -> int:
     """Return how many rows, padding included, a term has on one shard."""
-    return -(-term.n_rows // shards)
+    return room_for(term.rows, -(-term.n_rows // shards))
+
+
+def is_padded(term: RowTerm, shards: int) -> bool:
+    """Return whether a term's rows have padding on some shard, or room for it."""
+    n_local = -(-term.n_rows // shards)
+    return class_of(term.rows, n_local) is not None or n_local * shards != term.n_rows
 
 
 def split_bytes(placed: Objective) -> tuple[int, int]:

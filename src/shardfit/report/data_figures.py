@@ -25,7 +25,7 @@ DATA_CAPTION = (
 
 def residuals_at_draws(problem: Problem, posterior: Posterior, draws: int = DRAWS) -> dict[str, np.ndarray]:
     """Return the residuals (draws, n) of every term that is made of them, at representative draws."""
-    found, objective = {}, problem.objective.place(None)
+    found, objective = {}, problem.objective.take(lambda _, n: np.arange(n))  # rows as they are, on one device
     for name, term in objective.items():
         if not isinstance(term, ResidualTerm):
             continue

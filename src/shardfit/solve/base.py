@@ -6,6 +6,7 @@ surveys and plans alike. Two kinds come with a loop: a `StepSolver` (step.py) is
 a `HostSolver` (host.py) has a loop of its own around a host function.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -41,7 +42,8 @@ class Task:
     space, z0, box: coordinates, where to start, and (lower, upper) or None. placed: the objective on the mesh; None for
     a solver with mini-batches, which places rows as it draws them. monitor: history, callback, progress, checkpoints.
     given: arrays for the solver's `begin`, such as the covariance to start from. trusted: what the solver knows of its
-    answer is not evaluated again. earlier: steps and evaluations before this leg of the run (legs.py).
+    answer is not evaluated again. earlier: steps and evaluations before this leg of the run (legs.py). ready(): to be
+    called when programs are compiled and nothing has been searched yet; it raises where gradients are wrong.
     """
 
     problem: Problem
@@ -55,6 +57,7 @@ class Task:
     given: Any = None
     trusted: bool = False
     earlier: tuple[int, int] = (0, 0)
+    ready: Callable[[], Any] = lambda: None
 
     @property
     def objective(self) -> Objective:

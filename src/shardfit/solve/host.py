@@ -127,6 +127,7 @@ def run_host(solver: HostSolver, task: Task) -> Finish:
     began = monitor.trace.seconds()
     start, _ = jax.block_until_ready(evaluate_parts(space, objective, np.asarray(z0), None))
     compile_seconds = monitor.trace.seconds() - began
+    task.ready()
     if not leads(objective.mesh):
         return _follow(space, objective, z0, monitor)
     function = HostFunction(space, objective, z0, solver.maxiter, monitor, task.earlier)

@@ -261,6 +261,7 @@ def _run(solver: "StepSolver", task: Task, rows_of: Callable[[int], Objective]) 
     # no ticks: this call only compiles; nothing keeps its arguments, for a state may be most of what a fit holds
     advance, ticks = _compiled(program, space, objective, run, key, 0, 0)
     compile_seconds = time.perf_counter() - began
+    task.ready()
 
     if monitor.store is not None:
         run = replicate(monitor.restore(run), objective.mesh)

@@ -13,6 +13,7 @@ from shardfit.core.objective import replace_terms
 from shardfit.core.params import label_of
 from shardfit.core.precision import cast
 from shardfit.core.problem import Problem
+from shardfit.core.size_classes import size_class
 from shardfit.core.terms import RowTerm
 
 
@@ -59,7 +60,7 @@ class Sets:
         for one in self.varied:
             leaf = one.arrays[i]
             if one.ragged:
-                fill = int(self.counts[one.term][group].max()) - len(leaf)
+                fill = size_class(int(self.counts[one.term][group].max())) - len(leaf)
                 leaf = np.concatenate([leaf, np.repeat(leaf[-1:], fill, axis=0)]) if fill else leaf
             leaves.append(leaf)
         return (*leaves, *(n[i : i + 1].astype(np.int32) for n in self.counts.values()))

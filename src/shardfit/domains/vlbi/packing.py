@@ -7,6 +7,8 @@ empty holds a copy of a real visibility, and a measurement that is not there has
 Where all channels see one image, a row is a set. Where each channel has an image of its own, a row is a channel, or one
 of `blocks` equal parts of it: a mesh then splits the frequencies, or the scans of each. What lies between two frames of
 a movie is such a channel: a part of one data set, whose measurements count alike wherever they are.
+
+Sizes are multiples of STEP, so that days of one array share their programs: what is empty has no weight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +20,7 @@ from shardfit.domains.vlbi.forward import Nufft, rows_for
 from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, DataSet, Product
 
+STEP = 8
 HALF = ("vis", "calvis", "bs", "pvis", "m", "vvis", "v")  # χ² = 1/(2N) Σ of complex residuals; the others 1/N
 
 
@@ -101,13 +104,27 @@ def _slots(sets: list[np.ndarray], starts: np.ndarray, blocks: int | None) -> tu
 
     With blocks every channel has equally many sets, a multiple of blocks.
     """
-    capacity = max(len(s) for s in sets)
+    largest = max(len(s) for s in sets)
+    capacity = largest if largest == 1 else _stepped(largest)  # alone, each stays a row of its own
     owner = np.searchsorted(starts, [s[0] for s in sets], side="right") - 1
     slots = [fill([s for s, o in zip(sets, owner, strict=True) if o == c], capacity) for c in range(len(starts) - 1)]
     if blocks is not None:
         length = -(-max(map(len, slots)) // blocks) * blocks
         slots = [np.pad(s, ((0, length - len(s)), (0, 0)), constant_values=-1) for s in slots]
+    else:
+        empty = np.full((-sum(map(len, slots)) % STEP, capacity), -1)
+        slots[-1] = np.concatenate([slots[-1], empty])
     return np.concatenate(slots), np.repeat(np.arange(len(slots), dtype=np.int32), [len(s) for s in slots])
+
+
+def _stepped(n: int) -> int:
+    return -(-n // STEP) * STEP
+
+
+def measured_rows(rows: Mapping[str, Mapping[str, np.ndarray]]) -> np.ndarray:
+    """Return the numbers of the rows that hold a measurement; rows: by product."""
+    held = [one.get("whiten", one.get("weight")) for one in rows.values()]
+    return np.flatnonzero(sum(np.any(a != 0, axis=tuple(range(1, a.ndim))).astype(int) for a in held if a is not None))
 
 
 def groups(n_vis: int, products: Mapping[str, Product]) -> list[np.ndarray]:
@@ -199,7 +216,7 @@ def _closures(name, product, place, shape):
     order = np.argsort(row, kind="stable")
     number = np.empty(len(row), int)
     number[order] = np.arange(len(row)) - np.searchsorted(row[order], row[order])
-    size = int(number.max()) + 1
+    size = _stepped(int(number.max()) + 1)
     design = np.zeros((shape[0], size, shape[1]))
     signs = np.array([1, 1, -1, -1]) if "camp" in name else product.sign.T
     for leg, sign in zip(product.index.T, signs, strict=True):

@@ -67,7 +67,7 @@ class Ahead(NamedTuple):
     twice). A frame's partners are contiguous, so nothing is gathered, and every frame has pairs of all lags.
     """
 
-    frames: jax.Array
+    frames: Any
 
     def ends(self, on_frames: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Return a quantity of frames (nt,) at both frames of every pair."""

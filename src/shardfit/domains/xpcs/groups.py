@@ -61,7 +61,7 @@ class Grouped(Model):
         names = [f"{n}@{label}" if n in self.own else n for n in self.model.names]
         return np.array([self.names.index(name) for name in names])
 
-    def of_bin(self, k: int, values: jax.Array) -> tuple[Model, jax.Array, np.ndarray]:
+    def of_bin(self, k: int, values: Any) -> tuple[Model, Any, np.ndarray]:
         """Return model, values and their places among all for one bin."""
         places = self._places(self.groups[k])
         return self.model, values[places], places

@@ -1,19 +1,27 @@
 """Rows of a fit: tiles of frames, each frame with the half of all frames that follow it, and all angles inside.
 
 Every pair of frames is there once, every tile holds all lags and all angles, so that any split of the rows is balanced.
+Frames are padded to a size class: pairs with padding have no weight, and maps of about one length share their programs.
 """
 
 from typing import Any
 
+import jax
 import numpy as np
 
-from shardfit.core.rows import aligned_empty
+from shardfit.core.size_classes import size_class
 from shardfit.domains.xpcs.bins import Binned
 from shardfit.domains.xpcs.data import DEFAULT_SIGMA, Correlation
 from shardfit.domains.xpcs.forward import Ahead, Bins
 
 TILE = 2048  # pairs of a tile: the work arrays of all angles stay in a core's cache
 LEAST_TILES = 16  # so that small data spread over devices as well
+FRAMES = 16  # padding is up to a multiple of so many
+
+
+def room_for_frames(n_frames: int) -> int:
+    """Return how many frames a map has with padding: an even number."""
+    return -(-size_class(n_frames) // FRAMES) * FRAMES
 
 
 def frames_per_tile(n_frames: int) -> int:
@@ -36,20 +44,22 @@ def tiles(data: Correlation, level: float) -> tuple[dict[str, Any], np.ndarray, 
     if isinstance(data, Binned):
         return _binned_tiles(data, level)
     n, nt = data.c2.shape[:2]
-    per_tile, reach = frames_per_tile(nt), nt // 2
-    n_tiles = -(-nt // per_tile)
-    frames = np.minimum(np.arange(n_tiles * per_tile), nt - 1).astype(np.int32)
-    real = _pairs_once(nt, len(frames))
-    y = aligned_empty((n_tiles, n, per_tile, reach), np.dtype(float))
-    for row, frame in enumerate(frames):
-        here, left = np.s_[row // per_tile, :, row % per_tile], min(reach, nt - 1 - frame)
+    room = room_for_frames(nt)
+    per_tile, reach = frames_per_tile(room), room // 2
+    n_tiles = -(-room // per_tile)
+    frames = np.minimum(np.arange(n_tiles * per_tile), room - 1).astype(np.int32)
+    real = _pairs_once(nt, room, len(frames))
+    y = np.zeros((n_tiles, n, per_tile, reach))
+    for row, frame in enumerate(frames[:nt]):
+        here, left, turned = np.s_[row // per_tile, :, row % per_tile], min(reach, nt - 1 - frame), room - 1 - frame
         np.subtract(data.c2[:, frame, frame + 1 : frame + 1 + left], level, out=y[here][:, :left])
-        np.subtract(data.c2[:, frame, : reach - left], level, out=y[here][:, left:])
+        np.subtract(data.c2[:, frame, : max(0, reach - turned)], level, out=y[here][:, turned:])
     # a sum is finite if all its parts are: no array of booleans
     each = bool(np.isfinite(np.sum(y))) and np.ndim(data.sigma) < 2
-    w = real.reshape(n_tiles, per_tile, reach) if each else np.empty_like(y)
-    for row, frame in enumerate(() if each else frames):
-        partners, here = (frame + 1 + np.arange(reach)) % nt, np.s_[row // per_tile, :, row % per_tile]
+    w = real.reshape(n_tiles, per_tile, reach) if each else np.zeros_like(y)
+    for row, frame in enumerate(() if each else frames[:nt]):
+        partners = np.minimum((frame + 1 + np.arange(reach)) % room, nt - 1)
+        here = np.s_[row // per_tile, :, row % per_tile]
         w[here] = _weights(data, frame, partners) * np.isfinite(y[here]) * real[row]
     if not each:
         np.nan_to_num(y, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
@@ -58,11 +68,18 @@ def tiles(data: Correlation, level: float) -> tuple[dict[str, Any], np.ndarray, 
     return {"pairs": Ahead(frames.reshape(n_tiles, per_tile)), "y": y, "w": w}, _precision(data), counts
 
 
+def with_points(rows: Any) -> Any:
+    """Return the tiles that have points that count: a shard without any would say nothing."""
+    counted = np.flatnonzero(np.any(np.asarray(rows["w"]) > 0, axis=tuple(range(1, np.ndim(rows["w"])))))
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[counted], rows)
+
+
 def _binned_tiles(data: Binned, level: float) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """Return the same of bins: pairs Bins (T, r, s), y (T, n, r), w (T, n, r); copies of a bin fill the last tile."""
     n, m = data.c2.shape
-    n_tiles = max(1, min(LEAST_TILES, m), -(-m // TILE))
-    place = np.minimum(np.arange(n_tiles * -(-m // n_tiles)), m - 1)
+    room = size_class(m)
+    n_tiles = max(1, min(LEAST_TILES, room), -(-room // TILE))
+    place = np.minimum(np.arange(n_tiles * -(-room // n_tiles)), m - 1)
     weights = (1.0 / data.sigma**2 if np.ndim(data.sigma) == 2 else np.ones((n, m))) * np.isfinite(data.c2)
     weights = weights[:, place] * (np.arange(len(place)) < m)
     y = np.nan_to_num(data.c2 - level, nan=0.0, posinf=0.0, neginf=0.0)[:, place]
@@ -71,12 +88,12 @@ def _binned_tiles(data: Binned, level: float) -> tuple[dict[str, Any], np.ndarra
     return {"pairs": pairs, "y": y, "w": w}, _precision(data), np.sum(w > 0, axis=(0, 2))
 
 
-def _pairs_once(nt: int, n_rows: int) -> np.ndarray:
-    """Return 1 where a pair counts (n_rows, nt/2): not in frames that fill a tile, nor twice at half a turn."""
-    real = np.ones((n_rows, nt // 2))
+def _pairs_once(nt: int, room: int, n_rows: int) -> np.ndarray:
+    """Return 1 where a pair of nt frames counts (n_rows, room/2): not with padding, nor twice at half a turn."""
+    partners = (np.arange(n_rows)[:, None] + 1 + np.arange(room // 2)) % room
+    real = np.where(partners < nt, 1.0, 0.0)
     real[nt:] = 0.0
-    if nt % 2 == 0:
-        real[nt // 2 :, -1] = 0.0
+    real[room // 2 :, -1] = 0.0
     return real
 
 

@@ -52,7 +52,7 @@ class Model:
         """Return the model's parameters (p,) out of a dict that may hold more."""
         return jnp.stack([jnp.asarray(params[name]) for name in self.names])
 
-    def of_bin(self, k: int, values: jax.Array) -> tuple["Model", jax.Array, np.ndarray]:
+    def of_bin(self, k: int, values: Any) -> tuple["Model", Any, np.ndarray]:
         """Return the model of bin k alone, its values, and where these are among all."""
         return self, values, np.arange(len(self.names))
 

@@ -12,7 +12,7 @@ from shardfit.core.problem import Problem
 from shardfit.domains.xpcs.bins import Binned, grid_points
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.forward import Geometry
-from shardfit.domains.xpcs.layout import tiles
+from shardfit.domains.xpcs.layout import room_for_frames, tiles
 from shardfit.domains.xpcs.models import Homodyne, Model
 from shardfit.domains.xpcs.options import HELD, LEFT_OUT, FitOptions
 from shardfit.domains.xpcs.rates import CurvedPower, Parameter, PowerLaw
@@ -49,27 +49,29 @@ class Setup:
 
     @property
     def geometry(self) -> Geometry:
-        """Times, angles and lengths of the data."""
+        """Times, angles and lengths of the data, padded as the rows are."""
         return geometry_of(self.data, self.model)
 
 
 def geometry_of(data: Correlation, model: Model) -> Geometry:
-    """Return the geometry of data for a model; q is one number where all bins have the same."""
+    """Return the geometry of data for a model, padded with copies of the last time; one q where all bins have it."""
     if getattr(model, "shear", None) is not None and data.gap is None:
         raise ValueError("a model with shear needs the gap of the cell in Å: --gap 2e6, or read(..., gap=2e6).")
     q = data.q[0] if np.all(data.q == data.q[0]) else data.q
-    return Geometry(data.t, data.phi, np.asarray(q), np.asarray(data.gap or 1.0, float), np.asarray(data.dt))
+    t = np.append(data.t, np.full(room_for_frames(data.n_frames) - data.n_frames, data.t[-1]))
+    return Geometry(t, data.phi, np.asarray(q), np.asarray(data.gap or 1.0, float), np.asarray(data.dt))
 
 
 def curved(model: Model, data: Correlation) -> Model:
     """Return the model with its power laws in coordinates without a ridge, around the middle of the data's times.
 
-    Its parameters are D_ref, alpha, D_slope (and gamma_dot_ref, beta, gamma_dot_slope): the rate at t_ref, the
-    geometric mean of first and last time, and its logarithmic slope there.
+    Its parameters are D_ref, alpha, D_slope (and gamma_dot_ref, beta, gamma_dot_slope): the rate at t_ref, the power
+    of two nearest to the geometric mean of first and last time, and its logarithmic slope there.
     """
     if not isinstance(model, Homodyne):
         raise TypeError(f"curved: {type(model).__name__} has no power laws to put into other coordinates.")
-    t_ref = float(data.dt * np.sqrt(data.n_frames - 1))
+    # a program has t_ref in it: data of about one length share it
+    t_ref = float(2.0 ** np.round(np.log2(data.dt * np.sqrt(data.n_frames - 1))))
     return with_rates(model, lambda r: CurvedPower(t_ref, r.stem) if isinstance(r, PowerLaw) else r)
 
 
@@ -174,17 +176,19 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
         precision = precision * shear_weights(data.phi, table["phi0"].start if "phi0" in table else 0.0)
     if options.triangle == "both":
         counts, n_points = 2 * counts, 2 * n_points
-    design = Design(basis, precision, np.asarray(level), apart=np.array_equal(basis, np.eye(len(basis))))
+    n_residuals = np.asarray(n_points - (0 if options.joint else 2 * basis.shape[1]), float)
+    apart = np.array_equal(basis, np.eye(len(basis)))
+    design = Design(basis, precision, np.asarray(level), n_residuals, apart)
     repeats = 2.0 if options.triangle == "both" else 1.0
     x0, fixed = {name: p.start for name, p in table.items()}, dict(options.fixed)
     bounds = {name: (p.lower, p.upper) for name, p in table.items() if name not in fixed}
     if options.joint:
-        term = joint_term(rows, model, geometry, design, n_points, options.loss)
+        term = joint_term(rows, model, geometry, design, options.loss)
         scales = dict(zip(SCALES, _first_scales(data, options, basis), strict=True))
         x0, bounds = {**x0, **scales}, {**bounds, **_scale_bounds(basis)}
         fixed = {**fixed, **(scales if options.scaling in HELD else {})}
     else:
-        term = projected_term(rows, model, geometry, design, n_points)
+        term = projected_term(rows, model, geometry, design)
     problem = Problem(
         Objective({TERM: term}).with_weights(**{TERM: repeats}),
         x0,

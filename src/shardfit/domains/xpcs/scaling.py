@@ -23,12 +23,14 @@ class Design:
     """How scales follow from their coefficients: contrast = basis @ a, offset = basis @ b; basis (n, m).
 
     precision (n,): what the squared residuals of an angle are multiplied with. level: subtracted from the data, so that
-    sums of squares keep their digits. apart: basis is the identity, so that every angle can be solved by itself.
+    sums of squares keep their digits. n_residuals: number of points, less the coefficients if they are eliminated.
+    apart: basis is the identity, so that every angle can be solved by itself.
     """
 
     basis: Any
     precision: Any
     level: Any
+    n_residuals: Any = 0.0
     apart: bool = field(default=False, metadata={"static": True})
 
 

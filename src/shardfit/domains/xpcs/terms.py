@@ -5,6 +5,7 @@ only the model's parameters are left. Joint: contrast and offset are parameters 
 and ranges of scales need. Both are sums of Gram matrices per angle.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,23 +25,24 @@ from shardfit.domains.xpcs.scaling import Design, best_scales, solve
 SCALES = ("contrast", "offset")
 
 
-def projected_term(rows: Any, model: Model, geometry: Geometry, design: Design, n_points: int) -> StatisticTerm:
+def projected_term(rows: Any, model: Model, geometry: Geometry, design: Design) -> StatisticTerm:
     """Return the term whose scales are eliminated. rows: as `layout.tiles` makes them; value: ½Σr² in units of σ."""
-    n_residuals = n_points - 2 * design.basis.shape[1]
-    equations = NormalEquations(block_sums, _projected_equations, n_residuals)
+    equations = NormalEquations(block_sums, _projected_equations, _n_residuals)
     args = (model, geometry, design)
     how = {"chunk": tiles_at_once(rows), "checked": True, "gram": equations}
     return statistic_term(_scale_sums, rows, *args, loss=_projected_value, **how)
 
 
-def joint_term(
-    rows: Any, model: Model, geometry: Geometry, design: Design, n_points: int, loss: str = "linear"
-) -> StatisticTerm:
+def joint_term(rows: Any, model: Model, geometry: Geometry, design: Design, loss: str = "linear") -> StatisticTerm:
     """Return the term with parameters contrast (m,) and offset (m,), coefficients of the design's basis."""
     value, sums = _JOINT[loss]
-    equations = NormalEquations(sums, _joint_equations, n_points)
+    equations = NormalEquations(sums, _joint_equations, _n_residuals)
     how = {"chunk": tiles_at_once(rows), "checked": True, "gram": equations}
     return statistic_term(value, rows, model, geometry, design, **how)
+
+
+def _n_residuals(model: Model, geometry: Geometry, design: Design) -> Any:
+    return design.n_residuals
 
 
 def block_sums(params: Any, rows: Any, real: jax.Array, model: Model, geometry: Geometry, design: Design) -> Any:
@@ -229,7 +231,7 @@ def _answer_sums(loss: str, params: Any, rows: Any, model: Model, geometry: Geom
     params holds contrast (n,) and offset (n,) of the angles.
     """
     values = model.values(params)
-    angles = Design(jnp.eye(len(params["contrast"])), design.precision, design.level)
+    angles = replace(design, basis=jnp.eye(len(params["contrast"])))
 
     def tile(pairs, y, w):
         plain = _sums(model, values, geometry, pairs, y, w)

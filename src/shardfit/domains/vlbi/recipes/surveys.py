@@ -28,7 +28,7 @@ from shardfit.domains.vlbi.models import MODELS, model_image
 from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import add_fractional_noise, rescale_zero_baselines
 from shardfit.domains.vlbi.options import Polarisation
-from shardfit.domains.vlbi.packing import pack
+from shardfit.domains.vlbi.packing import measured_rows, pack
 from shardfit.domains.vlbi.problem import REGULARISERS, imaging_problem, with_data_weights
 from shardfit.domains.vlbi.recipes.eht import EHT2017_GAINS, RESOLUTION
 from shardfit.domains.vlbi.recipes.errors import ErrorsUnderRegularisers, errors_around
@@ -252,8 +252,8 @@ class Source:
         rows = {product: packed[product] for product in self.options.data}
         if seed < 0:
             return rows
-        n = len(packed["channel"])
-        share = np.sqrt(np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n)))
+        share, real = np.zeros(len(packed["channel"])), measured_rows(rows)
+        share[real] = np.sqrt(np.random.default_rng(seed).multinomial(len(real), np.full(len(real), 1 / len(real))))
         return {product: _weighted(one, share) for product, one in rows.items()}
 
     def _prior(self, flux: float, fwhm_uas: float) -> np.ndarray:

@@ -153,9 +153,10 @@ class CorrelationFit:
     @arithmetic("float64")
     def curve(self) -> np.ndarray:
         """Return the model without scales, in the shape of the data."""
-        model, pairs = self.setup.model, jax.tree.map(jnp.asarray, self.setup.data.pairs)
-        geometry = jax.tree.map(jnp.asarray, self.setup.geometry)
-        return np.array(averaged(model.curve(model.values(self.params), geometry, pairs), pairs))
+        setup, values = self.setup, {name: np.float64(value) for name, value in self.params.items()}
+        curve = np.array(_curve(setup.model, values, setup.geometry, setup.data.pairs))
+        nt = setup.data.n_frames
+        return curve[:, :nt, :nt] if setup.data.c2.ndim == 3 else curve
 
     def fitted(self) -> np.ndarray:
         """Return the fitted correlations, in the shape of the data."""
@@ -222,7 +223,7 @@ def read_answer(setup: Setup, result: Result, mesh: Any = None) -> CorrelationFi
     contrast, offset, angle_chi2, spread, variance, rates = jax.device_get(
         _judged(objective, at, given, (free, held_of(setup)), setup.n_points - int(free.sum()))
     )
-    n = len(contrast)
+    n, rates = len(contrast), of_frames(rates, setup)
     errors = np.sqrt(np.diag(spread))
     stderr = dict(zip(params, errors[2 * n :].tolist(), strict=True))
     stderr = {name: float("nan") if name in _at_bounds(setup, params) else e for name, e in stderr.items()}
@@ -302,6 +303,16 @@ def _of_angles(inner: jax.Array, basis: jax.Array) -> jax.Array:
     unknown = jnp.any((to_angles != 0) & lost, axis=1)
     spread = to_angles @ jnp.where(jnp.isinf(inner), 0.0, inner) @ to_angles.T
     return jnp.where(unknown[:, None] & unknown, jnp.diag(jnp.where(unknown, jnp.inf, 0.0)), spread)
+
+
+def of_frames(rates: dict[str, np.ndarray], setup: Setup) -> dict[str, np.ndarray]:
+    """Return rates of the frames of the data, without those of padding."""
+    return {name: rate[: setup.data.n_frames] for name, rate in rates.items()}
+
+
+@partial(unoptimised_jit, static_argnums=0)
+def _curve(model: Any, params: Any, geometry: Geometry, pairs: Any) -> jax.Array:
+    return averaged(model.curve(model.values(params), geometry, pairs), pairs)
 
 
 def held_of(setup: Setup) -> np.ndarray:

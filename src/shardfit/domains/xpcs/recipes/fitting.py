@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -30,9 +30,22 @@ from shardfit.fitting import fit
 from shardfit.io.compile_cache import programs_kept
 from shardfit.io.results import save_result
 from shardfit.run_options import RunOptions
+from shardfit.solve.base import Finish, Task
+from shardfit.solve.lm import LM
 
 MAXITER = 200
 NEAR = 1e-6  # distance to the answer, in standard errors, at which a search ends
+
+
+@dataclass(frozen=True)
+class Search(LM):
+    """The solver of searches: errors are those of the answer, in the model's own parameters (`read_answer`)."""
+
+    error_bars: ClassVar[bool] = False
+
+    def extras(self, task: Task, params: Any, finish: Finish) -> tuple[dict[str, Any], str]:
+        """Return nothing."""
+        return {}, ""
 
 
 @programs_kept()  # the search for a start comes before the fit
@@ -107,10 +120,12 @@ def _held(ready: Setup, held: Mapping[str, float]) -> Setup:
 
 def _searched(ready: Setup, start: dict[str, float], run: RunOptions, keywords: dict) -> Result:
     """Return the answer of a search without a ridge; where it leaves the bounds of the model, of one within them."""
-    # the value is about half the number of points, and half of 1 at a distance of one standard error; of the whole
-    # array, not of the points that count, so that missing ones do not compile the loop anew
-    stop = {"ftol": NEAR**2 / ready.data.c2.size, "maxiter": MAXITER} if run.solver is None else {}
-    result = fit(searchable(ready, start), run.solver or "lm", **stop, **keywords)
+    # the value is about half the number of points, and half of 1 at a distance of one standard error; the next power
+    # of two of the whole array, so that neither missing points nor a few frames more compile the loop anew
+    size = 1 << (ready.data.c2.size - 1).bit_length()
+    stop = {"ftol": NEAR**2 / size, "maxiter": MAXITER} if run.solver is None else {}
+    solver = run.solver or Search(**stop)
+    result = fit(searchable(ready, start), solver, **keywords)
     if not result.derived or within_bounds(ready, result.derived):
         return result
     bounds = {name: pair for name, pair in ready.problem.bounds.items() if name in result.derived}
@@ -118,7 +133,7 @@ def _searched(ready: Setup, start: dict[str, float], run: RunOptions, keywords: 
     nearest = nearest if all(map(math.isfinite, nearest.values())) else {}
     problem = ready.problem.replace(x0={**ready.problem.x0, **start, **nearest})
     again = replace(run, run_dir=keywords["run_dir"], resume="auto").series("bounded")(1)
-    return fit(problem, run.solver or "lm", **stop, **{**keywords, **again})
+    return fit(problem, solver, **{**keywords, **again})
 
 
 def _warmed(ready: Setup, start: dict[str, float], run: RunOptions) -> dict[str, float]:

@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import block_diag
 
+from shardfit.core.fast_compile import unoptimised_jit
 from shardfit.core.precision import arithmetic
 from shardfit.domains.xpcs.forward import Geometry, Grid
 from shardfit.domains.xpcs.losses import SLOPES
 from shardfit.domains.xpcs.models import Model, with_slopes
 from shardfit.domains.xpcs.problem import Setup
-from shardfit.domains.xpcs.recipes.answer import CorrelationFit, held_of, rates_with_bands
+from shardfit.domains.xpcs.recipes.answer import CorrelationFit, held_of, of_frames, rates_with_bands
 
 FEW = 10  # independent pieces below which their scatter is a guess
 
@@ -45,8 +46,9 @@ def errors_by_frames(fit: CorrelationFit) -> CorrelationFit:
         name: float(error) if np.isfinite(before) else before
         for (name, before), error in zip(fit.stderr.items(), errors[2 * n :], strict=True)
     }
-    values = setup.model.values(fit.params)
-    bands = rates_with_bands(setup.model, setup.geometry, values, spread[2 * n :, 2 * n :], held_of(setup))
+    bands = jax.device_get(
+        _bands(setup.model, setup.geometry, _numbers(fit.params), spread[2 * n :, 2 * n :], held_of(setup))
+    )
     note = f"Speckles change so slowly that all frames count as about {pieces:.1f} independent samples: "
     note += "the standard errors are rough. Measure longer, or more angles."
     return replace(
@@ -55,11 +57,20 @@ def errors_by_frames(fit: CorrelationFit) -> CorrelationFit:
         contrast_stderr=errors[:n],
         offset_stderr=errors[n : 2 * n],
         covariance=spread,
-        rates=jax.device_get(bands),
+        rates=of_frames(bands, setup),
         warnings=(*fit.warnings, note) if pieces < FEW else fit.warnings,
         pieces=pieces,
         scatter=max(1.0, float(np.trace(inverse[free] @ meat[free])) / (len(free[0]) * fit.variance)),
     )
+
+
+def _numbers(params: dict) -> dict[str, np.float64]:
+    return {name: np.float64(value) for name, value in params.items()}
+
+
+@partial(unoptimised_jit, static_argnums=0)
+def _bands(model: Model, geometry: Geometry, params: Any, spread: Any, held: Any) -> dict[str, Any]:
+    return rates_with_bands(model, geometry, model.values(params), spread, held)
 
 
 def _at_least(scatter: np.ndarray, least: np.ndarray) -> np.ndarray:
@@ -77,20 +88,23 @@ def frame_scatter(setup: Setup, params: dict, contrast: Any, offset: Any) -> tup
     """
     data, basis, model = setup.data, np.asarray(setup.design.basis), setup.model
     (n, m), p, nt = basis.shape, len(model.names), data.n_frames
-    values, pieces = model.values(params), 0.0
+    values, pieces, room = np.array([params[name] for name in model.names]), 0.0, len(setup.geometry.t)
+    padding = [(0, room - nt)] * 2
     by_frames, by_points = np.zeros((2, 2 * m + p, 2 * m + p))
     for k in range(n):
         counts = np.isfinite(data.c2[k]) & ~np.eye(nt, dtype=bool)
         weight = counts * np.asarray(setup.design.precision)[k] / _variance(data.sigma, k)
         own, here, places = model.of_bin(k, values)
         angle = here, _one_angle(setup.geometry, k), contrast[k], offset[k]
-        shares, twice, life = _shares(own, setup.options.loss, *angle, np.where(counts, data.c2[k], 0.0), weight)
+        points = np.pad(np.where(counts, data.c2[k], 0.0), padding), np.pad(np.broadcast_to(weight, (nt, nt)), padding)
+        found = jax.device_get(_shares(own, setup.options.loss, *angle, *points, np.float64(nt)))
+        shares, twice, life = found[0][:nt], *found[1:]
         to_whole = np.zeros((2 * m + p, 2 + len(places)))
         to_whole[:m, 0], to_whole[m : 2 * m, 1] = basis[k], basis[k]
         to_whole[2 * m + places, 2 + np.arange(len(places))] = 1.0
-        scatter = _window_covariance(np.asarray(shares), max(1, round(float(life) / 2))) - np.asarray(twice)
+        scatter = _window_covariance(shares, max(1, round(float(life) / 2))) - twice
         by_frames += to_whole @ scatter @ to_whole.T
-        by_points += to_whole @ np.asarray(twice) @ to_whole.T
+        by_points += to_whole @ twice @ to_whole.T
         pieces += nt / float(life)
     return by_frames, by_points, pieces
 
@@ -98,7 +112,7 @@ def frame_scatter(setup: Setup, params: dict, contrast: Any, offset: Any) -> tup
 def _one_angle(geometry: Geometry, k: int) -> Geometry:
     q = geometry.q if np.ndim(geometry.q) == 0 else geometry.q[k : k + 1]
     fields = (geometry.t, geometry.phi[k : k + 1], q, geometry.gap, geometry.dt)
-    return Geometry(*(jnp.asarray(each) for each in fields))
+    return Geometry(*map(np.asarray, fields))
 
 
 def _variance(sigma: Any, k: int) -> Any:
@@ -110,9 +124,9 @@ def _variance(sigma: Any, k: int) -> Any:
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _shares(model: Model, loss: str, values, geometry, contrast, offset, y, weight):
-    """Return what every frame adds to the gradient of one angle (nt, 2 + p), the scatter that is in them twice because
-    a point has two frames (2 + p, 2 + p), and how many frames speckle lives.
+def _shares(model: Model, loss: str, values, geometry, contrast, offset, y, weight, nt):
+    """Return what every frame adds to the gradient of one angle (room, 2 + p), the scatter that is in them twice
+    because a point has two frames (2 + p, 2 + p), and how many frames speckle lives; the first nt frames are real.
 
     A frame's points contain the other frames' shares too; half of their common sum is taken off.
     """
@@ -120,11 +134,13 @@ def _shares(model: Model, loss: str, values, geometry, contrast, offset, y, weig
     residual = y - offset - contrast * f
     residual = residual * weight * SLOPES[loss](residual**2 * weight)
     columns = jnp.concatenate([jnp.stack([f, jnp.ones_like(f)]), contrast * slopes])
-    nt, parts = f.shape[0], columns * residual
+    room, parts = f.shape[0], columns * residual
     sums = jnp.sum(parts, axis=2).T
     twice = 0.5 * jnp.einsum("aij,bij->ab", parts, parts)
-    lag = jnp.abs(jnp.arange(nt)[:, None] - jnp.arange(nt)[None, :])
-    by_lag = jnp.zeros(nt).at[lag].add(f) / jnp.zeros(nt).at[lag].add(1.0)
+    lag = jnp.abs(jnp.arange(room)[:, None] - jnp.arange(room)[None, :])
+    real = jnp.maximum(jnp.arange(room)[:, None], jnp.arange(room)[None, :]) < nt
+    by_lag = jnp.zeros(room).at[lag].add(jnp.where(real, f, 0.0))
+    by_lag = by_lag / jnp.maximum(jnp.zeros(room).at[lag].add(real), 1.0)
     life = jnp.clip(2 * jnp.sum(by_lag) - 1, 1.0, nt)
     return (nt - 1) / (nt - 2) * (sums - jnp.sum(sums, axis=0) / (2 * (nt - 1))), twice, life
 

@@ -9,6 +9,7 @@ import numpy as np
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
 from shardfit.core.terms import RowTerm
+from shardfit.domains.xpcs.layout import with_points
 from shardfit.domains.xpcs.options import HELD
 from shardfit.domains.xpcs.problem import TERM
 from shardfit.domains.xpcs.recipes.answer import CorrelationFit
@@ -39,9 +40,9 @@ def posterior_problem(fit: CorrelationFit, priors: str | Mapping[str, Any] | Non
     term = ready.problem.objective.terms[0]
     assert isinstance(term, RowTerm)
     design = replace(ready.design, precision=np.asarray(ready.design.precision) * term.weight / fit.variance)
-    args = (term.rows, ready.model, ready.geometry, design)
+    args = (with_points(term.rows), ready.model, ready.geometry, design)
     sampled = options.scaling in HELD or any(name in SCALES for name in known)
-    terms: dict[str, Any] = {TERM: joint_term(*args, ready.n_points) if sampled else marginal_term(*args)}
+    terms: dict[str, Any] = {TERM: joint_term(*args) if sampled else marginal_term(*args)}
     if law := power_law_prior(ready.model, known):
         terms[POWER_LAWS] = law
     x0, bounds, fixed = dict(fit.params), dict(ready.problem.bounds or {}), dict(options.fixed)
