@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 COMPILED = HERE.parent / ".pytest_cache" / "compiled"
 MOST_COMPILED = 2**30  # bytes
 MOST_MAPS = 30_000
+MOST_MEMORY = 1.5 * 2**30  # bytes
 # tests that share nothing: workers take them one by one, first
 ALONE = ("test_docs.py", "test_examples.py", "test_usual_code.py", "test_demo.py", "test_platforms.py")
 # rules that a caller may have set: `SHARDFIT_TEST_RULES=dtype pytest tests/core tests/solve`
@@ -44,6 +45,9 @@ def prepare_environment() -> None:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILED))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    # else every process compiles the package's source, and every worker that of all tests
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 prepare_environment()
@@ -112,18 +116,24 @@ def _own_doing(excinfo):
 
 
 def pytest_runtest_teardown(item, nextitem):
-    """Let go of compiled programs between files once they are many.
+    """Let go of compiled programs between files once they are many, or large.
 
     Each is mapped into memory in several pieces, and a process may have 65,530 of these: the next one ends it.
     """
     if nextitem is not None and file_of(item.nodeid) == file_of(nextitem.nodeid):
         return
-    maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+    own = Path("/proc/self")
+    if not (own / "maps").exists():
+        return
+    resident = int((own / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if resident > MOST_MEMORY or (own / "maps").read_bytes().count(b"\n") > MOST_MAPS:
         import jax
+
+        from shardfit.core import loaded_programs
 
         jax.clear_caches()
         gc.collect()
+        loaded_programs.return_memory()
 
 
 def pytest_collection_modifyitems(config, items):

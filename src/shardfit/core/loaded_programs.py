@@ -37,7 +37,7 @@ def release_compiled_programs() -> None:
         log.info("%d memory maps: compiled programs are released", count)
         jax.clear_caches()
         gc.collect()
-        _return_memory()
+        return_memory()
 
 
 def n_maps() -> int:
@@ -55,7 +55,7 @@ def _limit() -> int:
         return USUAL_LIMIT
 
 
-def _return_memory() -> None:
+def return_memory() -> None:
     """Give memory that is free inside the process back to the system, where the C library can."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
