@@ -61,7 +61,7 @@ def finished(tmp_path_factory):
     """Return an inversion's configuration, its folder and what it printed."""
     folder = tmp_path_factory.mktemp("finished")
     file, said = folder / "run.toml", io.StringIO()
-    file.write_text(SMALL)
+    file.write_text(SMALL.replace("film = false\n", ""))
     with contextlib.redirect_stdout(said):
         code = main(["seismic", "invert", str(file), "--out", str(folder / "out"), "--devices", "2", "--seed", "3"])
     assert code == 0
@@ -79,7 +79,7 @@ def test_init_writes_what_is_read(capsys, tmp_path):
     config = read_config(file)
     options, setup = inversion_options(config), build(config, None, None, need_start=True)
     options.check(setup.sim, setup.n_shots, 1)
-    assert options.bands == (4.0, None) and options.conditioning.rows == 6
+    assert options.bands == (4.0, None) and options.conditioning.rows == 6 and not config.film
     assert setup.truth.shape == (80, 200) and setup.n_shots == 25
     code, _, err = run(capsys, "seismic", "init", file)
     assert code == 2 and "already exists" in err

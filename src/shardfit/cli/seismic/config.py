@@ -135,7 +135,7 @@ class Config(Options):
 
     seed: int = seed_option("noise and of the draw of shots")
     show_every: int = option(10, "epochs between pictures", least=1)
-    film: bool = option(True, "an animation of one shot")
+    film: bool = option(False, "an animation of one shot; drawing it takes a while")
     model: ModelSection = section(ModelSection, "the true model: data are made from it, answers compared with it")
     start: StartSection = section(StartSection, "where the inversion begins")
     survey: SurveySection = section(SurveySection, "of gathers that know their positions only f_peak and delay count")
