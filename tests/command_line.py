@@ -1,4 +1,6 @@
-"""The program as its users call it, within the test's process."""
+"""The program as its users call it, within the test's process or in one of its own."""
+
+import os
 
 from shardfit.cli import main
 
@@ -8,3 +10,9 @@ def run(capsys, *argv):
     code = main([str(word) for word in argv])
     out, err = capsys.readouterr()
     return code, out, err
+
+
+def one_device():
+    """Return the environment of a process that sees the devices of a user and compiles as quickly as tests."""
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in flag]
+    return os.environ | {"XLA_FLAGS": " ".join(flags)}

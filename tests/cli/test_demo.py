@@ -10,8 +10,9 @@ import pytest
 
 from shardfit.cli import main
 from shardfit.cli.commands import all_commands
-from shardfit.cli.demo import Told, write_index
+from shardfit.cli.demo import Told, run_in_turn, write_index
 from shardfit.cli.demo_chapters import CHAPTERS, SETUP
+from tests.command_line import one_device
 
 SHORTEST = "population"
 
@@ -26,7 +27,7 @@ def test_one_chapter_end_to_end(tmp_path):
     pytest.importorskip("matplotlib")
     out = tmp_path / "out"
     command = [sys.executable, "-m", "shardfit", "demo", "--only", SHORTEST, "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"XLA_FLAGS": ""})
+    done = subprocess.run(command, capture_output=True, text=True, env=one_device())
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"page: {out}" in done.stdout and "Galaxies" in done.stdout
     page = (out / "index.html").read_text()
@@ -34,6 +35,14 @@ def test_one_chapter_end_to_end(tmp_path):
     for link in re.findall(r'href="(?!data:)([^"]+)"', page):
         assert (out / link).is_file(), link
     assert "$ shardfit population fit smf.toml" in (out / f"{SHORTEST}.log").read_text()
+
+
+def test_the_first_command_that_fails_ends_a_chapter(capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run_in_turn(["population init smf.toml", "population init smf.toml", "data list"]) == 2
+    out, err = capfd.readouterr()
+    assert out.count("$ shardfit population init smf.toml") == 2 and "data list" not in out
+    assert "already exists" in err
 
 
 def test_a_failed_chapter_is_told(tmp_path):

@@ -106,29 +106,39 @@ def tell_all(out: Path, chapters: Sequence[Chapter]) -> list[Told]:
                 display.console.print(f"{words}, {told.seconds:.0f} s")
             return told
 
-        prepared = [_command(out, words) for words in SETUP]
-        if any(done.returncode for done in prepared):
-            raise RuntimeError("the data of the demo could not be copied: " + prepared[-1].stdout)
+        prepared = _process(out, SETUP)
+        if prepared.returncode:
+            raise RuntimeError("the data of the demo could not be copied: " + prepared.stdout)
         return list(pool.map(one, lines, chapters))
 
 
 def tell(out: Path, chapter: Chapter) -> Told:
     """Run the commands of a chapter one after the other; the first that fails ends it."""
-    began, output, code = time.perf_counter(), "", 0
+    began = time.perf_counter()
     for name, text in chapter.files.items():
         (out / name).write_text(text, encoding="utf-8")
-    for words in chapter.commands:
-        done = _command(out, words)
-        output += f"$ shardfit {words}\n{done.stdout}"
-        code = done.returncode
+    done = _process(out, chapter.commands)
+    (out / f"{chapter.out}.log").write_text(done.stdout, encoding="utf-8")
+    return Told(chapter, time.perf_counter() - began, done.returncode, done.stdout)
+
+
+def run_in_turn(commands: Sequence[str]) -> int:
+    """Run command lines in this process until one fails; return the exit code of the last that ran."""
+    from shardfit.cli import main
+
+    code = 0
+    for words in commands:
+        print(f"$ shardfit {words}", flush=True)
+        code = main(shlex.split(words))
         if code not in RAN:
             break
-    (out / f"{chapter.out}.log").write_text(output, encoding="utf-8")
-    return Told(chapter, time.perf_counter() - began, code, output)
+    return code
 
 
-def _command(out: Path, words: str) -> Any:
-    command = [sys.executable, "-m", "shardfit", *shlex.split(words)]
+def _process(out: Path, commands: Sequence[str]) -> Any:
+    """Run commands in one process of their own, which starts JAX once for all of them."""
+    code = f"import sys; from {__name__} import run_in_turn; sys.exit(run_in_turn(sys.argv[1:]))"
+    command = [sys.executable, "-u", "-c", code, *commands]
     try:
         return subprocess.run(
             command, cwd=out, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False
