@@ -136,6 +136,7 @@ E1119 22:07:05.817872   24757 coordination_service_agent.cc:289] Polled an error
 F1119 22:07:05.817915   24757 client.h:80] Terminating process because the JAX distributed service failed.
 Additional GRPC error information from remote target coordination_service while calling /xla.PollForError:
 :UNKNOWN:Error received from peer  {grpc_message:"recvmsg:Connection reset by peer", grpc_status:14}
+W1119 22:27:59.843011   30359 preemption_sync_manager.cc:147] Failed to retrieve preemption notice: Socket closed
 *** Check failure stack trace: ***
     @     0x7f1958040634  absl::lts_20260107::log_internal::LogMessage::SendToLog()
     @ home we are 0x ok

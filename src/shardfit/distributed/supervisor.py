@@ -34,7 +34,7 @@ DONE = (0, JUDGED)
 # of JAX's coordination service, as a process that it ends writes them; the messages beside them say what happened
 TRACES = re.compile(
     rb"\s+@\s+0x[0-9a-f]+|\*\*\* Check failure stack trace"
-    rb"|[IWEF]\d{4} [\d:.]+ +\d+ (coordination_service\w*\.cc|client\.h):\d+\]"
+    rb"|[IWEF]\d{4} [\d:.]+ +\d+ (coordination_service\w*\.cc|preemption_sync_manager\.cc|client\.h):\d+\]"
     rb"|Additional GRPC error information from remote target coordination_service|:UNKNOWN:Error received from peer"
     rb"|The tasks have crashed\. Check the task logs"
 )
