@@ -70,14 +70,15 @@ def step_seconds(problem: Problem, solver: StepSolver, curve: Curve) -> float:
     run, go_on = loop_of(solver, problem, part, key)
     run = jax.block_until_ready(go_on(run, 1))
     # a fit hands its state over once in so many steps
-    handing, times = handing_seconds(lambda: go_on(run, 0), run), []
+    clock = time.process_time if jax.default_backend() == "cpu" else time.perf_counter
+    handing, times = handing_seconds(lambda: go_on(run, 0), run, clock), []
     for _ in range(REPEATS):
         before, began = int(run.ticks), _Clocks()
         run = jax.block_until_ready(go_on(run, STEPS))
         done = int(run.ticks) - before
         if done:
             seconds = began.seconds()
-            alone = max(0.0, seconds - handing) / done
+            alone = max(seconds - handing, 0.1 * seconds) / done
             times.append(alone + handing / ticks_ahead(done, seconds, handing, segment(solver)))
     return max(0.0, min(times, default=0.0) - curve.seconds[-1])
 

@@ -222,13 +222,13 @@ def _empty(solver: "StepSolver", run: Run) -> Record:
     return Record(jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, dtype), jnp.zeros(SEGMENT, jnp.int32), more)
 
 
-def handing_seconds(idle: Callable[[], Any], run: Run) -> float:
+def handing_seconds(idle: Callable[[], Any], run: Run, clock: Callable[[], float] = time.perf_counter) -> float:
     """Return how long a segment takes by itself, before the first tick: `idle` is one without any."""
     if sum(leaf.nbytes for leaf in jax.tree.leaves(run)) < LARGE:
         return 0.0
-    began = time.perf_counter()
+    began = clock()
     jax.block_until_ready(idle())
-    return time.perf_counter() - began
+    return clock() - began
 
 
 def ticks_ahead(done: int, seconds: float, handing: float, most: int) -> int:
