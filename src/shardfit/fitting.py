@@ -1,7 +1,8 @@
 """fit: one call from a problem to a result."""
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -87,49 +88,65 @@ def fit(
     mesh, problem = _common_mesh(problem, mesh), shared_problem(problem)
     with opened(run_dir) as store, at_work(problem, solver) as unread:
         _require_agreement(problem, solver, mesh, seed, x_scale)
-        if store is not None:
-            earlier = None
-            if store.begin(problem, _identity(problem, solver, seed, x_scale), resume, mesh):
-                earlier = store.earlier_result(problem)
-            if earlier is not None and not is_resumable(earlier, solver):
-                return earlier
-            store.event("started", mesh=layout(mesh))
-        z0 = problem.z0()
-        start = _Start(problem, solver, mesh, seed, certify)
-        leader = leads(mesh)
-        whole = len(ranks_of(mesh)) == jax.process_count()
-        shown = Progress(problem.name, solver.maxiter, alone=whole) if progress is not False and leader else None
-        live = FitLive(store.path, problem.name, solver.maxiter) if store is not None and store.writes else None
-        monitor = Monitor(callback if leader else None, every if callback else None, shown, store, live)
-        placed = None if solver.batch else centred(problem.objective.place(mesh), problem.x0)
-        monitor.diagnose = partial(_diagnose, problem, placed)
-        about = {"trusted": not certify, "ready": start.certified}
-        task = Task(problem, problem.space, z0, problem.box, placed, mesh, seed, monitor, **about)
-        try:
+        known = _identity(problem, solver, seed, x_scale)
+        earlier = store and _earlier(store, problem, solver, known, resume, mesh)
+        if earlier is not None:
+            return earlier
+        z0, start = problem.z0(), _Start(problem, solver, mesh, seed, certify)
+        with _monitor(problem, solver, mesh, store, progress) as monitor:
+            monitor.callback, monitor.every = callback if leads(mesh) else None, every if callback else None
+            placed = None if solver.batch else centred(problem.objective.place(mesh), problem.x0)
+            monitor.diagnose = partial(_diagnose, problem, placed)
+            about = {"trusted": not certify, "ready": start.certified}
+            task = Task(problem, problem.space, z0, problem.box, placed, mesh, seed, monitor, **about)
             finish = solve_in_legs(solver, task, x_scale) if z0.size else _nothing_to_fit(task)
-        finally:
-            for display in (shown, live):
-                if display is not None:
-                    display.close()
         result = _result(task, solver, finish)
         certificate = start.certified()
         solved = time.perf_counter()
         certificate = _judged(task, finish, result, certificate)
-        judged = time.perf_counter() - solved
-        timings = {"certificate": start.seconds + judged, "compile": finish.compile_seconds}
-        timings["total"] = time.perf_counter() - began
-        timings["solve"] = timings["total"] - timings["certificate"] - timings["compile"]
-        result = replace(result, timings=timings)
-        if certificate is not None:
-            note = " ".join(filter(None, (result.note, certificate.note)))
-            result = replace(result, note=note, certificate=certificate.to_dict())
-        if unread:
-            result = replace(result, note=" ".join(filter(None, (result.note, ANEW.format("; ".join(unread))))))
+        checking = start.seconds + time.perf_counter() - solved
+        result = _noted(result, certificate, unread)
+        result = replace(result, timings=_timings(time.perf_counter() - began, checking, finish.compile_seconds))
         if spans_processes(mesh):
             result = _with_times_of_first(result, mesh)
-        if store is not None:
-            result = store.finish(result)
-    return result
+        return result if store is None else store.finish(result)
+
+
+def _earlier(store: RunDir, problem: Problem, solver: Solver, identity: Any, resume: str, mesh: Any) -> Result | None:
+    """Take the folder for this fit; return the result of an earlier call that has nothing left to do."""
+    earlier = store.earlier_result(problem) if store.begin(problem, identity, resume, mesh) else None
+    if earlier is not None and not is_resumable(earlier, solver):
+        return earlier
+    store.event("started", mesh=layout(mesh))
+    return None
+
+
+@contextlib.contextmanager
+def _monitor(
+    problem: Problem, solver: Solver, mesh: Any, store: RunDir | None, progress: bool | None
+) -> Iterator[Monitor]:
+    """Give what shows and keeps a fit while it runs; its displays end with it."""
+    whole = len(ranks_of(mesh)) == jax.process_count()
+    shown = Progress(problem.name, solver.maxiter, alone=whole) if progress is not False and leads(mesh) else None
+    live = FitLive(store.path, problem.name, solver.maxiter) if store is not None and store.writes else None
+    try:
+        yield Monitor(progress=shown, store=store, live=live)
+    finally:
+        for display in (shown, live):
+            if display is not None:
+                display.close()
+
+
+def _timings(total: float, checking: float, compiling: float) -> dict[str, float]:
+    return {"certificate": checking, "compile": compiling, "total": total, "solve": total - checking - compiling}
+
+
+def _noted(result: Result, certificate: Certificate | None, unread: Sequence[str]) -> Result:
+    """Return the result with its certificate, and with notes on that and on what cannot be followed."""
+    notes = [result.note, "" if certificate is None else certificate.note]
+    notes += [ANEW.format("; ".join(unread))] if unread else []
+    known = None if certificate is None else certificate.to_dict()
+    return replace(result, certificate=known, note=" ".join(filter(None, notes)))
 
 
 class _Start:

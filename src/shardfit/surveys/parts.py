@@ -16,9 +16,10 @@ from shardfit.io.lock import only_writer
 from shardfit.io.run_dir import require_resume
 from shardfit.surveys.control import SurveyControl
 from shardfit.surveys.ledger import PARTS, Ledger, require_begun
+from shardfit.surveys.prepared import Prepared, left_out_of
 from shardfit.surveys.progress import SurveyProgress
 from shardfit.surveys.reading import Survey
-from shardfit.surveys.run import Prepared, left_out_of, polish_points, run_points
+from shardfit.surveys.run import polish_points, run_points
 from shardfit.surveys.sweep import lines_of
 
 GATHER_SECONDS = 5.0
