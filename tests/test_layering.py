@@ -60,6 +60,7 @@ ROOT = {
     "robust",
     "run_options",
     "sciences",
+    "series",
 }  # modules beside __init__.py
 COLLECTIVES = {"shard_map", "psum", "pcast"}
 SWITCHES = {"enable_x64", "jax_enable_x64"}

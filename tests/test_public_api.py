@@ -30,6 +30,7 @@ PUBLIC = {
     "Evidence",
     "Exponential",
     "Finish",
+    "FitSeries",
     "Fits",
     "Flat",
     "Gamma",

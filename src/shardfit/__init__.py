@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from shardfit.sampling.shards.shard_table import ShardTable
     from shardfit.sampling.store import load_posterior, save_posterior
     from shardfit.sciences import Science
+    from shardfit.series import FitSeries
     from shardfit.solve.base import Finish, Solver, Task, ValueAndGrad
     from shardfit.solve.cmaes import CMAES
     from shardfit.solve.custom import Custom
@@ -118,6 +119,7 @@ __all__ = [
     "Evidence",
     "Exponential",
     "Finish",
+    "FitSeries",
     "Fits",
     "Flat",
     "Gamma",
@@ -263,6 +265,7 @@ __getattr__, __dir__ = lazy_names(
         "sampling.store": "load_posterior save_posterior",
         "sampling.chains.workers": "sample_parts",
         "sciences": "Science",
+        "series": "FitSeries",
         "solve.base": "Finish Solver Task ValueAndGrad",
         "curvature": "error_bars",
         "curves": "CurveFit curve_fit",

@@ -18,8 +18,8 @@ from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.curvature import error_bars
-from shardfit.fitting import fit
 from shardfit.io.compile_cache import programs_kept
+from shardfit.series import FitSeries
 from shardfit.solve.base import Solver
 from shardfit.solve.covariance import normalised, of_residuals
 from shardfit.solve.registry import as_solver
@@ -151,8 +151,7 @@ class _Scan:
     problem: Problem
     best: Result
     index: int
-    solver: Solver
-    mesh: Any
+    refits: FitSeries
     z: np.ndarray
     width: float  # standard error of the coordinate
     variance: float
@@ -171,7 +170,8 @@ class _Scan:
         steepest = float(np.abs(problem.space.free(slope)).max(initial=0))
         error = float(problem.space.free(bars.stderr)[index])
         width = error / steepest if steepest > 0 else np.inf
-        scan = cls(problem, result, index, solver, mesh, z, width, (bars.reduced_chi2 or 1.0) if scaled else 1.0)
+        refits = FitSeries(solver=solver, mesh=mesh, progress=False)
+        scan = cls(problem, result, index, refits, z, width, (bars.reduced_chi2 or 1.0) if scaled else 1.0)
         if not (np.isfinite(width) and width > 0):
             scan.width = 0.1 * max(1.0, abs(float(z[index])))
         scan.known[scan.start] = 0.0, result.params
@@ -209,7 +209,9 @@ class _Scan:
     def _refit(self, place: float, warm: Any) -> Result:
         """Fit with the coordinate held, from a neighbour's answer, and once more from the best fit's."""
         for start in (warm, self.best.params):
-            result = fit(self._held(place, start), self.solver, mesh=self.mesh, certify=False, progress=False)
+            result = self.refits.fit(self._held(place, start), certify=False)
+            if self.refits.interrupted:
+                raise KeyboardInterrupt
             if result.status.converged or result.status in (Status.STALLED, Status.COMPLETED):
                 self.stalled += result.status is Status.STALLED
                 return result

@@ -11,7 +11,7 @@ from shardfit.core.precision import arithmetic
 from shardfit.core.problem import Problem
 from shardfit.core.result import Result
 from shardfit.core.status import Status
-from shardfit.fitting import fit
+from shardfit.series import FitSeries
 from shardfit.stats.reweighting import deviations_of, distances, with_deviations
 
 
@@ -47,29 +47,27 @@ def robust_fit(
     if solver == "lm":
         options = {"absolute_sigma": normalised(problem.objective)} | options
     sigma = deviations_of(problem)
-    turn, previous, evaluations = with_deviations(problem, sigma), np.inf, 0
+    turn, previous, series = with_deviations(problem, sigma), np.inf, FitSeries(solver=solver, **options)
     for number in range(1, rounds + 1):
-        result = fit(turn, solver, **options)
-        evaluations += result.evaluations
+        result = series.answer(series.fit(turn))
         squares = {name: (far / (scale * sigma[name])) ** 2 for name, far in distances(turn, result.params).items()}
         with arithmetic("float64"):  # costs are compared to twelve digits
             parts = {name: 0.5 * scale**2 * float(np.sum(np.asarray(rule.rho(s)))) for name, s in squares.items()}
             slopes = {name: np.asarray(rule.slope(s)) for name, s in squares.items()}
-        result = _with_costs(result, turn, parts, number, evaluations)
+        result = _with_costs(result, turn, parts, number)
         if not result.status.converged or abs(previous - result.value) <= tol * abs(result.value):
             return result, turn
         previous = result.value
         weighted = {name: sigma[name] / np.sqrt(slope) for name, slope in slopes.items()}
         turn = with_deviations(problem, weighted, result.params)
-        options["certify"] = False  # the model is the same at every turn
     return replace(result, status=Status.MAX_STEPS), turn
 
 
-def _with_costs(result: Result, problem: Problem, parts: dict[str, float], turns: int, evaluations: int) -> Result:
+def _with_costs(result: Result, problem: Problem, parts: dict[str, float], turns: int) -> Result:
     """Return the result of a turn with robust costs in place of the weighted squares."""
     merged = result.parts | parts
     weights = {name: term.weight for name, term in problem.objective.items()}
     value = result.value + sum(float(weights[name]) * (parts[name] - result.parts[name]) for name in parts)
     note = " ".join(filter(None, (result.note, f"Robust: {turns} turns of weights and fit.")))
     # outliers make χ² large, which is what the loss is for
-    return replace(result, value=value, parts=merged, evaluations=evaluations, note=note, doubts=())
+    return replace(result, value=value, parts=merged, note=note, doubts=())

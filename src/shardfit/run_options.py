@@ -1,11 +1,9 @@
 """How a recipe runs its fits: solver, devices, seed, folder. What it computes is in the recipe's own options."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shardfit.core.errors import CheckpointError
 from shardfit.io.run_dir import RunDir
 from shardfit.options.common import resume_option, seed_option
 from shardfit.options.declared import Options, option
@@ -30,31 +28,17 @@ class RunOptions(Options):
     @property
     def folder(self) -> Path | None:
         """The folder as a path; None without one."""
-        return None if self.run_dir is None else _path(self.run_dir)
+        if isinstance(self.run_dir, RunDir):
+            return self.run_dir.path
+        return None if self.run_dir is None else Path(self.run_dir)
 
-    def series(self, prefix: str) -> Callable[[int], dict[str, Any]]:
-        """Return number → keywords of `fit` (all but solver), for fits 1, 2, ... in folders run_dir/<prefix>01, ...
+    @property
+    def later(self) -> "RunOptions":
+        """The same for what begins later in a run: 'must' insists on its first fit only."""
+        return replace(self, resume="auto") if self.resume == "must" else self
 
-        'must' fails if the first of them has not begun; the later ones begin when their turn comes.
-        """
-        if self.resume == "must" and not self._begun(prefix):
-            raise CheckpointError(
-                f"{_path(self.run_dir)} holds no run to resume. Check the path, or use resume='auto'."
-            )
-        resume = "auto" if self.resume == "must" else self.resume
-        common = {"mesh": self.mesh, "seed": self.seed, "resume": resume, "progress": self.progress}
-        return lambda number: {**common, "run_dir": self._folder(prefix, number)}
-
-    def _begun(self, prefix: str) -> bool:
-        first = self._folder(prefix, 1)
-        return first is not None and (_path(first) / "config.json").exists()
-
-    def _folder(self, prefix: str, number: int) -> Path | RunDir | None:
-        if self.run_dir is None:
-            return None
-        place = _path(self.run_dir) / f"{prefix}{number:02d}"
-        return RunDir(place, self.run_dir.seconds) if isinstance(self.run_dir, RunDir) else place
-
-
-def _path(place: str | Path | RunDir | None) -> Path:
-    return place.path if isinstance(place, RunDir) else Path(place or "")
+    def part(self, name: str) -> Path | RunDir | None:
+        """Return the folder of a part of the run, with its time between checkpoints; None without a folder."""
+        if self.folder is None or not isinstance(self.run_dir, RunDir):
+            return None if self.folder is None else self.folder / name
+        return RunDir(self.folder / name, self.run_dir.seconds)

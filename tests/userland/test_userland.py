@@ -14,6 +14,7 @@ import pytest
 
 import shardfit as sf
 from shardfit.sciences import get_science
+from tests.interrupting import interrupt
 from tests.test_docs import blocks
 
 HERE = Path(__file__).parent
@@ -106,6 +107,25 @@ def test_a_solver_without_either_loop(tmp_path):
     results = [sf.fit(lab("terms").problem(), lab("solvers").Once(), mesh=sf.mesh(rows=n), **SHORT) for n in (1, 2)]
     assert results[0].value == pytest.approx(results[1].value)
     assert results[0].steps == 1
+
+
+def test_a_series_goes_on_in_the_fit_that_was_interrupted(monkeypatch, tmp_path):
+    def run(rows, resume="auto", folder=tmp_path):
+        run = sf.RunOptions(mesh=sf.mesh(rows=rows), run_dir=folder, resume=resume, progress=False)
+        return lab("series").sharpened(run)
+
+    with monkeypatch.context() as patched:
+        interrupt(patched, 2)
+        broken, answer = run(1)
+    assert len(broken.results) == 2
+    assert answer.status is sf.Status.INTERRUPTED
+    whole = run(1, folder=None)[1]
+    series, resumed = run(2, "must")
+    assert [sorted(path.name for path in tmp_path.iterdir())] == [["width-01", "width-02", "width-03"]]
+    assert ["earlier" in result.certificate for result in series.results] == [False, True, True]
+    assert (resumed.steps, resumed.status) == (whole.steps, whole.status)
+    assert resumed.value == pytest.approx(whole.value, rel=1e-9)
+    assert run(1, "must")[1].timings == resumed.timings  # it was kept, not computed
 
 
 def test_surveys_with_a_solver_a_picture_and_an_executor(monkeypatch, tmp_path):

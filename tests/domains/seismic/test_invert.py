@@ -135,6 +135,7 @@ def test_a_killed_run_goes_on_as_if_unbroken(tmp_path, bands):
     lengths = []
     found = run(**options, run_dir=tmp_path, on_show=lambda epoch, v, g, losses: lengths.append(len(losses)))
     assert np.array_equal(found.velocity, unbroken.velocity)
+    assert ["earlier" in result.certificate for result in found.results] == [False, *[True] * bool(bands)]
     for name, column in unbroken.metrics.items():
         assert found.metrics[name].tolist() == column.tolist(), name
     finished = run(**options, run_dir=tmp_path)

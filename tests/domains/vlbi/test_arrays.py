@@ -6,7 +6,7 @@ import pytest
 from shardfit.domains.vlbi import recipes
 from shardfit.domains.vlbi.closures import triangles
 from shardfit.domains.vlbi.imaging_options import ImagingOptions
-from shardfit.domains.vlbi.recipes.imaging import measurements
+from shardfit.domains.vlbi.recipes.rounds import measurements
 from shardfit.domains.vlbi.simulation import Night, simulate
 from tests.domains.vlbi.arrays import CASES, observed
 
@@ -65,7 +65,7 @@ def test_field_and_prior_follow_the_resolution(seen):
     _, obs, truth = seen
     options = ImagingOptions().sized(obs)
     width = obs.nominal_resolution
-    start = recipes.imaging.prior_image(obs, truth.flux, options)
+    start = recipes.rounds.prior_image(obs, truth.flux, options)
     assert start.pixel_rad * start.shape[0] == pytest.approx(8 * width)
     start.grid.check_baselines(obs.u, obs.v)
 

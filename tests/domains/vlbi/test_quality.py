@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from shardfit import Status
+from shardfit import Status, series
 from shardfit.domains.vlbi import recipes
-from shardfit.domains.vlbi.recipes import imaging
 from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, step_doubts
 
 SHORT = {"preset": "eht", "npix": 16, "maxiter": 4, "restarts": 2, "flux": 0.6}
@@ -59,7 +58,7 @@ def test_the_remedy_is_one_for_this_product(product, what, words):
 
 
 def test_few_measurements_scatter(obs):
-    few = imaging.measurements(obs.select(obs.time < obs.time.min() + 0.4), imaging.ImagingOptions())
+    few = recipes.measurements(obs.select(obs.time < obs.time.min() + 0.4), recipes.ImagingOptions())
     n = few.products["logcamp"].n
     assert n < 30
     assert not chi2_doubts({"logcamp": 1.6}, few)
@@ -74,13 +73,14 @@ def test_flux_and_steps(short):
 
 
 def test_the_best_restart_is_kept(obs, short, monkeypatch):
-    plain, values = imaging.fit, iter([3.0, 1.0, 2.0])
-    monkeypatch.setattr(imaging, "fit", lambda *a, **k: dataclasses.replace(plain(*a, **k), value=next(values)))
+    plain, values = series.fit, iter([3.0, 1.0, 2.0])
+    monkeypatch.setattr(series, "fit", lambda *a, **k: dataclasses.replace(plain(*a, **k), value=next(values)))
     found = recipes.image(obs, **SHORT)
     assert found.kept == 1
     assert found.result.value == 1.0
     np.testing.assert_array_equal(found.image.values["I"], found.fits[1].image.values["I"])
-    assert "best of 3 fits" in found.result.message
+    assert "of all 3 fits" in found.result.message
+    assert found.result.steps == sum(one.steps for one in found.fits)
 
 
 def test_polarisation_rests_on_stokes_i():
@@ -88,7 +88,9 @@ def test_polarisation_rests_on_stokes_i():
     truth = total.replace(values={"I": total.values["I"], "Q": 0.2 * total.values["I"], "U": 0.1 * total.values["I"]})
     obs = recipes.observe(truth, stop_h=6.0, cadence_s=1800.0)
     wrong = recipes.known_image("double", 16)
-    found = recipes.polarimetric_image(obs, wrong, mode="P", maxiter=20, restarts=0)
+    found = recipes.polarimetric_image(obs, wrong, mode="P", maxiter=4, restarts=1)
     assert any("Stokes I explains" in doubt for doubt in found.doubts)
+    assert found.result.steps == 8
+    assert any("limit of 4 steps" in doubt for doubt in found.doubts)
     right = recipes.polarimetric_image(obs, total, mode="P", maxiter=20, restarts=0)
     assert not any("Stokes I explains" in doubt for doubt in right.doubts)

@@ -162,7 +162,7 @@ def test_end_is_told_as_planned(simulated):
     found = recipes.image(simulated[0], npix=16, maxiter=4, restarts=1, follow=False)
     assert found.result.status is Status.COMPLETED
     assert not found.result.success
-    assert "best of 2 fits" in found.result.message
+    assert "of all 2 fits" in found.result.message
     assert "limit of 4 steps" in found.result.message
     assert "step limit" in found.fits[-1].message
 
@@ -230,10 +230,8 @@ def test_interrupted_run_goes_on(simulated, m87_like):
 
 
 def test_keyboard_interrupt_returns_what_there_is(simulated, monkeypatch, m87_like):
-    from shardfit.domains.vlbi.recipes import imaging
-
     stopped = dataclasses.replace(m87_like[0].result, status=Status.INTERRUPTED)
-    monkeypatch.setattr(imaging, "fit", lambda *a, **k: stopped)
+    monkeypatch.setattr("shardfit.series.fit", lambda *a, **k: stopped)
     found = recipes.image(simulated[0], **{**m87_like[3], "npix": 32})
     assert len(found.fits) == 1
     assert found.result.status is Status.INTERRUPTED

@@ -6,9 +6,10 @@ import pytest
 from shardfit import fit
 from shardfit.domains.vlbi.packing import measured_rows
 from shardfit.domains.vlbi.problem import imaging_problem
-from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_image
+from shardfit.domains.vlbi.recipes.imaging import PRESETS
 from shardfit.domains.vlbi.recipes.options import options_from
 from shardfit.domains.vlbi.recipes.preparation import prepare
+from shardfit.domains.vlbi.recipes.rounds import measurements, prior_image
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe
 from shardfit.domains.vlbi.recipes.surveys import OBSERVED, PAPER_IV, imaging_survey, training_data
 from shardfit.domains.vlbi.recipes.top_set import top_set

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.mesh import n_shards
-from shardfit.core.result import Result, certified_by
+from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.domains.seismic.arrays import Velocity
 from shardfit.domains.seismic.engines import choose_engine, kernel_of
@@ -21,9 +21,9 @@ from shardfit.domains.seismic.recording import Recording
 from shardfit.domains.seismic.signature import estimate_source
 from shardfit.domains.seismic.simulation import Simulation
 from shardfit.domains.seismic.strategies import as_strategy, n_bytes
-from shardfit.fitting import fit
 from shardfit.io.run_dir import RunDir
 from shardfit.run_options import RunOptions
+from shardfit.series import FitSeries, whole
 from shardfit.solve.base import Solver
 from shardfit.solve.capabilities import require
 from shardfit.solve.host import HostSolver
@@ -60,9 +60,14 @@ class Inversion:
         return speed(self.medium)
 
     @property
+    def result(self) -> Result:
+        """That of the last band, with the steps and times of all; the number of steps is planned."""
+        return whole(self.results, self.results[-1], planned=True)
+
+    @property
     def interrupted(self) -> bool:
         """Whether it was stopped before the end of the last band."""
-        return self.results[-1].status is Status.INTERRUPTED
+        return self.result.status is Status.INTERRUPTED
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,10 +126,9 @@ def invert(
         raise ValueError(f"invert: solver {run.solver!r} in RunOptions. Name it in InversionOptions, with its rate.")
     options = options.of(sim)
     options.check(sim, recording.n_shots, n_shards(run.mesh))
-    keywords = run.series("band-")
-    medium, losses = as_medium(sim, start), np.zeros(0)
+    series, medium, losses = FitSeries(run, "band-"), as_medium(sim, start), np.zeros(0)
     known_truth = None if truth is None else as_medium(sim, truth)
-    results, columns = [], []
+    columns = []
     for band in range(len(options.corners)):
         if options.source is not None:
             wavelet = estimate_source(sim, bare(medium), recording, options.source, waves=options.waves)
@@ -135,22 +139,21 @@ def invert(
         require(problem, solver)
         if band == 0 and options.compare:
             present.compare()
-        settings = keywords(band + 1)
-        watch = Watch(losses, solver, known_truth, display, settings["run_dir"])
+        watch = Watch(losses, solver, known_truth, display, series.folder)
         if run.resume != "never":
             watch.recall()
         watch.note(0, problem.x0)
-        settings |= {"seed": run.seed + band, "run_dir": watch.store, "certify": options.certify and band == 0}
-        result = fit(problem, solver, callback=watch, every=1, **settings)
-        results.append(certified_by(result, results[0].certificate if results else None))
+        how = {"solver": solver, "seed": run.seed + band, "callback": watch, "every": 1}
+        result = series.fit(problem, certify=options.certify and band == 0, **how)
+        series.certificate = series.results[0].certificate  # later bands differ in their data only
         columns.append(watch.columns(band, result))
         losses = np.concatenate([losses, columns[-1]["loss"]])
         medium |= {name: np.asarray(result.params[name]) for name in problem.x0}
-        if result.status is Status.INTERRUPTED:
+        if series.interrupted:
             break
     metrics = {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
     engine = engine_used(sim, options, recording.n_shots, n_shards(run.mesh))
-    return Inversion(medium, tuple(results), metrics, recording.wavelet, engine, options)
+    return Inversion(medium, tuple(series.results), metrics, recording.wavelet, engine, options)
 
 
 def engine_used(sim: Simulation, options: InversionOptions, n_shots: int, devices: int) -> str:

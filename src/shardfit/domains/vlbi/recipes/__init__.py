@@ -12,11 +12,12 @@ from shardfit.domains.vlbi.recipes.errors import (
     posterior_scale,
     top_set_errors,
 )
-from shardfit.domains.vlbi.recipes.imaging import PRESETS, Fit, ImagingResult, image, measurements
+from shardfit.domains.vlbi.recipes.imaging import PRESETS, ImagingResult, image
 from shardfit.domains.vlbi.recipes.measure import chi2, cross_correlation
 from shardfit.domains.vlbi.recipes.movie import MovieResult, movie
 from shardfit.domains.vlbi.recipes.polarised import PolarisedOptions, PolarisedResult, polarimetric_image
 from shardfit.domains.vlbi.recipes.preparation import co_located, compact_flux, prepare
+from shardfit.domains.vlbi.recipes.rounds import Fit, measurements
 from shardfit.domains.vlbi.recipes.simulated import known_image, observe, simulated_ring
 from shardfit.domains.vlbi.recipes.spectral import SpectralResult, spectral_image
 

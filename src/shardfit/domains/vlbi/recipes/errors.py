@@ -22,7 +22,8 @@ from shardfit.domains.vlbi.recipes.fitting import data_chi2
 from shardfit.domains.vlbi.recipes.imaging import ImagingResult
 from shardfit.domains.vlbi.recipes.quality import Unexplained, unexplained
 from shardfit.domains.vlbi.tables import DataSet
-from shardfit.fitting import fit
+from shardfit.run_options import RunOptions
+from shardfit.series import FitSeries
 from shardfit.stats.laplace import Laplace, laplace
 
 FAINTEST = 1e-9  # of the mean brightness
@@ -101,15 +102,20 @@ def _minimum(problem: Problem, params: Mapping[str, Any], maxiter: int, mesh: An
     The way there is in the problem's own variables: in the logarithm faint pixels hardly move, and where they have not
     arrived the objective curves downwards. Only the last steps are in the logarithm.
     """
-    common = {"mesh": mesh, "progress": False, "certify": False, "memory": 50, "maxiter": maxiter, "ftol": 0.0}
+    run = RunOptions(solver="lbfgs", mesh=mesh, progress=False)
+    series = FitSeries(run, memory=50, maxiter=maxiter, ftol=0.0)
     own: Any = problem.transforms["I"]
     if hasattr(own, "lifted"):
         there = problem.replace(x0={"I": own.lifted(np.asarray(params["I"]))})
-        params = fit(there, "lbfgs", gtol=0.0, patience=PATIENCE, ptol=TIGHT, **common).params
+        params = series.fit(there, certify=False, gtol=0.0, patience=PATIENCE, ptol=TIGHT).params
     # a pixel that a fit has set to zero has no logarithm
     brightness = np.maximum(params["I"], FAINTEST * np.mean(params["I"]))
     problem = problem.replace(x0={"I": brightness}, transforms={"I": Log()})
-    return problem, fit(problem, "lbfgs", gtol=1e-6, **common)
+    if not series.interrupted:
+        series.fit(problem, certify=False, gtol=1e-6)
+    if series.interrupted:  # errors are those of a minimum
+        raise KeyboardInterrupt
+    return problem, series.results[-1]
 
 
 def posterior_scale(measured: DataSet, weights: Mapping[str, float]) -> float:

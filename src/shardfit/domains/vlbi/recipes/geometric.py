@@ -25,7 +25,7 @@ from shardfit.domains.vlbi.recipes.preparation import compact_flux
 from shardfit.domains.vlbi.recipes.quality import chi2_doubts, with_doubts
 from shardfit.domains.vlbi.shapes import SHAPES, UNITS, parameters
 from shardfit.domains.vlbi.tables import data_set
-from shardfit.fitting import fit
+from shardfit.series import FitSeries
 
 SIZES = (0.5, 0.9, 1.3, 1.7, 2.1, 2.6)  # of first guesses, in nominal resolutions
 POSITIVE = ("flux", "diameter", "width")
@@ -120,11 +120,22 @@ def fit_shape(
         )
         for guess in guesses
     ]
-    results = [fit(p, "lm", maxiter=200, certify=k == 0, progress=False) for k, p in enumerate(problems)]
-    best = int(np.argmin([r.value if np.isfinite(r.value) else np.inf for r in results]))
-    result, problem = results[best], problems[best]
-    chi2 = _chi2(model, result.params, rows, counts)
-    doubts = [*chi2_doubts(chi2, measured, what="shape")]
+    series = FitSeries(solver="lm", maxiter=200, progress=False)
+    for problem in problems:
+        series.fit(problem)
+        if series.interrupted:
+            break
+    best = series.best()
+    chi2 = _chi2(model, series.results[best].params, rows, counts)
+    doubts = chi2_doubts(chi2, measured, what="shape")
+    return _judged(shape, names, chi2, series.answer(), problems[best], doubts)
+
+
+def _judged(
+    shape: str, names: Sequence[str], chi2: Mapping[str, float], result: Result, problem: Problem, doubts: Sequence[str]
+) -> ShapeFit:
+    """Return a fit as values and errors by name, with what else speaks against it."""
+    doubts = [*doubts]
     if not result.status.converged:
         doubts.append(f"the fit did not converge: {result.status.message}.")
     values = {name: float(np.asarray(result.params[name])) for name in names}

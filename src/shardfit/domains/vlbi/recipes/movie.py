@@ -1,6 +1,6 @@
 """Movies: from an observation of a source that changes while it is observed to images at several times."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 
 from shardfit.core.problem import Problem
-from shardfit.core.result import Result, certified_by
+from shardfit.core.result import Result
 from shardfit.core.status import Status
 from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.imaging_options import ImagingOptions
 from shardfit.domains.vlbi.movie_problem import TEMPORAL, frame_maps, movie_problem, part_chi2, split_times
 from shardfit.domains.vlbi.movies import Movie
 from shardfit.domains.vlbi.observation import Observation
-from shardfit.domains.vlbi.recipes.fitting import as_planned, data_chi2, fit_settings
-from shardfit.domains.vlbi.recipes.imaging import PRESETS, ImagingResult, image, measurements, prior_image
+from shardfit.domains.vlbi.recipes.fitting import data_chi2, fit_again, series_of
+from shardfit.domains.vlbi.recipes.imaging import PRESETS, ImagingResult, image
 from shardfit.domains.vlbi.recipes.options import options_from
-from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, step_doubts, with_doubts
-from shardfit.fitting import fit
+from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, with_doubts
+from shardfit.domains.vlbi.recipes.rounds import measurements, prior_image
+from shardfit.domains.vlbi.tables import DataSet
 from shardfit.run_options import RunOptions
 
 # chosen on simulated sources that orbit, flare, grow and move, see docs/vlbi.md; a weaker entropy than that of a single
@@ -106,14 +107,35 @@ def movie(
     about |= {"reg_weights": {**chosen.regularisers, **weights}, "transform": chosen.transform}
     about |= {"operator": chosen.operator, "name": f"{static.image.source or 'image'}, movie"}
 
-    def problem_from(start: np.ndarray) -> Problem:
+    def problem_from(images: Sequence[Image]) -> Problem:
+        start = np.stack([one.blur(chosen.blur * beam).values["I"] for one in images])
         return movie_problem(parts, hours, prior.grid, prior.values["I"], init=start, **about)
 
+    def blurred(problem: Problem, result: Result) -> Problem:
+        return problem_from([static.image.replace(values={"I": one}) for one in frame_maps(problem, result.params)])
+
     longer = replace(chosen, maxiter=options.get("maxiter", MAXITER))
-    problem, result = _fits(problem_from, static.image, longer, run, beam)
-    found = Movie(tuple(prior.replace(values={"I": one}) for one in frame_maps(problem, result.params)), hours)
+    # the single image may be older than the frames, which then have nothing to resume
+    series = series_of(run.later, longer, "frames/")
+    begun = problem_from([static.image] * len(hours))
+    problem, result, steps = fit_again(series, begun, blurred, chosen.restarts)
+    return _judged(problem, result, steps, parts, hours, fluxes, static)
+
+
+def _judged(
+    problem: Problem,
+    result: Result,
+    steps: Sequence[str],
+    parts: Sequence[DataSet],
+    hours: np.ndarray,
+    fluxes: np.ndarray,
+    static: ImagingResult,
+) -> MovieResult:
+    """Return the movie of a fit, with what speaks against it; steps: doubts about its steps."""
+    frames = frame_maps(problem, result.params)
+    found = Movie(tuple(static.image.replace(values={"I": one}) for one in frames), hours)
     chi2 = data_chi2(result)
-    doubts = [*chi2_doubts(chi2), *step_doubts(result)]
+    doubts = [*chi2_doubts(chi2), *steps]
     doubts += flux_doubts(float(found.light_curve.mean()), float(fluxes.mean()))
     return MovieResult(
         movie=found,
@@ -158,24 +180,3 @@ def _hours(obs: Observation, frames: Any) -> np.ndarray:
             "h. Add frames, or select the rows."
         )
     return hours
-
-
-def _fits(problem_from: Any, static: Image, options: ImagingOptions, run: RunOptions, beam: float):
-    """Fit from the single image, then from the frames blurred; return the problem and result of the lowest value."""
-    # the single image may be older than the frames, which then have nothing to resume
-    settings = fit_settings(replace(run, resume="never" if run.resume == "never" else "auto"), options, "frames/")
-    start = np.asarray(static.blur(options.blur * beam).values["I"])
-    kept: Any = None
-    first: Result | None = None
-    for k in range(options.restarts + 1):
-        problem = problem_from(start)
-        result = fit(problem, certify=k == 0, **settings(k + 1))
-        first = first or result
-        result = certified_by(result, first.certificate)
-        if kept is None or result.value < kept[1].value:
-            kept = problem, result
-        if result.status is Status.INTERRUPTED:
-            break
-        maps = frame_maps(problem, result.params)
-        start = np.stack([static.replace(values={"I": one}).blur(options.blur * beam).values["I"] for one in maps])
-    return kept[0], as_planned(kept[1], options.restarts + 1)

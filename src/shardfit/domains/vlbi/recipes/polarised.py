@@ -19,12 +19,12 @@ from shardfit.domains.vlbi.checks import check_weights
 from shardfit.domains.vlbi.images import Image
 from shardfit.domains.vlbi.imaging_options import PRODUCTS
 from shardfit.domains.vlbi.observation import Observation
-from shardfit.domains.vlbi.problem import REGULARISERS, image_maps, imaging_problem
-from shardfit.domains.vlbi.recipes.fitting import data_chi2, fit_again, fit_settings, options_of
+from shardfit.domains.vlbi.problem import REGULARISERS, image_maps, imaging_problem, with_start
+from shardfit.domains.vlbi.recipes.fitting import data_chi2, fit_again, options_of, series_of
 from shardfit.domains.vlbi.recipes.imaging import ImagingResult
 from shardfit.domains.vlbi.recipes.measure import chi2
 from shardfit.domains.vlbi.recipes.preparation import prepare
-from shardfit.domains.vlbi.recipes.quality import HIGH, chi2_doubts, step_doubts, with_doubts
+from shardfit.domains.vlbi.recipes.quality import HIGH, chi2_doubts, with_doubts
 from shardfit.domains.vlbi.selfcal import self_calibrate
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, data_set
 from shardfit.run_options import RunOptions
@@ -150,7 +150,7 @@ def polarimetric_image(
     Example: `polarimetric_image(image(obs), regularisers={"hw": 1, "ptv": 10}).mean_fraction`.
     """
     chosen = options_of(PolarisedOptions, "polarimetric_image", options)
-    settings = fit_settings(run or RunOptions(), chosen, "polarisation/", patience=PATIENCE)
+    series = series_of(run or RunOptions(), chosen, "polarisation/", patience=PATIENCE)
     ready, total, about = _ready(obs, stokes_i, chosen)
     weights = chosen.data or {}
     measured = data_set(ready, weights, **about)
@@ -159,9 +159,9 @@ def polarimetric_image(
     if "I" in chosen.mode:
         prior["I"] = transforms.lifted(total.blur(beam).values["I"], total.flux / total.values["I"].size)
 
-    def blurred(problem: Problem, result: Result) -> dict[str, np.ndarray]:
+    def blurred(problem: Problem, result: Result) -> Problem:
         maps = _maps(_image(problem, result, total).blur(chosen.blur * beam))
-        return maps if "I" in chosen.mode else maps | prior
+        return with_start(problem, maps if "I" in chosen.mode else maps | prior)
 
     problem = imaging_problem(
         measured,
@@ -179,10 +179,10 @@ def polarimetric_image(
     )
     # without the constant, by which the objective of a good fit is about zero: progress is told relative to it
     problem = problem.replace(objective=problem.objective.with_weights(offset=dict.fromkeys(weights, 0.0)))
-    problem, result = fit_again(problem, blurred, chosen.restarts, settings)
+    problem, result, steps = fit_again(series, problem, blurred, chosen.restarts)
     found, chi2_of = _image(problem, result, total), data_chi2(result)
     told = chi2_doubts(chi2_of, measured, tolerance=about["systematic"])
-    doubts = (*told, *_total_doubts(ready, found, chi2_of), *step_doubts(result))
+    doubts = (*told, *_total_doubts(ready, found, chi2_of), *steps)
     if "I" not in chosen.mode and isinstance(obs, ImagingResult) and obs.doubts:
         doubts = (*doubts, f"it relies on a doubtful Stokes I image: {obs.doubts[0]}")
     return PolarisedResult(found, with_doubts(result, doubts), chi2_of, ready, chosen, problem, doubts)

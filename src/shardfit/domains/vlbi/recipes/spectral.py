@@ -15,12 +15,13 @@ from shardfit.core.result import Result
 from shardfit.domains.vlbi.images import Image, visibilities
 from shardfit.domains.vlbi.imaging_options import ImagingOptions
 from shardfit.domains.vlbi.observation import Observation
-from shardfit.domains.vlbi.problem import channel_chi2, image_maps, imaging_problem
-from shardfit.domains.vlbi.recipes.fitting import fit_again, fit_settings
-from shardfit.domains.vlbi.recipes.imaging import PRESETS, image, prior_image
+from shardfit.domains.vlbi.problem import channel_chi2, image_maps, imaging_problem, with_start
+from shardfit.domains.vlbi.recipes.fitting import fit_again, series_of
+from shardfit.domains.vlbi.recipes.imaging import PRESETS, image
 from shardfit.domains.vlbi.recipes.options import options_from
 from shardfit.domains.vlbi.recipes.preparation import compact_flux, parts_of, prepare
-from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, step_doubts, with_doubts
+from shardfit.domains.vlbi.recipes.quality import chi2_doubts, flux_doubts, with_doubts
+from shardfit.domains.vlbi.recipes.rounds import prior_image
 from shardfit.domains.vlbi.tables import DataSet, data_set
 from shardfit.run_options import RunOptions
 
@@ -103,62 +104,128 @@ def spectral_image(
     """
     given = parts_of(observations)
     channels = [part for one in given for part in one.by_frequency()]
-    alone = len(given) == 1
     _check(given, channels, order, fluxes, options)
+    chosen = _options(given, channels, order, preset, options)
+    series = series_of(run or RunOptions(), chosen, "fits/")
+    bands = _bands(given, channels, chosen, fluxes, ref_hz)
+    spectrum = _spectrum(given, bands, order, chosen)
+    first = prior_image(bands.ready[0], float(np.exp(spectrum[0])), chosen).replace(freq_hz=bands.reference)
+    slopes: dict[str, float] = dict(zip(MAPS[:order], spectrum[1:].tolist(), strict=True))
+
+    def blurred(problem: Problem, result: Result) -> Problem:
+        maps = image_maps(problem, result.params)
+        wide = first.replace(values={"I": maps["I"]}).blur(chosen.blur * bands.beam)
+        return with_start(problem, {**maps, "I": wide.values["I"]})
+
+    problem = _problem(bands, first, slopes, reach, chosen)
+    problem, result, steps = fit_again(series, problem, blurred, chosen.restarts)
+    return _judged(bands, first, chosen, problem, result, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class _Bands:
+    """Data of all channels: prepared, their products, fluxes in Jy; alone: whether of one observation only."""
+
+    ready: tuple[Observation, ...]
+    measured: tuple[DataSet, ...]
+    fluxes: tuple[float, ...]
+    reference: float
+    alone: bool
+
+    @property
+    def beam(self) -> float:
+        """The finest resolution, rad."""
+        return min(one.nominal_resolution for one in self.ready)
+
+
+def _options(
+    given: Sequence[Observation],
+    channels: Sequence[Observation],
+    order: int,
+    preset: str,
+    options: Mapping[str, Any],
+) -> ImagingOptions:
+    """Return the options of a preset, changed by those given; the field is that of the finest resolution."""
     if preset == "m87":
         raise ValueError("spectral_image: preset 'm87' has rounds of self-calibration. Use 'eht' on calibrated data.")
-    spectral = MAPS[:order]
-    smooth = {f"{kind}_{name}": weight for name in spectral for kind, weight in SMOOTHING.items()}
+    smooth = {f"{kind}_{name}": weight for name in MAPS[:order] for kind, weight in SMOOTHING.items()}
+    alone = len(given) == 1
     penalties = {("flux" if alone and name == "flux_mf" else name): w for name, w in REGULARISATION.items()}
     defaults = {"data": DATA, "regularisers": penalties | smooth, "maxiter": MAXITER}
     finest = min(channels, key=lambda one: one.nominal_resolution)
-    chosen = options_from(preset, PRESETS, defaults | options).sized(finest)
-    settings = fit_settings(run or RunOptions(), chosen, "fits/")
+    return options_from(preset, PRESETS, {**defaults, **options}).sized(finest)
+
+
+def _bands(
+    given: Sequence[Observation],
+    channels: Sequence[Observation],
+    options: ImagingOptions,
+    fluxes: Sequence[float] | None,
+    ref_hz: float | None,
+) -> _Bands:
+    """Return the data of every channel, prepared, with their products at the reference frequency."""
     known = _fluxes(given, channels, fluxes)
     reference = float(np.exp(np.mean([np.log(one.freq_hz) for one in channels]))) if ref_hz is None else float(ref_hz)
-    ready = _prepared(channels, known, chosen)
-    about = {"count": chosen.count, "cp_uv_min": chosen.cp_uv_min, "systematic": chosen.tolerance}
-    about |= {"snrcut": chosen.snr_cut}
-    measured = [data_set(one, chosen.data, ref_hz=reference, **about) for one in ready]
-    spectrum = np.polyfit([one.log_ratio for one in measured], np.log(known), order)[::-1]
-    if alone:
-        spectrum[1] = _slope(given[0], known[0], chosen)
-    first = prior_image(ready[0], float(np.exp(spectrum[0])), chosen).replace(freq_hz=reference)
-    flat = {name: np.full(first.shape, slope) for name, slope in zip(spectral, spectrum[1:], strict=True)}
-    prior = {"I": first.values["I"], **flat}
-    beam = min(one.nominal_resolution for one in ready)
+    ready = [prepare(one, flux, **options.preparation) for one, flux in zip(channels, known, strict=True)]
+    about = {"count": options.count, "cp_uv_min": options.cp_uv_min, "systematic": options.tolerance}
+    about |= {"snrcut": options.snr_cut, "ref_hz": reference}
+    measured = [data_set(one, options.data, **about) for one in ready]
+    return _Bands(tuple(ready), tuple(measured), known, reference, len(given) == 1)
 
-    problem = imaging_problem(
-        measured,
+
+def _spectrum(given: Sequence[Observation], bands: _Bands, order: int, options: ImagingOptions) -> np.ndarray:
+    """Return ln flux at the reference frequency, α and, for order 2, β of the source as a whole."""
+    spectrum = np.polyfit([one.log_ratio for one in bands.measured], np.log(bands.fluxes), order)[::-1]
+    if bands.alone:
+        spectrum[1] = _slope(given[0], bands.fluxes[0], options)
+    return spectrum
+
+
+def _problem(
+    bands: _Bands, first: Image, slopes: Mapping[str, float], reach: float, options: ImagingOptions
+) -> Problem:
+    flat = {name: np.full(first.shape, slope) for name, slope in slopes.items()}
+    return imaging_problem(
+        bands.measured,
         first.grid,
-        prior,
-        data_weights=chosen.data,
-        reg_weights=chosen.regularisers,
+        {"I": first.values["I"], **flat},
+        data_weights=options.data,
+        reg_weights=options.regularisers,
         flux=first.flux,
-        beam=beam,
-        spectral=spectral,
-        mf_flux=known,
-        limits={name: (slope - reach, slope + reach) for name, slope in zip(spectral, spectrum[1:], strict=True)},
-        epsilon_tv=chosen.epsilon_tv,
-        operator=chosen.operator,
-        transform=chosen.transform,
+        beam=bands.beam,
+        spectral=tuple(slopes),
+        mf_flux=bands.fluxes,
+        limits={name: (slope - reach, slope + reach) for name, slope in slopes.items()},
+        epsilon_tv=options.epsilon_tv,
+        operator=options.operator,
+        transform=options.transform,
         name=f"{first.source or 'image'}, spectral",
     )
 
-    def blurred(problem: Problem, result: Result) -> dict[str, np.ndarray]:
-        maps = image_maps(problem, result.params)
-        return {**maps, "I": first.replace(values={"I": maps["I"]}).blur(chosen.blur * beam).values["I"]}
 
-    problem, result = fit_again(problem, blurred, chosen.restarts, settings)
+def _judged(
+    bands: _Bands, first: Image, options: ImagingOptions, problem: Problem, result: Result, steps: list[str]
+) -> SpectralResult:
+    """Return the image and its maps, with what speaks against them; steps: doubts about those of the fit."""
     maps = image_maps(problem, result.params)
     chi2 = channel_chi2(problem, result.params)
-    found = first.replace(values={"I": maps["I"]})
-    if alone:  # only that of the reference frequency was fitted to
-        known = tuple(_flux_at(found, maps, one) for one in measured)
-    doubts = _doubts(chi2, measured, found, maps, known, chosen.tolerance) + step_doubts(result)
-    doubts += flux_doubts(found.flux, first.flux) if alone else []
-    more = (known, with_doubts(result, doubts), tuple(ready), chosen, problem, tuple(doubts))
-    return SpectralResult(found, maps["alpha"], maps.get("beta"), chi2, *more)
+    found, known = first.replace(values={"I": maps["I"]}), bands.fluxes
+    if bands.alone:  # only that of the reference frequency was fitted to
+        known = tuple(_flux_at(found, maps, one) for one in bands.measured)
+    doubts = _doubts(chi2, bands.measured, found, maps, known, options.tolerance) + steps
+    doubts += flux_doubts(found.flux, first.flux) if bands.alone else []
+    return SpectralResult(
+        image=found,
+        alpha=maps["alpha"],
+        beta=maps.get("beta"),
+        chi2=chi2,
+        fluxes=known,
+        result=with_doubts(result, doubts),
+        data=bands.ready,
+        options=options,
+        problem=problem,
+        doubts=tuple(doubts),
+    )
 
 
 def _doubts(
@@ -212,10 +279,6 @@ def _fluxes(
     whole = [np.median([compact_flux(part) for part in one.by_frequency()]) for one in given]
     law = np.polyfit(np.log([one.freq_hz for one in given]), np.log(whole if fluxes is None else fluxes), 1)
     return tuple(float(np.exp(np.polyval(law, np.log(one.freq_hz)))) for one in channels)
-
-
-def _prepared(channels: Sequence[Observation], fluxes: Sequence[float], options: ImagingOptions) -> list[Observation]:
-    return [prepare(one, flux, **options.preparation) for one, flux in zip(channels, fluxes, strict=True)]
 
 
 def _check(

@@ -32,9 +32,10 @@ from shardfit.domains.vlbi.packing import measured_rows, pack
 from shardfit.domains.vlbi.problem import REGULARISERS, imaging_problem, with_data_weights
 from shardfit.domains.vlbi.recipes.eht import EHT2017_GAINS, RESOLUTION
 from shardfit.domains.vlbi.recipes.errors import ErrorsUnderRegularisers, errors_around
-from shardfit.domains.vlbi.recipes.imaging import PRESETS, measurements, prior_image
+from shardfit.domains.vlbi.recipes.imaging import PRESETS
 from shardfit.domains.vlbi.recipes.options import options_from
 from shardfit.domains.vlbi.recipes.preparation import baseline_limit, parts_of, prepare_all, usual_flux
+from shardfit.domains.vlbi.recipes.rounds import measurements, prior_image
 from shardfit.domains.vlbi.simulation import Gains, draw_gains
 from shardfit.domains.vlbi.tables import DataSet, split
 from shardfit.domains.vlbi.transforms import lifted

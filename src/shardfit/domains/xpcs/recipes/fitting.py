@@ -13,7 +13,8 @@ from shardfit.core.errors import NonFiniteError
 from shardfit.core.mesh import leads
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
-from shardfit.core.result import Result, certified_by
+from shardfit.core.result import Result
+from shardfit.core.status import Status
 from shardfit.core.term_makers import residual_penalty
 from shardfit.domains.xpcs.data import Correlation
 from shardfit.domains.xpcs.models import Model, static
@@ -30,6 +31,7 @@ from shardfit.fitting import fit
 from shardfit.io.compile_cache import programs_kept
 from shardfit.io.results import save_result
 from shardfit.run_options import RunOptions
+from shardfit.series import FitSeries, whole
 from shardfit.solve.base import Finish, Task
 from shardfit.solve.lm import LM
 
@@ -66,41 +68,48 @@ def fit_correlation(
     model, options, run = model or static(), options or FitOptions(), run or RunOptions()
     if starts < 1:
         raise ValueError(f"starts={starts} must be at least 1.")
-    options = with_law(model, options)
+    series, options = FitSeries(run, "start"), with_law(model, options)
     ready, doubt = setup(data, model, options), check_q(data, model, options)
-    begin = find_starts(data, model, options, starts, run.seed)
-    found = _best(ready, begin, run, "start")
+    found = _best(ready, find_starts(data, model, options, starts, run.seed), series)
 
     def refit(held: Mapping[str, float], start: Mapping[str, float], name: str) -> CorrelationFit | None:
-        later = replace(run, resume="auto") if run.resume == "must" else run
+        law = FitSeries(run.later, name, certificate=found.result.certificate)
         try:
-            return _best(_held(ready, held), [dict(start)], later, name, found.result.certificate)
+            simpler = _best(_held(ready, held), [dict(start)], law)
         except NonFiniteError:
             return None
+        if simpler.result.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return simpler
 
-    answer = simplest(found, refit) if open_rates(model, options) else found
+    answer = found
+    if open_rates(model, options) and found.result.status is not Status.INTERRUPTED:
+        try:
+            answer = simplest(found, refit)
+        except KeyboardInterrupt:  # which law holds is open, so the answer is that of the full one so far
+            answer = replace(found, result=replace(found.result, status=Status.INTERRUPTED))
     answer = replace(answer, warnings=(*answer.warnings, doubt)) if doubt else answer
     if run.folder is not None and leads(run.mesh):
         save_result(answer.answer(), run.folder)
     return answer
 
 
-def _best(ready: Setup, starts: list, run: RunOptions, prefix: str, certificate: dict | None = None) -> CorrelationFit:
-    """Return the best answer of the searches from some starts; certificate: of the same data and model, if there is."""
-    keywords, options, best = run.series(prefix), ready.options, None
-    searched, reached = replace(ready, problem=_evened(ready)), []
-    for number, start in enumerate(starts, 1):
-        start = _warmed(ready, start, run) if options.warm_start else start
-        result = _searched(searched, start, run, {"certify": certificate is None, **keywords(number)})
-        certificate = certificate or result.certificate
-        result = certified_by(result, certificate)
-        found = {**result.params, **result.derived}
-        reached.append((result.value, {name: float(found[name]) for name in ready.model.names}))
-        if math.isfinite(result.value) and (best is None or result.value < best.value):
-            best = result
-    if best is None:
+def _best(ready: Setup, starts: list[dict[str, float]], series: FitSeries) -> CorrelationFit:
+    """Return the best answer of the searches from some starts."""
+    options, searched = ready.options, replace(ready, problem=_evened(ready))
+    results: list[Result] = []
+    for start in starts:
+        start = _warmed(ready, start, series.run) if options.warm_start else start
+        results.append(_searched(searched, start, series))
+        if results[-1].status is Status.INTERRUPTED:
+            break
+    best = min(results, key=lambda result: result.value if math.isfinite(result.value) else math.inf)
+    if not math.isfinite(best.value):
         raise NonFiniteError("no start gave a finite value: look at the data, or give a start yourself.")
-    answer = read_answer(ready, best, run.mesh)
+    answer = read_answer(ready, whole(results, best), series.run.mesh)
+    numbers = [{**result.params, **result.derived} for result in results]
+    names = ready.model.names
+    reached = [(r.value, {name: float(of[name]) for name in names}) for r, of in zip(results, numbers, strict=True)]
     answer = replace(answer, warnings=(*answer.warnings, *about_minima(reached, ready.model.table, answer.variance)))
     return errors_by_frames(answer) if options.errors == "frames" else answer
 
@@ -118,22 +127,22 @@ def _held(ready: Setup, held: Mapping[str, float]) -> Setup:
     )
 
 
-def _searched(ready: Setup, start: dict[str, float], run: RunOptions, keywords: dict) -> Result:
+def _searched(ready: Setup, start: dict[str, float], series: FitSeries) -> Result:
     """Return the answer of a search without a ridge; where it leaves the bounds of the model, of one within them."""
     # the value is about half the number of points, and half of 1 at a distance of one standard error; the next power
     # of two of the whole array, so that neither missing points nor a few frames more compile the loop anew
     size = 1 << (ready.data.c2.size - 1).bit_length()
-    stop = {"ftol": NEAR**2 / size, "maxiter": MAXITER} if run.solver is None else {}
-    solver = run.solver or Search(**stop)
-    result = fit(searchable(ready, start), solver, **keywords)
-    if not result.derived or within_bounds(ready, result.derived):
+    stop = {"ftol": NEAR**2 / size, "maxiter": MAXITER} if series.run.solver is None else {}
+    solver = series.run.solver or Search(**stop)
+    result = series.fit(searchable(ready, start), solver=solver)
+    if series.interrupted or not result.derived or within_bounds(ready, result.derived):
         return result
     bounds = {name: pair for name, pair in ready.problem.bounds.items() if name in result.derived}
     nearest = {name: min(max(result.derived[name], low), high) for name, (low, high) in bounds.items()}
     nearest = nearest if all(map(math.isfinite, nearest.values())) else {}
     problem = ready.problem.replace(x0={**ready.problem.x0, **start, **nearest})
-    again = replace(run, run_dir=keywords["run_dir"], resume="auto").series("bounded")(1)
-    return fit(problem, solver, **{**keywords, **again})
+    bounded = series.within("bounded")
+    return whole([result, bounded.fit(problem, solver=solver)], bounded.results[-1])
 
 
 def _warmed(ready: Setup, start: dict[str, float], run: RunOptions) -> dict[str, float]:
