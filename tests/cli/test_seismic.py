@@ -15,6 +15,7 @@ from shardfit.cli import main
 from shardfit.cli.seismic.report import _stopped, summary
 from shardfit.core.result import Result
 from shardfit.core.status import Status
+from shardfit.domains.seismic.recipes.invert import Inversion
 from shardfit.io.results import load_result
 from tests.command_line import run
 
@@ -348,13 +349,15 @@ def test_fewer_devices_than_processes(monkeypatch):
         split(1)
 
 
-def test_the_certificate_of_the_first_band_stands_for_all():
+def inverted(results, metrics, bounds=None):
+    return Inversion({}, tuple(results), metrics, np.zeros(1), "jax", SimpleNamespace(bounds=bounds))
+
+
+def test_the_answer_of_all_bands_has_the_steps_of_all():
     kept = {"params": {}, "value": 1.0, "parts": {}, "status": Status.MAX_STEPS, "solver": "adam", "steps": 2}
     first = Result(**kept, evaluations=3, history={}, timings={}, layout={}, certificate={"summary": "checked"})
     metrics = {"loss": np.array([3.0, 2.0, 1.0]), "band": np.zeros(3, int)}
-    options = SimpleNamespace(bounds=None)
-    inversion = SimpleNamespace(results=[first, replace(first, certificate=None)], metrics=metrics, options=options)
-    told = summary(inversion, SimpleNamespace(truth=None))
+    told = summary(inverted([first, first], metrics), SimpleNamespace(truth=None))
     assert told.certificate == first.certificate and told.steps == 4 and told.success
 
 
@@ -364,8 +367,7 @@ def test_an_inversion_whose_loss_did_not_fall_or_that_a_bound_stopped_is_doubtfu
     setup, metrics = SimpleNamespace(truth=None), {"loss": np.array([1.0, 2.0, 1.0]), "band": np.array([0, 1, 1])}
 
     def told(last=last, bounds=None, **changed):
-        given = {"results": [last], "metrics": metrics | changed, "options": SimpleNamespace(bounds=bounds)}
-        return summary(SimpleNamespace(**given), setup).verdict()
+        return summary(inverted([last], metrics | changed, bounds), setup).verdict()
 
     assert not told() and "2% of the cells" in told().reasons[0]
     assert told(bounds=(1.0, 2.0)).word == "completed at a bound" and told(replace(last, at_bound=())).success

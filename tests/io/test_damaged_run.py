@@ -5,11 +5,10 @@ import json
 import pytest
 
 from shardfit.io.live import Live, read_live
-from shardfit.report.folders import extra_of
 from shardfit.report.html import render_main
 from shardfit.report.live.pages import index_sections, run_sections
 from shardfit.report.live.state import state_of
-from shardfit.report.run import read_extra
+from shardfit.report.study import Study
 
 
 @pytest.mark.parametrize(
@@ -20,7 +19,7 @@ from shardfit.report.run import read_extra
 def test_damaged_extra_is_named(content, tmp_path):
     (tmp_path / "report.json").write_bytes(content)
     with pytest.raises(ValueError, match="report.json") as caught:
-        extra_of(tmp_path)
+        Study.read(tmp_path)
     assert type(caught.value) is ValueError
 
 
@@ -28,7 +27,7 @@ def test_damaged_extra_is_named(content, tmp_path):
 def test_sections_of_another_build_are_named(sections, tmp_path):
     (tmp_path / "report.json").write_text(json.dumps({"sections": sections}))
     with pytest.raises(ValueError, match="report.json.*not built as expected"):
-        read_extra(tmp_path)
+        Study.read(tmp_path)
 
 
 @pytest.mark.parametrize(

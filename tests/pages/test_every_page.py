@@ -9,9 +9,10 @@ import pytest
 from shardfit.io.files import write_json
 from shardfit.io.live import Live
 from shardfit.io.process_liveness import own_process
+from shardfit.report.blocks import PngBlock
 from shardfit.report.html import write_report
 from shardfit.report.sections import badge_of, report_of
-from shardfit.report.style import new_figure
+from shardfit.report.style import new_figure, png_bytes
 from tests.pages.conftest import running
 from tests.report.conftest import make_result
 from tests.report.fake_survey import write_survey
@@ -91,6 +92,7 @@ def test_a_report(page, tmp_path):
     odd = {"solver": f"lbfgs({LONG}=True)", "value": -1234567.89123456, "evaluations": 123456789}
     odd["params"] = {LONG: np.linspace(0.0, 1.0, 12), "b": np.full(40, 1e-300)}
     result = make_result(**odd, stderr=None, units={LONG: "Å²/s"})
-    sections = report_of(result, {"A figure.": new_figure()}, environment={"devices": [LONG] * 8, "python": "3.11"})
+    picture = PngBlock(png_bytes(new_figure()), "A figure.")
+    sections = report_of(result, [picture], environment={"devices": [LONG] * 8, "python": "3.11"})
     path = write_report(tmp_path / "report.html", LONG, sections, badge=badge_of(result), subtitle=LONG)
     assert looked_at(page, path.as_uri()) == {}

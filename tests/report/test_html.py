@@ -82,7 +82,11 @@ def test_blocks_escape(block):
 
 def test_page_needs_nothing_from_outside(result, tmp_path):
     pytest.importorskip("matplotlib")
-    path = write_report(tmp_path / "new" / "r.html", "t", report_of(result, {"c": figures.convergence(result)}))
+    path = write_report(
+        tmp_path / "new" / "r.html",
+        "t",
+        report_of(result, [PngBlock(style.png_bytes(figures.convergence(result)), "c")]),
+    )
     text = path.read_text()
     found = Balance(text)
     sources = [value for name, value in found.attributes if name in ("src", "href", "srcset", "data", "action")]

@@ -35,7 +35,7 @@ class Current:
         if spent - self.drawn < EVERY_SECONDS or done == total:
             return
         self.drawn = spent
-        from shardfit.report.run import save_figure
+        from shardfit.report.study import save_figure
 
         with contextlib.suppress(OSError):  # a full disk must not end a run for the sake of a picture
             save_figure(draw(), folder, PICTURE)

@@ -103,10 +103,11 @@ class Table:
 
 @dataclass(frozen=True)
 class PngBlock:
-    """A PNG image with a caption."""
+    """A PNG image with a caption; name: of its file in figures/, without the suffix, where it is kept."""
 
     png: bytes
     caption: str = ""
+    name: str = ""
 
     def __post_init__(self):
         if not self.png.startswith(PNG):

@@ -12,7 +12,6 @@ from shardfit.core.success import Verdict
 from shardfit.report.provenance import read_command
 
 LEDGER, POSTERIOR, RESULT, BEGUN = "ledger.sqlite", "posterior.json", "result.json", "config.json"
-EXTRA = "report.json"  # what a study left for the report
 STORED = ("arrays.npz", "draws.npz", "start.npz")  # of which kinds read what counts
 MOST_NUMBERS = 8  # of an array that an outcome spells out
 
@@ -94,24 +93,6 @@ def verdict_of(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as `--json` tells it."""
     said = {"success": verdict.success, "badge": verdict.word}
     return said | {"reasons": list(verdict.reasons), "notes": list(verdict.notes)}
-
-
-def extra_of(folder: Path) -> dict[str, Any]:
-    """Return what a study left for the report of this run directory; raise ValueError if it was damaged."""
-    import json
-
-    path = folder / EXTRA
-    content = {}
-    if path.is_file():
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} is not valid JSON ({error}). Delete it or run again.") from None
-        if not isinstance(content, dict):
-            raise ValueError(f"{path} holds no JSON object. Delete it or run again.")
-    if not isinstance(content.setdefault("sections", []), list):
-        raise ValueError(f"{path}: sections is no list. Delete it or run again.")
-    return content
 
 
 def _fit_numbers(folder: Path) -> dict[str, np.ndarray]:

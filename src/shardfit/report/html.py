@@ -83,7 +83,7 @@ def write_report(
 ) -> Path:
     """Write a page of sections to one self-contained file and return its path.
 
-    Example: `write_report("report.html", "Ringdown", report_sections(result, figures))`.
+    Example: `write_report("report.html", "Ringdown", report_of(result))`.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

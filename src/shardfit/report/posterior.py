@@ -1,6 +1,7 @@
 """The report of a run directory that holds a posterior: the verdict first, then the table, then the chains."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 from shardfit.report import chain_figures
 from shardfit.report.blocks import Block, Cards, PngBlock, Section, Table, Text
 from shardfit.report.html import Badge
-from shardfit.report.run import read_environment, read_extra, save_figure, write_page
+from shardfit.report.run import read_environment, with_study, write_page
 from shardfit.report.sections import about, compile_hint, timings
+from shardfit.report.study import Study, save_figure
 from shardfit.report.values import number, seconds
 from shardfit.sampling.posterior import Posterior
 from shardfit.sampling.quality.diagnostics import FEWEST_DRAWS, bfmi, ess_weights
@@ -30,26 +32,27 @@ NAMES = {  # of what methods leave in `extra`
 }
 
 
-def report_posterior(run_dir: str | Path) -> Path:
-    """Write figures and report.html of a run directory that holds a posterior; return the path of the report."""
+def report_posterior(run_dir: str | Path, study: Study | None = None) -> Path:
+    """Write figures and report.html of a run directory that holds a posterior; return the path of the report.
+
+    study: what to show and keep besides the posterior; None: what was kept.
+    """
     folder = Path(run_dir)
     posterior = load_posterior(folder)
-    verdict = posterior.verdict()
-    extra, added = read_extra(folder)
+    verdict, study = posterior.verdict(), with_study(folder, study)
     pictures = [
-        PngBlock(save_figure(figure, folder, name), caption)
-        for name, (caption, figure) in standard_figures(posterior).items()
+        save_figure(figure, folder, name, caption) for name, (caption, figure) in standard_figures(posterior).items()
     ]
-    page = sections_of(posterior, verdict, pictures, added, read_environment(folder))
-    told = {"title": f"Posterior of {posterior.problem}", "subtitle": _drawn(posterior), **extra}
-    return write_page(folder, told, posterior.problem, page, Badge(verdict.word, verdict.tone))
+    page = sections_of(posterior, verdict, pictures, study.sections, read_environment(folder))
+    study = replace(study, subtitle=study.subtitle or _drawn(posterior))
+    return write_page(folder, study, f"Posterior of {posterior.problem}", page, Badge(verdict.word, verdict.tone))
 
 
 def sections_of(
     posterior: Posterior,
     verdict: Verdict,
     pictures: list[PngBlock],
-    added: list[Section],
+    added: Sequence[Section],
     environment: Mapping[str, Any],
 ) -> list[Section]:
     """Return the sections of a posterior's page, empty ones left out. added: those of a study, put after the cards."""

@@ -1,7 +1,7 @@
 """Sections that tell one Result: summary, parameters, parts, parity, timings, environment."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,6 @@ from shardfit.core.params import label_of
 from shardfit.core.result import Result
 from shardfit.report.blocks import Block, Cards, PngBlock, Section, Table, Text
 from shardfit.report.html import Badge
-from shardfit.report.style import png_bytes
 from shardfit.report.values import number, seconds, solver_name, summaries, times
 
 DIGITS = 6  # of quantities without an error
@@ -30,17 +29,11 @@ COMPARISONS = {
 
 def report_of(
     result: Result,
-    figures: Mapping[str, Any] | None = None,
-    extra: tuple[Section, ...] = (),
+    pictures: Sequence[PngBlock] = (),
+    extra: Sequence[Section] = (),
     environment: Mapping[str, Any] | None = None,
 ) -> list[Section]:
-    """Return the sections of a result. figures: caption → Figure or PNG bytes; extra: sections put first.
-
-    environment: what env.json of a run directory holds.
-    """
-    pictures = [
-        PngBlock(f if isinstance(f, bytes) else png_bytes(f), caption) for caption, f in (figures or {}).items()
-    ]
+    """Return the sections of a result. extra: sections put first; environment: what env.json of its folder holds."""
     told = any(section.title == PARAMETERS for section in extra)
     sections = [summary(result), *extra, *([] if told else [parameters(result)]), Section("Figures", pictures)]
     sections += [parts(result), parity(result), timings(result.timings, result.solver), about(environment or {})]

@@ -12,12 +12,13 @@ def run(args) -> int:
     from decay.counts import read
     from decay.problem import decay_problem
     from shardfit import fit
-    from shardfit.report.run import report_run, save_extra
+    from shardfit.report.run import report_run
+    from shardfit.report.study import Study
 
     rows = read(args.data)
     result = fit(decay_problem(rows), run_dir=args.out)
     print(result)
     settings = {name: rows[name].tolist() for name in ("time", "counts")}
-    save_extra(args.out, "Radioactive decay", f"{len(rows['time'])} intervals", [], "decay", settings)
-    print(f"report: {report_run(args.out)}")
+    study = Study("Radioactive decay", f"{len(rows['time'])} intervals", science="decay", settings=settings)
+    print(f"report: {report_run(args.out, study)}")
     return 0 if result.success else 1

@@ -65,24 +65,26 @@ def run_study(args: argparse.Namespace, solver_of: Callable[[Config, Any], Mappi
 def _report(out: Path, name: str, problem: Any, result: Any, settings: Mapping[str, Any]) -> Path:
     """Write the report of the run directory and return its path."""
     from shardfit.domains.population.recipes import as_study
-    from shardfit.report.run import report_run, save_extra
+    from shardfit.report.blocks import Section, Table
+    from shardfit.report.run import report_run
+    from shardfit.report.study import Study
 
     study, known = as_study(name), {"problem": name, **settings}
     sections = [
-        {"title": "Answer", "blocks": [_truth_table(study, problem, result, settings)]},
-        {"title": "Settings", "blocks": [{"header": ["setting", "value"], "rows": list(known.items())}]},
+        Section("Answer", [_truth_table(study, problem, result, settings)]),
+        Section("Settings", [Table(["setting", "value"], [(key, str(value)) for key, value in known.items()])]),
     ]
-    save_extra(out, study.title, f"Built-in population problem {name!r}.", sections, "population", known)
-    return report_run(out)
+    return report_run(out, Study(study.title, f"Built-in population problem {name!r}.", sections, "population", known))
 
 
-def _truth_table(study: Any, problem: Any, result: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _truth_table(study: Any, problem: Any, result: Any, settings: Mapping[str, Any]) -> Any:
     import jax
     import numpy as np
 
     from shardfit.core.params import label_of
     from shardfit.core.text import number
     from shardfit.domains.population.recipes import LAST, settle
+    from shardfit.report.blocks import Table
 
     averaged = study.noisy and "x" in result.history
     answer = settle(problem, result) if averaged else result.params
@@ -93,7 +95,7 @@ def _truth_table(study: Any, problem: Any, result: Any, settings: Mapping[str, A
         for (path, leaf), true in zip(paths, known, strict=True)
     ]
     caption = f"Mean of the last {LAST} steps, for a single step is noisy." if averaged else ""
-    return {"header": ["parameter", "answer", "truth"], "rows": rows, "caption": caption}
+    return Table(["parameter", "answer", "truth"], rows, caption)
 
 
 def _count(text: str) -> int:

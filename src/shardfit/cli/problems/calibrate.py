@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     record.begin(args, folder, settings["seed"])
     from shardfit.io.files import write_arrays
     from shardfit.report.rank_figures import calibration_ranks
-    from shardfit.report.run import save_figure
+    from shardfit.report.study import save_figure
     from shardfit.sampling.quality.simulated import calibrate
 
     calibration = calibrate(make, config.make_problem().x0, **settings)

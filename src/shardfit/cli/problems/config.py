@@ -167,17 +167,18 @@ def common_options(config: Config, args: argparse.Namespace, method: str) -> dic
 
 def close(posterior: Any, problem: Any, folder: Path) -> int:
     """Print a posterior and write its report; return 0 if it can be trusted."""
+    from shardfit.report.blocks import Section
     from shardfit.report.data_figures import DATA_CAPTION, data_check, data_doubts, residuals_at_draws
     from shardfit.report.posterior import report_posterior
-    from shardfit.report.run import save_extra, save_figure
+    from shardfit.report.study import Study, save_figure
     from shardfit.sampling.store import doubted
 
     residuals = residuals_at_draws(problem, posterior)
     posterior = doubted(posterior, data_doubts(problem, residuals), folder)
     print(posterior)
+    study = None
     if residuals:
-        save_figure(data_check(residuals), folder, "data")
-        picture = {"picture": "data", "caption": DATA_CAPTION}
-        save_extra(folder, posterior.problem, "", [{"title": "Data at the draws", "blocks": [picture]}])
-    print(f"report: {report_posterior(folder)}")
+        picture = save_figure(data_check(residuals), folder, "data", DATA_CAPTION)
+        study = Study(posterior.problem, sections=[Section("Data at the draws", [picture])])
+    print(f"report: {report_posterior(folder, study)}")
     return posterior.verdict().exit

@@ -12,12 +12,17 @@ FRAMES = (0.12, 0.24, 0.36, 0.48, 0.6, 0.72)  # of the film, shown as a still
 
 
 def save(out: Path, name: str, figure: Any) -> None:
-    """Write a picture into the folder."""
-    from shardfit.io.files import write_atomic
+    """Draw a picture into the folder."""
     from shardfit.report.style import png_bytes
 
+    save_png(out, name, png_bytes(figure))
+
+
+def save_png(out: Path, name: str, png: bytes) -> None:
+    """Write a picture into the folder."""
+    from shardfit.io.files import write_atomic
+
     out.mkdir(parents=True, exist_ok=True)
-    png = png_bytes(figure)
     write_atomic(out / f"{name}.png", lambda file: file.write(png))
 
 

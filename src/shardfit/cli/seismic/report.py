@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shardfit.cli.seismic.pictures import save_film, save_survey
+from shardfit.cli.seismic.pictures import save_film, save_png, save_survey
 from shardfit.cli.seismic.setup import Setup
 from shardfit.cli.seismic.velocities import speed
 
@@ -26,7 +26,9 @@ def write_run(out: Path, inversion: Any, setup: Setup, config: "Config") -> tupl
     from shardfit.io.files import write_atomic
     from shardfit.io.results import save_result
     from shardfit.io.run_dir import write_environment
-    from shardfit.report.run import report_run, save_extra
+    from shardfit.report.blocks import Section, Table
+    from shardfit.report.run import report_run
+    from shardfit.report.study import Study, kept_picture
 
     for name, values in inversion.medium.items():
         buffer = io.BytesIO()
@@ -41,22 +43,19 @@ def write_run(out: Path, inversion: Any, setup: Setup, config: "Config") -> tupl
     pictures = _figures(out, inversion, setup)
     if config.film and len(setup.sim.shape) == 2:
         save_film(out, setup, bare(inversion.medium), config.simulation.engine)
-        pictures["wavefield"] = _copied(out, "wavefield", "The wave of the middle shot in the inverted model.")
-    subtitle = SUBTITLE.format(config.simulation.waves, "two" if len(setup.sim.shape) == 2 else "three")
+        told = "The wave of the middle shot in the inverted model."
+        pictures["wavefield"] = kept_picture(out, "wavefield", told)
     models = [pictures[name] for name in ("models", *inversion.medium) if name in pictures]
     shown = [name for name in ("data", "wavefield") if name in pictures]  # wide: each in a section of its own
-    blocks = [
-        {"title": "Model", "blocks": [*models, {"header": ["what was reached", ""], "rows": table}]},
-        {"title": "Fit", "blocks": [pictures["convergence"], pictures["profiles"]]},
-        *({"title": name.capitalize(), "blocks": [pictures[name]]} for name in shown),
-        {"title": "Survey", "blocks": [pictures["observed_data"], pictures["ricker"]]},
-        {
-            "title": "Settings",
-            "blocks": [{"header": ["setting", "value"], "rows": _settings(inversion, setup, config)}],
-        },
+    sections = [
+        Section("Model", [*models, Table(["what was reached", ""], table)]),
+        Section("Fit", [pictures["convergence"], pictures["profiles"]]),
+        *(Section(name.capitalize(), [pictures[name]]) for name in shown),
+        Section("Survey", [pictures["observed_data"], pictures["ricker"]]),
+        Section("Settings", [Table(["setting", "value"], _settings(inversion, setup, config))]),
     ]
-    save_extra(out, f"Waveform inversion of {_origin(config)}", subtitle, blocks)
-    return report_run(out), table
+    subtitle = SUBTITLE.format(config.simulation.waves, "two" if len(setup.sim.shape) == 2 else "three")
+    return report_run(out, Study(f"Waveform inversion of {_origin(config)}", subtitle, sections)), table
 
 
 def metrics_csv(metrics: Mapping[str, np.ndarray]) -> str:
@@ -89,9 +88,7 @@ def reached(inversion: Any, setup: Setup) -> Rows:
             alike = [structural_similarity(model, truth) for model in (start, found)]
             rows.append((f"structural similarity (SSIM){of}", f"{alike[0]:.3f} → {alike[1]:.3f}"))
     rows += _stopped(inversion)
-    rows.append(
-        ("time of the inversion", seconds(sum(result.timings.get("total", 0.0) for result in inversion.results)))
-    )
+    rows.append(("time of the inversion", seconds(inversion.result.timings.get("total", 0.0))))
     return rows
 
 
@@ -119,25 +116,16 @@ def _compared(inversion: Any, setup: Setup) -> list[tuple[str, str, Any, Any, An
 
 def summary(inversion: Any, setup: Setup) -> Any:
     """Return one result for all bands, with the numbers that were reached and what speaks against them."""
-    from shardfit import Status
     from shardfit.domains.seismic.metrics import model_error, structural_similarity
 
-    last = inversion.results[-1]
-    names = dict.fromkeys(name for result in inversion.results for name in result.timings)
-    timings = {name: sum(result.timings.get(name, 0.0) for result in inversion.results) for name in names}
     derived = {}
     for of, unit, _, found, truth in _compared(inversion, setup):
         derived[f"model error, rms{f' ({unit})' if unit else ''}{of}"] = model_error(found, truth)
         if np.ptp(truth):
             derived[f"structural similarity{of}"] = structural_similarity(found, truth)
-    # the number of steps is the plan of an inversion, not a limit that it failed to stay below
-    status = Status.COMPLETED if last.status is Status.MAX_STEPS else last.status
-    steps, evaluations = (sum(getattr(r, n) for r in inversion.results) for n in ("steps", "evaluations"))
-    changes = {"status": status, "steps": steps, "evaluations": evaluations, "timings": timings, "derived": derived}
-    # later bands differ in their data only: the first is checked for all of them
-    changes["certificate"] = next((result.certificate for result in inversion.results if result.certificate), None)
-    changes["doubts"] = (*last.doubts, *_doubts(inversion))
-    return replace(last, history={"value": inversion.metrics["loss"]}, **changes)
+    result = inversion.result
+    doubts = (*result.doubts, *_doubts(inversion))
+    return replace(result, history={"value": inversion.metrics["loss"]}, derived=derived, doubts=doubts)
 
 
 def _doubts(inversion: Any) -> Iterator[str]:
@@ -152,14 +140,14 @@ def _doubts(inversion: Any) -> Iterator[str]:
         yield f"{share:.0%} of the cells are at a bound that nobody has set: set bounds, or v_max."
 
 
-def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, dict[str, str]]:
+def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, Any]:
+    """Draw and return the pictures of the report by name."""
     import jax.numpy as jnp
 
     from shardfit.cli.seismic.invert import band_marks
-    from shardfit.cli.seismic.pictures import save
     from shardfit.domains.seismic import plots, propagate, select
     from shardfit.domains.seismic.medium import bare
-    from shardfit.report.run import save_figure
+    from shardfit.report.study import kept_picture, save_figure
 
     sim, dh = setup.sim, setup.spacing
     sections = {"start": speed(setup.start), "inverted": inversion.velocity}
@@ -173,7 +161,6 @@ def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, dict[str, str
     modelled = np.asarray(propagate(sim, bare(medium), wavelet, select(setup.shots, slice(shot, shot + 1))))[0]
     error = next((inversion.metrics[n] for n in ("model_error", "model_error_vp") if n in inversion.metrics), None)
     loss = plots.loss(inversion.metrics["loss"], bands=band_marks(inversion.options), error=error)
-    save(out, "loss", loss)
     made = {
         "models": ("The models, all with the colours of the first.", plots.panels(sections, dh)),
         **_others(inversion, setup, plots),
@@ -184,11 +171,10 @@ def _figures(out: Path, inversion: Any, setup: Setup) -> dict[str, dict[str, str
             plots.comparison(setup.observed[shot][chosen], modelled[chosen], sim.dt, positions),
         ),
     }
-    for key, (_, figure) in made.items():
-        save_figure(figure, out, key)
-    blocks = {key: {"picture": key, "caption": caption} for key, (caption, _) in made.items()}
-    blocks["observed_data"] = _copied(out, "observed_data", "Recorded pressure of the last shot.")
-    return blocks | {"ricker": _copied(out, "ricker", "The source signature and its spectrum.")}
+    drawn = {name: save_figure(figure, out, name, caption) for name, (caption, figure) in made.items()}
+    save_png(out, "loss", drawn["convergence"].png)
+    drawn["observed_data"] = kept_picture(out, "observed_data", "Recorded pressure of the last shot.")
+    return drawn | {"ricker": kept_picture(out, "ricker", "The source signature and its spectrum.")}
 
 
 CAPTIONS = {"vs": "Velocities of shear waves, likewise.", "q": "Quality factors, likewise."}
@@ -206,15 +192,6 @@ def _others(inversion: Any, setup: Setup, plots: Any) -> dict[str, tuple[str, An
             drawn = plots.panels(sections, setup.spacing, label=label_of(setup, name))
             found[name] = (CAPTIONS.get(name, f"{name.capitalize()}, likewise."), drawn)
     return found
-
-
-def _copied(out: Path, name: str, caption: str) -> dict[str, str]:
-    """Show a picture of the folder in the report, which reads figures/."""
-    from shardfit.io.files import write_atomic
-
-    png = (out / f"{name}.png").read_bytes()
-    write_atomic(out / "figures" / f"{name}.png", lambda file: file.write(png))
-    return {"picture": name, "caption": caption}
 
 
 def _origin(config: "Config") -> str:

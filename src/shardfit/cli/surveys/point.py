@@ -35,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
 def _fit(args: argparse.Namespace, folder: Path, out: Path) -> int:
     """Fit a point of the survey in a folder, from the place where that was made."""
     from shardfit.fitting import fit
+    from shardfit.surveys.prepared import Prepared
     from shardfit.surveys.reading import Survey
-    from shardfit.surveys.run import Prepared
 
     config, text = saved_config(folder)
     problem, axes, options = make(json.dumps(tomllib.loads(text)), config.path, None)
@@ -83,20 +83,18 @@ def _alone(prepared: Any, ledger: Any, entry: Any) -> tuple[Any, str]:
 
 
 def _report(out: Path, config: Config, point: Mapping[str, Any], row: Mapping[str, Any], result: Any) -> Path:
-    from shardfit.report.run import report_run, save_extra, save_figure
+    from shardfit.report.blocks import Section, Table
+    from shardfit.report.run import report_run
+    from shardfit.report.study import Study, save_figure
     from shardfit.sciences import get_science
 
     module = get_science(str(config.science), "survey").module("survey") if config.science else None
     figures = getattr(module, "figures", None)
     drawn = figures(dict(config.settings), dict(point), result.params) if figures else {}
-    pictures = []
-    for name, (caption, figure) in drawn.items():
-        save_figure(figure, out, name)
-        pictures.append({"picture": name, "caption": caption})
-    settings = {"header": ["axis", "value"], "rows": [[n, str(v)] for n, v in point.items()]}
+    pictures = [save_figure(figure, out, name, caption) for name, (caption, figure) in drawn.items()]
+    settings = Table(["axis", "value"], [[n, str(v)] for n, v in point.items()])
     ended = [["value", f"{result.value:.8g}", f"{row['value']:.8g}"], ["end", result.status.name, row["status"]]]
-    again = {"header": ["", "this fit", "in the survey"], "rows": ended}
-    sections = [{"title": "Point", "blocks": [settings, again]}]
-    sections += [{"title": "Data and model", "blocks": pictures}] if pictures else []
-    save_extra(out, f"Point {row['id']} of {config.out}", "One point of a survey, fitted by itself.", sections)
-    return report_run(out)
+    sections = [Section("Point", [settings, Table(["", "this fit", "in the survey"], ended)])]
+    sections += [Section("Data and model", pictures)] if pictures else []
+    title = f"Point {row['id']} of {config.out}"
+    return report_run(out, Study(title, "One point of a survey, fitted by itself.", sections))

@@ -164,8 +164,9 @@ def _total(args: argparse.Namespace, how: Any, options: dict[str, Any]) -> tuple
     if not writes_files():
         return out, verdict
     report, table = write_run(out, imaging, name, estimated, errors, polarised)
-    for product, (count, *values) in table.items():
-        print(f"  χ² {product:<8} {count:>5} measurements  " + "  ".join(f"{kind} {v}" for kind, v in values))
+    for product, (count, values) in table.items():
+        told = "  ".join(f"{kind} {value}" for kind, value in values.items())
+        print(f"  χ² {product:<8} {count:>5} measurements  {told}")
     _tell(imaging.doubts + (() if polarised is None else polarised.doubts))
     return report, verdict
 

@@ -83,28 +83,32 @@ def write_movie_run(out: Path, found: Any, file: str) -> Path:
     from shardfit.domains.vlbi.movies import write_movie
     from shardfit.io.results import save_result
     from shardfit.io.run_dir import write_environment
-    from shardfit.report.run import report_run, save_extra, save_figure
+    from shardfit.report.blocks import Section
+    from shardfit.report.run import report_run
+    from shardfit.report.study import Study, save_figure
 
     write_movie(found.movie, out / "movie.fits", overwrite=True)
     plots.animate(found.movie, out / "movie.gif")
     derived = {f"χ² of {name}, one image": value for name, value in found.static.chi2.items()}
     save_result(replace(found.result, derived=derived), out)
     write_environment(out)
-    save_figure(plots.movie(found.movie), out, "movie")
-    save_figure(plots.sky(found.static.image, beam_rad=found.data.nominal_resolution), out, "one_image")
-    save_figure(plots.light_curve(found.movie), out, "light_curve")
+    one = plots.sky(found.static.image, beam_rad=found.data.nominal_resolution)
+    begun = "The best single image of the same data, from which the frames began."
     pictures = [
-        {"picture": "movie", "caption": "Frames of the movie, in one scale. movie.gif shows them moving."},
-        {"picture": "light_curve", "caption": "Flux of the frames."},
-        {"picture": "one_image", "caption": "The best single image of the same data, from which the frames began."},
+        save_figure(
+            plots.movie(found.movie), out, "movie", "Frames of the movie, in one scale. movie.gif shows them moving."
+        ),
+        save_figure(plots.light_curve(found.movie), out, "light_curve", "Flux of the frames."),
+        save_figure(one, out, "one_image", begun),
     ]
-    sections = [{"title": "Movie", "blocks": pictures}, {"title": "Data", "blocks": [_parts(found)]}]
-    save_extra(out, f"{found.data.source or 'Movie'} from {Path(file).name}", SUBTITLE, sections)
-    return report_run(out)
+    sections = [Section("Movie", pictures), Section("Data", [_parts(found)])]
+    return report_run(out, Study(f"{found.data.source or 'Movie'} from {Path(file).name}", SUBTITLE, sections))
 
 
-def _parts(found: Any) -> dict[str, Any]:
+def _parts(found: Any) -> Any:
     """Return the table of what lies between each two frames."""
+    from shardfit.report.blocks import Table
+
     names, hours = list(found.part_chi2), found.movie.time_h
     rows = []
     for k, count in enumerate(found.counts):
@@ -112,4 +116,4 @@ def _parts(found: Any) -> dict[str, Any]:
         shown = [f"{value:.2f}" if value == value else "none" for value in values]
         rows.append((f"{hours[k]:.2f} to {hours[k + 1]:.2f}", str(count), *shown))
     header = ["h UTC", "visibilities", *(f"χ² {name}" for name in names)]
-    return {"header": header, "rows": rows, "caption": "χ² per measurement between each two frames."}
+    return Table(header, rows, "χ² per measurement between each two frames.")

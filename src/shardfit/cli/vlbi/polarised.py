@@ -16,15 +16,15 @@ def fit_polarisation(found: Any, how: Any, options: Mapping[str, Any]) -> Any:
     return polarised
 
 
-def write_polarisation(out: Path, polarised: Any) -> dict[str, Any]:
+def write_polarisation(out: Path, polarised: Any) -> Any:
     """Write polarisation.fits and its picture; return the section of the report."""
     from shardfit.domains.vlbi import plots
     from shardfit.domains.vlbi.fits_image import write_image
-    from shardfit.report.run import save_figure
+    from shardfit.report.blocks import Section, Table
+    from shardfit.report.study import save_figure
 
     write_image(polarised.image, out / "polarisation.fits", overwrite=True)
     beam = polarised.data.nominal_resolution
-    save_figure(plots.polarisation(polarised.image, beam_rad=beam), out, "polarisation")
     caption = (
         "Ticks lie along the electric vector, as long as |P| is large, coloured by the linear fraction. In all: "
         f"{_fractions(polarised)}.{_winding(polarised.image)} Polarisation is fitted "
@@ -32,12 +32,9 @@ def write_polarisation(out: Path, polarised: Any) -> dict[str, Any]:
     )
     rows = [(name, f"{value:.3f}") for name, value in polarised.chi2.items()]
     weights = {**polarised.options.data, **polarised.options.regularisers}
-    table = {
-        "header": ["data product", "χ² per measurement"],
-        "rows": rows,
-        "caption": "Weights: " + ", ".join(f"{name} {weight:g}" for name, weight in weights.items()) + ".",
-    }
-    return {"title": "Polarisation", "blocks": [{"picture": "polarisation", "caption": caption}, table]}
+    told = "Weights: " + ", ".join(f"{name} {weight:g}" for name, weight in weights.items()) + "."
+    picture = save_figure(plots.polarisation(polarised.image, beam_rad=beam), out, "polarisation", caption)
+    return Section("Polarisation", [picture, Table(["data product", "χ² per measurement"], rows, told)])
 
 
 def _kind(mode: str) -> str:

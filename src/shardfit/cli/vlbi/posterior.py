@@ -142,8 +142,9 @@ def write_draws(out: Path, found: Any, obs: Any, args: argparse.Namespace) -> Pa
     from shardfit.domains.vlbi.fits_image import write_image
     from shardfit.io.files import write_arrays
     from shardfit.io.run_dir import write_environment
+    from shardfit.report.blocks import Section, Table
     from shardfit.report.posterior import report_posterior
-    from shardfit.report.run import save_extra, save_figure
+    from shardfit.report.study import Study, save_figure
     from shardfit.sampling.store import save_posterior
 
     out.mkdir(parents=True, exist_ok=True)
@@ -162,15 +163,12 @@ def write_draws(out: Path, found: Any, obs: Any, args: argparse.Namespace) -> Pa
         "amplitudes": ("Amplitudes of the data and of the mean image, gains as they are.", plots.amplitudes(obs, mean)),
         "closure_phases": ("Closure phases of the data and of the mean image.", plots.closure_phases(obs, mean)),
     }
-    for name, (_, figure) in drawn.items():
-        save_figure(figure, out, name)
-    blocks: list[dict[str, Any]] = [{"picture": name, "caption": caption} for name, (caption, _) in drawn.items()]
+    pictures = [save_figure(figure, out, name, caption) for name, (caption, figure) in drawn.items()]
     given = record.options_of(args)
     rows = [(name.replace("_", " "), str(value)) for name, value in sorted(given.items()) if _plain(value)]
-    options = {"header": ["option", "value"], "rows": rows}
-    sections = [{"title": "Images", "blocks": blocks}, {"title": "Options", "blocks": [options]}]
-    save_extra(out, f"{obs.source or 'Images'} from {Path(args.file).name}", SUBTITLE, sections)
-    return report_posterior(out)
+    sections = [Section("Images", pictures), Section("Options", [Table(["option", "value"], rows)])]
+    title = f"{obs.source or 'Images'} from {Path(args.file).name}"
+    return report_posterior(out, Study(title, SUBTITLE, sections))
 
 
 def _plain(value: Any) -> bool:

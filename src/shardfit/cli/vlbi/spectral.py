@@ -34,7 +34,9 @@ def write_spectrum(out: Path, spectrum: Any, files: Sequence[str]) -> Path:
     from shardfit.domains.vlbi.fits_image import write_image
     from shardfit.io.results import save_result
     from shardfit.io.run_dir import write_environment
-    from shardfit.report.run import report_run, save_extra, save_figure
+    from shardfit.report.blocks import Section
+    from shardfit.report.run import report_run
+    from shardfit.report.study import Study, save_figure
 
     write_image(spectrum.image, out / "image.fits", overwrite=True)
     index = spectrum.image.replace(values={"I": spectrum.alpha})
@@ -46,30 +48,25 @@ def write_spectrum(out: Path, spectrum: Any, files: Sequence[str]) -> Path:
     save_result(replace(spectrum.result, derived=derived), out)
     write_environment(out)
     beam = min(one.nominal_resolution for one in spectrum.data)
-    save_figure(plots.sky(spectrum.image, beam_rad=beam), out, "image")
-    save_figure(plots.spectral_index(spectrum.image, spectrum.alpha), out, "spectral_index")
+    caption = "Spectral index α, I ~ ν^α, where the image exceeds 5 % of its peak. That of the source as a whole, "
+    caption += f"{spectrum.mean_alpha:.3f}, rests on the fluxes of the files, its structure on the data."
+    image, index = plots.sky(spectrum.image, beam_rad=beam), plots.spectral_index(spectrum.image, spectrum.alpha)
     pictures = [
-        {"picture": "image", "caption": f"The image at {spectrum.image.freq_hz / 1e9:.6g} GHz."},
-        {
-            "picture": "spectral_index",
-            "caption": "Spectral index α, I ~ ν^α, where the image exceeds 5 % of its peak. That of the source as "
-            f"a whole, {spectrum.mean_alpha:.3f}, rests on the fluxes of the files, its structure on the data.",
-        },
-    ]
-    sections = [
-        {"title": "Image", "blocks": pictures},
-        {"title": "Files", "blocks": [_channels(spectrum, files)]},
+        save_figure(image, out, "image", f"The image at {spectrum.image.freq_hz / 1e9:.6g} GHz."),
+        save_figure(index, out, "spectral_index", caption),
     ]
     title = f"{spectrum.image.source or 'Image'} at {len(spectrum.data)} frequencies"
-    save_extra(out, title, SUBTITLE, sections)
-    return report_run(out)
+    sections = [Section("Image", pictures), Section("Files", [_channels(spectrum, files)])]
+    return report_run(out, Study(title, SUBTITLE, sections))
 
 
-def _channels(spectrum: Any, files: Sequence[str]) -> dict[str, Any]:
+def _channels(spectrum: Any, files: Sequence[str]) -> Any:
+    from shardfit.report.blocks import Table
+
     rows = []
     names = files if len(files) == len(spectrum.data) else [", ".join(files)] * len(spectrum.data)
     for k, (file, one) in enumerate(zip(names, spectrum.data, strict=True)):
         values = [f"{value[k]:.3f}" for value in spectrum.chi2.values()]
         rows.append((Path(file).name, f"{one.freq_hz / 1e9:.6g}", f"{spectrum.fluxes[k]:.4f}", *values))
     header = ["file", "GHz", "compact flux (Jy)", *(f"χ² {name}" for name in spectrum.chi2)]
-    return {"header": header, "rows": rows, "caption": "χ² per measurement, station tolerances included."}
+    return Table(header, rows, "χ² per measurement, station tolerances included.")

@@ -17,10 +17,10 @@ from shardfit.domains.vlbi.recipes.top_set import FILLED, UNEVEN, Images, kind_o
 from shardfit.domains.vlbi.rings import Ring
 from shardfit.io.files import write_atomic
 from shardfit.io.run_dir import environment
-from shardfit.report.blocks import Block, Cards, PngBlock, Section, Table, Text
+from shardfit.report.blocks import Block, Cards, Section, Table, Text
 from shardfit.report.html import Badge, write_report
-from shardfit.report.run import save_figure
 from shardfit.report.sections import about
+from shardfit.report.study import save_figure
 
 PUBLISHED = {"M87": (42.0, 3.0)}  # ring diameter and its error, µas: ApJL 875, L6 (2019)
 KINDS = ("images", "ring", "filled", "uneven", "none")
@@ -186,7 +186,7 @@ def _days(out: Path, found: Found) -> Section:
         "Mean and spread (standard deviation) of the images of the Top Set of every day, shifted onto the one that "
         "fits best. The circle has the mean diameter of the rings. North is up, east to the left."
     )
-    return Section("Images", [PngBlock(save_figure(draw.days(shown), out, "days"), caption)])
+    return Section("Images", [save_figure(draw.days(shown), out, "days", caption)])
 
 
 def _rings(out: Path, found: Found, published: tuple[float, float] | None) -> Section:
@@ -212,7 +212,7 @@ def _rings(out: Path, found: Found, published: tuple[float, float] | None) -> Se
     )
     band = "" if published is None else f" Grey: {published[0]:.0f} ± {published[1]:.0f} µas, as published."
     figure = draw.diameters(shown, published)
-    picture = PngBlock(save_figure(figure, out, "diameters"), f"Diameters of the rings of all images of a day.{band}")
+    picture = save_figure(figure, out, "diameters", f"Diameters of the rings of all images of a day.{band}")
     return Section("Ring", [picture, Table(header, rows, caption), Table(["", *KINDS], counts, text)])
 
 
@@ -252,11 +252,11 @@ def _training(out: Path, day: str, found: Found) -> Section:
         "The correlation asked for is that of the known image with itself blurred to the nominal resolution, "
         f"{taught.resolution / UAS:.1f} µas; position and flux are left free."
     )
-    matches = save_figure(draw.matches(training), out, f"matches-{day}")
-    known = save_figure(draw.known(taught.truths, taught.resolution, taught.images), out, f"known-{day}")
-    text = "Known images, as the beam would show them, and mean and spread of what the choices kept make of them."
-    pictures = [PngBlock(matches, "All choices; right of the line: recovered."), PngBlock(known, text)]
-    return Section(f"Training on {day}", [Table(header, rows, caption), *pictures])
+    told = "All choices; right of the line: recovered."
+    matches = save_figure(draw.matches(training), out, f"matches-{day}", told)
+    told = "Known images, as the beam would show them, and mean and spread of what the choices kept make of them."
+    known = save_figure(draw.known(taught.truths, taught.resolution, taught.images), out, f"known-{day}", told)
+    return Section(f"Training on {day}", [Table(header, rows, caption), matches, known])
 
 
 def _choices(out: Path, found: Found) -> Section:
@@ -273,7 +273,7 @@ def _choices(out: Path, found: Found) -> Section:
             shares[name] = {value: chosen.count(value) / values.count(value) for value in sorted(set(values))}
         if any(len(one) > 1 for one in shares.values()):
             caption = f"Share of the choices with each value that was kept, trained on {day}."
-            blocks.append(PngBlock(save_figure(draw.choices(shares), out, f"choices-{day}"), caption))
+            blocks.append(save_figure(draw.choices(shares), out, f"choices-{day}", caption))
         # the one whose worst match is farthest above what is asked for comes first
         order = sorted(kept, key=lambda one, w=whole, t=least: -min(w[one][name] / t[name] for name in t))
         rows = [[*(f"{dict(one)[a]}" for a in axes), *(f"{whole[one][t]:.3f}" for t in least)] for one in order[:SHOWN]]

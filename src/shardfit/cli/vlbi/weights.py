@@ -92,11 +92,12 @@ def run(args: argparse.Namespace) -> int:
     return answer_of(final).verdict().exit
 
 
-def _section(out: Path, found: Any) -> dict[str, Any]:
+def _section(out: Path, found: Any) -> Any:
     """Write the scores as table and figure; return their part of the report."""
     from shardfit.domains.vlbi import plots
     from shardfit.io.files import write_atomic
-    from shardfit.report.run import save_figure
+    from shardfit.report.blocks import Section, Table
+    from shardfit.report.study import save_figure
 
     header = [*found.weights, "held out", "error", "fitted", *(f"fold {k}" for k in range(found.scores.shape[1]))]
     text = io.StringIO(newline="")
@@ -106,7 +107,6 @@ def _section(out: Path, found: Any) -> dict[str, Any]:
     rows = [[*one.values(), a, b, c, *folds] for one, (a, b, c, folds) in zip(found.choices, numbers, strict=True)]
     writer.writerows(rows)
     write_atomic(out / "scores.csv", lambda file: file.write(text.getvalue().encode()))
-    save_figure(plots.scores(found), out, "scores")
     caption = (
         f"χ² per measurement of {' and '.join(found.products)}, mean over {found.scores.shape[1]} parts of the data: "
         "of the part held out (dots), and of what was fitted (line). For every value the best of the others. The "
@@ -117,8 +117,8 @@ def _section(out: Path, found: Any) -> dict[str, Any]:
         [*(f"{v:g}" for v in found.choices[k].values()), *(f"{v:.3f}" for v in rows[k][len(found.weights) :][:3])]
         for k in order
     ]
-    table = {"header": header[: len(found.weights) + 3], "rows": cells, "caption": "The twelve best; all: scores.csv."}
-    return {"title": "Weights by cross-validation", "blocks": [{"picture": "scores", "caption": caption}, table]}
+    table = Table(header[: len(found.weights) + 3], cells, "The twelve best; all: scores.csv.")
+    return Section("Weights by cross-validation", [save_figure(plots.scores(found), out, "scores", caption), table])
 
 
 def _axis(text: str) -> tuple[str, tuple[float, ...]]:
