@@ -226,6 +226,6 @@ def test_surveys_swarms_chains_and_plans_take_block_sums_as_they_take_rows(tmp_p
     np.testing.assert_allclose(*values, rtol=1e-7)
     swarms = [sf.fit(p, "swarm", particles=12, maxiter=6, progress=False).value for p in both]
     np.testing.assert_allclose(*swarms, rtol=1e-9)
-    draws = [sf.sample(p, chains=2, draws=30, warmup=30, seed=1, progress=False).params["a"] for p in both]
+    draws = [sf.sample(p, chains=2, draws=30, warmup=30, seed=1, progress=False).draws["a"] for p in both]
     np.testing.assert_allclose(*draws, rtol=1e-5)
     assert sf.plan(both[0], "lbfgs").fits
