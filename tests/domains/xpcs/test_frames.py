@@ -7,7 +7,7 @@ import pytest
 
 from shardfit import RunOptions
 from shardfit.domains.xpcs import FitOptions, Geometry, fit_correlation, laminar_flow, multi_tau, setup, static
-from shardfit.domains.xpcs.recipes.answer import rates_with_bands
+from shardfit.domains.xpcs.recipes.bands import rates_with_bands
 from tests.domains.xpcs.cases import STATIC, small
 
 QUIET = RunOptions(progress=False)

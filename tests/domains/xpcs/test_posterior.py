@@ -256,7 +256,7 @@ def test_the_posterior_agrees_with_the_fit():
 def test_more_parameters_must_earn_their_place():
     def fitted(chi2, parameters, n=1000, stderr=()):
         ready = SimpleNamespace(n_points=n, options=FitOptions())
-        return SimpleNamespace(chi2=chi2, dof=n - parameters, setup=ready, scatter=1.0, stderr=dict(stderr))
+        return SimpleNamespace(chi2=chi2, dof=n - parameters, setup=ready, scatter=1.0, noise=None, stderr=dict(stderr))
 
     found = compare_fits({"flow": fitted(1008.0, 9), "still": fitted(1010.0, 5)})
     assert found.names == ("still", "flow") and np.isclose(found.difference[1], 4 * np.log(1000) - 2, atol=0.1)

@@ -50,7 +50,6 @@ class DataSection(Selection):
 class FitSection(FitOptions):
     """Section [fit]: how the model is fitted, and how far the search goes."""
 
-    errors: str | None = like(FitOptions, "errors", default=None, example="frames")  # type: ignore[assignment]
     starts: int = option(1, "different starts that are searched from", least=1)
     maxiter: int | None = option(None, "most steps", least=1, example=200)
     ftol: float | None = option(None, "relative change of χ² at which a search ends", least=0, example=1e-14)
@@ -87,12 +86,16 @@ class Config(Options):
         return TwoComponent() if self.mode == "two_component" else makers[self.mode](self.convention)
 
     def options(self, data: Any = None) -> Any:
-        """Return the options of a fit. Errors are by frames, unless said otherwise or the data have none to show."""
+        """Return the options of a fit. Errors of points are by frames, unless said otherwise or there are none."""
         from shardfit.domains.xpcs import Binned
+        from shardfit.domains.xpcs.problem import takes_speckle
 
-        binned = isinstance(data, Binned) or self.fit.compat is not None
-        errors = self.fit.errors or ("points" if binned else "frames")
-        return self.fit.part(FitOptions, errors=errors, start=self.start, bounds=self.bounds, fixed=self.fixed)
+        options = self.fit.part(FitOptions, start=self.start, bounds=self.bounds, fixed=self.fixed)
+        if data is None or isinstance(data, Binned) or options.compat is not None:
+            return options
+        if options.errors == "auto" and not takes_speckle(data, options):
+            return replace(options, errors="frames")
+        return options
 
     def load(self, file: str | Path) -> Any:
         """Return the data of a file: read, selected and cleaned as configured."""

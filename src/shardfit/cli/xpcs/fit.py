@@ -33,7 +33,9 @@ def add_fit_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_config_option(parser, "TOML, or YAML of the package homodyne")
     options.add_out(parser, "xpcs-out", "xpcs-out; of several files, one below it for each")
     add_data_arguments(parser)
-    options.add_declared(parser, FitSection, scaling="NAME", loss="NAME", law="NAME", errors="NAME", starts="N")
+    options.add_declared(
+        parser, FitSection, scaling="NAME", loss="NAME", law="NAME", likelihood="NAME", errors="NAME", starts="N"
+    )
     parser.add_argument("--hold", metavar="NAME=VALUE", action="append", default=[], help="hold a parameter")
     parser.add_argument("--start", metavar="NAME=VALUE", action="append", default=[], help="where a parameter begins")
     options.add_devices(parser)
@@ -52,7 +54,7 @@ def configured(args: argparse.Namespace) -> Config:
     """Return the configuration of a file with the command's own options in it."""
     config = read_config(args.config)
     data = options.given(args, "q", "dt", "gap", "frames", "sigma")
-    fit = options.given(args, "scaling", "loss", "starts", "errors", "law")
+    fit = options.given(args, "scaling", "loss", "starts", "errors", "law", "likelihood")
     top = options.given(args, "mode", "seed")
     config = replace(config, data=replace(config.data, **data), fit=replace(config.fit, **fit), **top)
     for what, field in (("hold", "fixed"), ("start", "start")):

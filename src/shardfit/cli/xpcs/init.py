@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def text(mode: str | None = None) -> str:
     """Return the configuration for a mode."""
     mode = Config(mode=mode or "static").mode
-    data = {"q": 0.0054, "dt": 0.1, "sigma": "estimate", **GAP.get(mode, {})}
+    data = {"q": 0.0054, "dt": 0.1, **GAP.get(mode, {})}
     return HEAD + template(Config, {"mode": mode, "data": data})
 
 

@@ -20,7 +20,7 @@ def write_report(out: Path, fit: Any, config: Config) -> Path:
         Section("Settings", [Table(["setting", "value"], setting_rows(config))]),
     ]
     data = fit.setup.data
-    noise = "σ assumed: not calibrated" if data.sigma is None else f"fit quality: {fit.quality}"
+    noise = "σ assumed: not calibrated" if fit.quality == "uncalibrated" else f"fit quality: {fit.quality}"
     subtitle = f"{config.mode}, {len(data.phi)} angles × {data.n_frames} frames, {fit.setup.n_points:,} points, "
     subtitle += f"reduced χ² {fit.reduced_chi2:.4g} ({noise})"
     title = f"Two-time correlations: {data.source}"
@@ -29,7 +29,9 @@ def write_report(out: Path, fit: Any, config: Config) -> Path:
 
 def _parameters(fit: Any) -> Table:
     caption = "Standard errors are scaled by the reduced χ²; they take points as independent of each other."
-    if fit.pieces is not None:
+    if fit.noise is not None:
+        caption = f"Standard errors are {fit.meaning}, given how speckle, pixels and counts scatter."
+    elif fit.pieces is not None:
         caption = f"Standard errors are from the scatter of frames, about {fit.pieces:.0f} independent samples."
     return Table(["parameter", "value", "1σ", "unit"], fit.table(), caption)
 

@@ -36,6 +36,9 @@ class Correlation:
         where it comes from, for reports.
     notes
         what was done to the data or noticed in them.
+    diagonal
+        (n, nt) c2 of equal frames as it was measured, with shot noise, where c2 has another there; None: that of c2.
+        What the likelihood of speckle knows shot noise from.
 
     Example: `Correlation(c2, phi=[0.0, 45.0], q=0.0054, dt=0.1)`.
 
@@ -49,6 +52,7 @@ class Correlation:
     gap: float | None = None
     source: str = ""
     notes: tuple[str, ...] = ()
+    diagonal: Any = None
 
     def __post_init__(self):
         c2 = np.asarray(self.c2)
@@ -63,6 +67,11 @@ class Correlation:
         _check_symmetry(c2)
         n, nt = c2.shape[:2]
         self._keep(c2, {(), (n,), (1, nt), (n, nt), (n, nt, nt)})
+        if self.diagonal is not None:
+            diagonal = np.asarray(self.diagonal, np.float64)
+            if diagonal.shape != (n, nt):
+                raise ValueError(f"diagonal has shape {diagonal.shape}; it must be {(n, nt)}, one number per frame.")
+            object.__setattr__(self, "diagonal", diagonal)
 
     def _keep(self, c2: np.ndarray, sigma_shapes: set[tuple[int, ...]]) -> None:
         """Check what all kinds of data have, and keep it in its final form."""
@@ -111,7 +120,13 @@ class Correlation:
         if not 1 <= first < stop <= nt:
             raise ValueError(f"frames {first} to {last}: the data have frames 1 to {nt}, and first must be below last.")
         cut = slice(first - 1, stop)
-        return replace(self, c2=self.c2[:, cut, cut], sigma=_cut_sigma(self.sigma, cut))
+        return self.cut(cut)
+
+    def cut(self, frames: slice) -> "Correlation":
+        """Return the data of some frames, given as a slice; what lies between them counts as one step."""
+        diagonal = None if self.diagonal is None else self.diagonal[:, frames]
+        c2, sigma, step = self.c2[:, frames, frames], _cut_sigma(self.sigma, frames), frames.step or 1
+        return replace(self, c2=c2, sigma=sigma, diagonal=diagonal, dt=self.dt * step)
 
     def take(self, index: Any) -> "Correlation":
         """Return some of the q-bins, by number or by a mask."""
@@ -119,7 +134,8 @@ class Correlation:
         sigma = self.sigma
         if sigma is not None and np.ndim(sigma) and len(sigma) == len(self.phi):
             sigma = sigma[index]
-        return replace(self, c2=self.c2[index], phi=self.phi[index], q=self.q[index], sigma=sigma)
+        diagonal = None if self.diagonal is None else self.diagonal[index]
+        return replace(self, c2=self.c2[index], phi=self.phi[index], q=self.q[index], sigma=sigma, diagonal=diagonal)
 
     def near_angles(self, ranges: Sequence[Sequence[float]] = FLOW_ANGLES, fallback: bool = True) -> "Correlation":
         """Return the bins whose azimuth, brought to (−180, 180], lies in a range; lower > upper wraps around.
@@ -136,6 +152,11 @@ class Correlation:
         if not fallback:
             raise ValueError(f"{text}; the data have {np.round(self.phi, 3).tolist()}. Widen the ranges.")
         return replace(self, notes=(*self.notes, f"All angles are kept: {text}."))
+
+
+def diagonal_of(data: Correlation) -> np.ndarray:
+    """Return the measured diagonal (n, nt), or that of c2 where no other was kept."""
+    return np.diagonal(data.c2, axis1=1, axis2=2) if data.diagonal is None else data.diagonal
 
 
 def _per_bin(name: str, values: Any, n: int) -> np.ndarray:

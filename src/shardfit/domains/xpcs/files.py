@@ -47,7 +47,8 @@ def read(path: str | Path, selection: Selection | None = None, **options: Any) -
         data = data.frames(*wanted.frames)
     if wanted.diagonal == "keep" or isinstance(data, Binned):
         return data
-    return replace(data, c2=corrected_diagonal(data.c2, wanted.diagonal))
+    diagonal = np.diagonal(data.c2, axis1=1, axis2=2).copy() if data.diagonal is None else data.diagonal
+    return replace(data, c2=corrected_diagonal(data.c2, wanted.diagonal), diagonal=diagonal)
 
 
 def write(path: str | Path, data: Correlation) -> Path:
@@ -55,9 +56,9 @@ def write(path: str | Path, data: Correlation) -> Path:
     path = Path(path)
     if path.suffix != ".npz":
         raise ValueError(f"{path}: correlations are written as NPZ. Name a file that ends in .npz.")
-    sigma = {} if data.sigma is None else {"sigma": data.sigma}
+    more = {name: getattr(data, name) for name in ("sigma", "diagonal") if getattr(data, name) is not None}
     values = (data.c2, data.t, data.t, data.phi, data.q)
-    np.savez_compressed(path, **dict(zip(NPZ_NAMES, values, strict=True)), **sigma)
+    np.savez_compressed(path, **dict(zip(NPZ_NAMES, values, strict=True)), **more)
     return path
 
 
@@ -95,7 +96,7 @@ def _read_npy(path: Path, wanted: Selection) -> Correlation:
 
 
 def _read_npz(path: Path, wanted: Selection) -> Correlation:
-    arrays = read_npz(path, NPZ_NAMES, ("sigma",))
+    arrays = read_npz(path, NPZ_NAMES, ("sigma", "diagonal"))
     c2, t1 = arrays["c2_exp"], arrays["t1"]
     t1 = t1[:, 0] if t1.ndim == 2 and t1.shape[1] > 1 and t1[0, 0] == t1[0, 1] else t1  # times of every point
     t1 = t1[0] if t1.ndim == 2 else t1
@@ -104,7 +105,8 @@ def _read_npz(path: Path, wanted: Selection) -> Correlation:
     q, phi = np.ravel(arrays["wavevector_q_list"]), np.ravel(arrays["phi_angles_list"])
     q = np.full(len(phi), q[0]) if len(q) == 1 else q
     dt, notes = _dt(path, wanted.dt, _step(path, t1))
-    data = Correlation(symmetrised(c2), phi, q, dt, arrays.get("sigma"), source=path.name, notes=notes)
+    kept: dict[str, Any] = {name: arrays.get(name) for name in ("sigma", "diagonal")}
+    data = Correlation(symmetrised(c2), phi, q, dt, source=path.name, notes=notes, **kept)
     return data.take(np.flatnonzero(_is_nearest(path, data.q, wanted.q)))
 
 

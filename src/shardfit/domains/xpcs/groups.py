@@ -11,7 +11,7 @@ import numpy as np
 from jax.tree_util import register_static
 
 from shardfit.core.errors import suggestion
-from shardfit.domains.xpcs.data import Correlation
+from shardfit.domains.xpcs.data import Correlation, diagonal_of
 from shardfit.domains.xpcs.forward import Geometry
 from shardfit.domains.xpcs.models import Model
 from shardfit.domains.xpcs.rates import Parameter
@@ -134,7 +134,11 @@ def together(datasets: Mapping[str, Correlation]) -> tuple[Correlation, tuple[st
     notes = tuple(dict.fromkeys(note for data in each for note in data.notes))
     source = " + ".join(dict.fromkeys(filter(None, (data.source for data in each))))
     groups = tuple(label for label, data in datasets.items() for _ in data.phi)
-    return Correlation(np.concatenate(c2), phi, q, each[0].dt, sigma, each[0].gap, source, notes), groups
+    diagonal = np.concatenate(
+        [np.pad(diagonal_of(d), [(0, 0), (0, nt - d.n_frames)], constant_values=np.nan) for d in each]
+    )
+    rest = (sigma, each[0].gap, source, notes, diagonal)
+    return Correlation(np.concatenate(c2), phi, q, each[0].dt, *rest), groups
 
 
 def _sigma(sigmas: list, counts: list[int]) -> Any:

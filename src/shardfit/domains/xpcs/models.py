@@ -8,7 +8,7 @@ their factors, and the sums become a few matrix products.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,12 @@ from shardfit.domains.xpcs.rates import PHI0, Parameter, PowerLaw, Rate
 from shardfit.domains.xpcs.sinc import sinc_and_slope
 
 CONVENTIONS = ("compat", "theory")
+
+
+class Grams(NamedTuple):
+    """Gram matrices (n, 3 + p, 3 + p) of [f, 1, y, ∂f] of the bins, complete, in units of the noise."""
+
+    matrices: jax.Array
 
 
 class Model:

@@ -10,7 +10,8 @@ HELD = ("constant", "constant_averaged")  # scalings whose contrasts and offsets
 LOSSES = ("linear", "soft_l1", "huber", "cauchy", "arctan")
 LEFT_OUT = {"constant": 2, "power": 1, "full": 0}  # parameters of a power law, from its last, that a law has at 0
 DIAGONALS = ("basic", "interpolation", "median", "mean", "trimmed", "keep")
-ERRORS = ("points", "frames")
+ERRORS = ("auto", "points", "frames", "speckle")
+LIKELIHOODS = ("auto", "speckle", "points")
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,21 @@ class FitOptions(Options):
         λ·N·CV², CV being their standard deviation over their mean; they are then parameters of the search""",
         least=0,
     )
+    likelihood: str = option(
+        "auto",
+        """what the data are taken for
+        'speckle' weighs two-time maps as the sample covariances of intensities that they are; 'points' is least squares
+        of points with noise σ. 'auto' takes the first for maps whose diagonal shows shot noise, or whose σ is not
+        given, unless something is asked for that only points have: another loss, held scales, errors by points or
+        frames""",
+        choices=LIKELIHOODS,
+    )
     errors: str = option(
-        "points",
-        """standard errors, from the scatter of
+        "auto",
+        """standard errors of points, from the scatter of
         'points' takes all points as independent, as other packages do; 'frames' measures the scatter of whole frames,
-        which points share: right for measured correlations, and often ten times larger""",
+        which points share; 'speckle' computes it for the sample covariance that a map is. 'auto': 'speckle' with the
+        likelihood of that name, else 'points' in Python and 'frames' on the command line""",
         choices=ERRORS,
     )
     law: str = option(
@@ -107,12 +118,31 @@ class FitOptions(Options):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.likelihood == "speckle" and (clash := self.of_points):
+            raise ValueError(
+                f"likelihood 'speckle' does not go with {clash}, which is of points. Leave one of them out."
+            )
         for name, known in (("loss", ("linear", "soft_l1")), ("scaling", ("auto", "individual"))):
             if self.compat == "grid" and getattr(self, name) not in known:
                 raise ValueError(
                     f"compat 'grid' minimises what the package homodyne does, with {name} {known[1]!r}, so that {name} "
                     f"{getattr(self, name)!r} would not be used. Leave one of the two out."
                 )
+
+    @property
+    def of_points(self) -> str:
+        """What was asked for that only single points have, in words; '' if nothing."""
+        asked = {
+            f"loss {self.loss!r}": self.loss != "linear",
+            f"scaling {self.scaling!r}": self.scaling in HELD,
+            f"triangle {self.triangle!r}": self.triangle != "upper",
+            f"compat {self.compat!r}": self.compat is not None,
+            f"errors {self.errors!r}": self.errors in ("points", "frames"),
+            "shear_weighted": self.shear_weighted,
+            "warm_start": self.warm_start,
+            "even_scales": self.even_scales > 0,
+        }
+        return ", ".join(words for words, said in asked.items() if said)
 
     @property
     def joint(self) -> bool:

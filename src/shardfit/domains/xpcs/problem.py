@@ -25,6 +25,9 @@ from shardfit.domains.xpcs.scaling import (
     scale_basis,
     shear_weights,
 )
+from shardfit.domains.xpcs.speckle.blocks import Maps, averaged_maps, shows_shot_noise
+from shardfit.domains.xpcs.speckle.terms import whitened_rows, whitened_term
+from shardfit.domains.xpcs.speckle.weights import Whitening, plain_roots
 from shardfit.domains.xpcs.terms import SCALES, joint_term, projected_term
 
 TERM = "c2"
@@ -41,6 +44,8 @@ class Setup:
     design: Design
     counts: np.ndarray  # points of each angle
     n_missing: int
+    maps: Maps | None = None  # with the likelihood of speckle: what is fitted, and what whitens it
+    whitening: Whitening | None = None
 
     @property
     def n_points(self) -> int:
@@ -157,20 +162,23 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
     options = with_law(model, options or FitOptions())
     if options.compat == "grid":
         data, options = grid_points(data), replace(options, compat=None, loss="soft_l1", scaling="individual")
-    if options.errors == "frames" and isinstance(data, Binned):
-        raise ValueError("errors 'frames' needs whole two-time maps: means over bins do not show single frames.")
+    for name in ("likelihood", "errors"):
+        if getattr(options, name) in ("frames", "speckle") and isinstance(data, Binned):
+            raise ValueError(
+                f"{name} {getattr(options, name)!r} needs whole two-time maps: means over bins do not show single "
+                "frames."
+            )
+    if options.errors == "speckle" and (clash := options.of_points or "σ of single points" * (np.ndim(data.sigma) > 1)):
+        raise ValueError(f"errors 'speckle' are of plain least squares: {clash} does not go with it. Leave one out.")
     table = parameter_table(model, options)
     geometry = geometry_of(data, model)
     level = float(np.mean(data.c2))
     level = level if np.isfinite(level) else float(np.mean(data.c2, where=np.isfinite(data.c2)))
-    rows, precision, counts = tiles(data, level)
     basis = scale_basis(options.scaling, data.phi, options.fourier_order, options.shared_from)
-    n_points = int(counts.sum())
-    n_free = len(table) - len(options.fixed) + (0 if options.scaling in HELD else 2 * basis.shape[1])
-    if n_points <= n_free:
-        raise ValueError(
-            f"{n_points} points do not determine {n_free} parameters. Use more frames or fewer parameters."
-        )
+    if takes_speckle(data, options):
+        return _of_speckle(data, model, options, basis, level)
+    rows, precision, counts = tiles(data, level)
+    n_points = _enough(counts, table, options, 0 if options.scaling in HELD else 2 * basis.shape[1])
     n_missing = len(data.phi) * data.n_pairs - n_points
     if options.shear_weighted:
         precision = precision * shear_weights(data.phi, table["phi0"].start if "phi0" in table else 0.0)
@@ -178,7 +186,7 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
         counts, n_points = 2 * counts, 2 * n_points
     n_residuals = np.asarray(n_points - (0 if options.joint else 2 * basis.shape[1]), float)
     apart = np.array_equal(basis, np.eye(len(basis)))
-    design = Design(basis, precision, np.asarray(level), n_residuals, apart)
+    design = Design(basis, basis, precision, np.asarray(level), n_residuals, apart)
     repeats = 2.0 if options.triangle == "both" else 1.0
     x0, fixed = {name: p.start for name, p in table.items()}, dict(options.fixed)
     bounds = {name: (p.lower, p.upper) for name, p in table.items() if name not in fixed}
@@ -189,15 +197,66 @@ def setup(data: Correlation, model: Model, options: FitOptions | None = None) ->
         fixed = {**fixed, **(scales if options.scaling in HELD else {})}
     else:
         term = projected_term(rows, model, geometry, design)
-    problem = Problem(
-        Objective({TERM: term}).with_weights(**{TERM: repeats}),
-        x0,
-        bounds=bounds,
-        fixed=fixed or None,
-        units={name: p.unit for name, p in table.items()},
-        name=data.source or "two-time correlation",
-    )
+    objective = Objective({TERM: term}).with_weights(**{TERM: repeats})
+    problem = _problem(objective, data, table, x0, bounds, fixed)
     return Setup(problem, data, model, options, design, counts, n_missing)
+
+
+def _problem(
+    objective: Objective, data: Correlation, table: Mapping[str, Parameter], x0: dict, bounds: dict, fixed: dict
+) -> Problem:
+    units = {name: p.unit for name, p in table.items()}
+    name = data.source or "two-time correlation"
+    return Problem(objective, x0, bounds=bounds, fixed=fixed or None, units=units, name=name)
+
+
+def _enough(counts: np.ndarray, table: Mapping[str, Parameter], options: FitOptions, n_scales: int) -> int:
+    """Return the number of points, or refuse too few."""
+    n_points, n_free = int(counts.sum()), len(table) - len(options.fixed) + n_scales
+    if n_points <= n_free:
+        raise ValueError(
+            f"{n_points} points do not determine {n_free} parameters. Use more frames or fewer parameters."
+        )
+    return n_points
+
+
+def takes_speckle(data: Correlation, options: FitOptions) -> bool:
+    """Whether the likelihood of speckle is taken, by the options or by what the data are."""
+    if options.likelihood != "auto":
+        return options.likelihood == "speckle"
+    if isinstance(data, Binned) or options.of_points:
+        return False
+    return data.sigma is None or shows_shot_noise(data)
+
+
+def _of_speckle(data: Correlation, model: Model, options: FitOptions, basis: np.ndarray, level: float) -> Setup:
+    """Return the problem of whitened maps, which at first are weighted as least squares are."""
+    table, geometry, n = parameter_table(model, options), geometry_of(data, model), len(data.phi)
+    # maps are normalised by means that have errors of their own, so that each has an offset of its own
+    apart = np.array_equal(basis, np.eye(n))
+    maps, n_scales = averaged_maps(data), basis.shape[1] + n
+    n_residuals = np.asarray(_enough(maps.counts, table, options, n_scales) - n_scales, float)
+    design = Design(basis, np.eye(n), np.ones(n), np.asarray(level), n_residuals, apart)
+    rows = whitened_rows(maps, plain_roots(maps), level, model, geometry)
+    term = whitened_term(rows, maps.pairs, model, geometry, design)
+    x0, fixed = {name: p.start for name, p in table.items()}, dict(options.fixed)
+    bounds = {name: (p.lower, p.upper) for name, p in table.items() if name not in fixed}
+    problem = _problem(Objective({TERM: term}), data, table, x0, bounds, fixed)
+    n_missing = n * data.n_pairs - int(np.isfinite(data.c2[:, *np.triu_indices(data.n_frames, 1)]).sum())
+    return Setup(problem, data, model, options, design, maps.counts, n_missing, maps)
+
+
+def rewhitened(ready: Setup, maps: Maps, found: Whitening | None) -> Setup:
+    """Return the same problem with other weights, None for those of least squares, and the blocks of these maps."""
+    precision = np.ones(len(maps.y)) if found is None else found.precision
+    roots = plain_roots(maps) if found is None else found.roots
+    n_residuals = np.asarray(maps.counts.sum() - ready.design.n_scales, float)
+    design = replace(ready.design, precision=precision, n_residuals=n_residuals)
+    rows = whitened_rows(maps, roots, float(design.level), ready.model, ready.geometry)
+    term = replace(ready.problem.objective.terms[0], rows=rows)
+    args = {TERM: (ready.model, ready.geometry, design, maps.pairs)}
+    problem = ready.problem.replace(objective=Objective({TERM: term}).with_args(**args))
+    return replace(ready, problem=problem, design=design, counts=maps.counts, maps=maps, whitening=found)
 
 
 def _first_scales(data: Correlation, options: FitOptions, basis: np.ndarray) -> list[np.ndarray]:

@@ -20,18 +20,31 @@ ENOUGH, SOME = 100, 10  # points of an angle, and of a region of lags, below whi
 @register_dataclass
 @dataclass(frozen=True)
 class Design:
-    """How scales follow from their coefficients: contrast = basis @ a, offset = basis @ b; basis (n, m).
+    """How scales follow from their coefficients: contrast = basis @ a, offset = offsets @ b; (n, m) each.
 
     precision (n,): what the squared residuals of an angle are multiplied with. level: subtracted from the data, so that
     sums of squares keep their digits. n_residuals: number of points, less the coefficients if they are eliminated.
-    apart: basis is the identity, so that every angle can be solved by itself.
+    apart: both are the identity, so that every angle can be solved by itself.
     """
 
     basis: Any
+    offsets: Any
     precision: Any
     level: Any
     n_residuals: Any = 0.0
     apart: bool = field(default=False, metadata={"static": True})
+
+    @property
+    def columns(self) -> Any:
+        """What contrast and offset of the angles (n, 2) are of the coefficients [a, b]: (n, 2, m)."""
+        xp = np if isinstance(self.basis, np.ndarray) else jnp
+        of_contrast = xp.concatenate([self.basis, 0 * self.offsets], axis=1)
+        return xp.stack([of_contrast, xp.concatenate([0 * self.basis, self.offsets], axis=1)], axis=1)
+
+    @property
+    def n_scales(self) -> int:
+        """Number of coefficients."""
+        return self.basis.shape[1] + self.offsets.shape[1]
 
 
 def fourier_basis(phi: np.ndarray, order: int = 2) -> np.ndarray:
@@ -97,7 +110,7 @@ def coefficients_of(basis: np.ndarray, scales: np.ndarray) -> np.ndarray:
 
 
 class Best(NamedTuple):
-    """½Σr² at the best coefficients a (m,) and b (m,), and the log-determinant of their normal matrix."""
+    """½Σr² at the best coefficients a and b of contrast and offset, and the log-determinant of their normal matrix."""
 
     value: jax.Array
     a: jax.Array
@@ -110,9 +123,9 @@ def best_scales(grams: jax.Array, design: Design) -> Best:
     if design.apart:
         solved = normal(grams[:, :3, :3], None)
         return Best(jnp.sum(least(solved)), solved.best[:, 0], solved.best[:, 1], jnp.sum(log_det(solved)))
-    m = design.basis.shape[1]
-    matrix = jnp.einsum("ki,kab,kj->aibj", design.basis, grams[:, :2, :2], design.basis).reshape(2 * m, 2 * m)
-    vector = jnp.einsum("ki,ka->ai", design.basis, grams[:, :2, 2]).reshape(-1)
+    m, columns = design.basis.shape[1], design.columns
+    matrix = jnp.einsum("kai,kab,kbj->ij", columns, grams[:, :2, :2], columns)
+    vector = jnp.einsum("kai,ka->i", columns, grams[:, :2, 2])
     best, log_size = solve(matrix, vector)
     value = 0.5 * (jnp.sum(grams[:, 2, 2]) - best @ vector)
     return Best(value, best[:m], best[m:], log_size)
@@ -124,8 +137,8 @@ def solve(matrix: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:
     It is scaled to a unit diagonal; the smallest addition keeps one that is singular (f the same at all points)
     solvable: its answer is then one of many.
     """
-    unit = jnp.sqrt(jnp.diag(matrix))
-    unit = jnp.where(unit > 0, unit, 1.0)
+    size = jnp.diag(matrix)
+    unit = jnp.sqrt(jnp.where(size > 0, size, 1.0))  # 0: an angle that these rows do not have
     eps = 4 * jnp.finfo(matrix.dtype).eps
     factor = jnp.linalg.cholesky(matrix / jnp.outer(unit, unit) + eps * jnp.eye(len(unit), dtype=matrix.dtype))
     wide = unit if right.ndim == 1 else unit[:, None]

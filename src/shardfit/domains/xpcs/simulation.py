@@ -61,16 +61,19 @@ def simulate(model: Model, params: Mapping[str, float], experiment: Experiment, 
     curve, rng = model_curve(model, params, experiment), np.random.default_rng(seed)
     n, nt = curve.shape[:2]
     contrast, offset = (np.broadcast_to(np.asarray(v, float), (n,)) for v in (experiment.contrast, experiment.offset))
+    diagonal = None
     if experiment.sigma is None:
         assert experiment.speckles is not None
         c2 = np.stack([_speckle_c2(f, c, experiment.speckles, rng) for f, c in zip(curve, contrast, strict=True)])
-        c2 = corrected_diagonal(c2 + (offset - 1.0)[:, None, None])
+        c2 = c2 + (offset - 1.0)[:, None, None]
+        c2, diagonal = corrected_diagonal(c2), np.diagonal(c2, axis1=1, axis2=2).copy()
     else:
         clean = corrected_diagonal(offset[:, None, None] + contrast[:, None, None] * curve)
         noise = np.triu(experiment.sigma * rng.standard_normal((n, nt, nt)))
         c2 = corrected_diagonal(clean + noise + np.swapaxes(np.triu(noise, 1), 1, 2))
     phi = np.asarray(experiment.phi, float)
-    return Correlation(c2, phi, experiment.q, experiment.dt, experiment.sigma, experiment.gap, "simulated")
+    known = (experiment.q, experiment.dt, experiment.sigma, experiment.gap, "simulated")
+    return Correlation(c2, phi, *known, diagonal=diagonal)
 
 
 @arithmetic("float64")

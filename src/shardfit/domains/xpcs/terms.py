@@ -19,7 +19,7 @@ from shardfit.core.terms import StatisticTerm
 from shardfit.domains.xpcs.forward import Ahead, Geometry, averaged
 from shardfit.domains.xpcs.layout import tiles_at_once
 from shardfit.domains.xpcs.losses import LOSSES, SLOPES
-from shardfit.domains.xpcs.models import Model
+from shardfit.domains.xpcs.models import Grams, Model
 from shardfit.domains.xpcs.scaling import Design, best_scales, solve
 
 SCALES = ("contrast", "offset")
@@ -27,21 +27,22 @@ SCALES = ("contrast", "offset")
 
 def projected_term(rows: Any, model: Model, geometry: Geometry, design: Design) -> StatisticTerm:
     """Return the term whose scales are eliminated. rows: as `layout.tiles` makes them; value: ½Σr² in units of σ."""
-    equations = NormalEquations(block_sums, _projected_equations, _n_residuals)
+    equations = NormalEquations(block_sums, projected_equations, n_residuals_of)
     args = (model, geometry, design)
     how = {"chunk": tiles_at_once(rows), "checked": True, "gram": equations}
-    return statistic_term(_scale_sums, rows, *args, loss=_projected_value, **how)
+    return statistic_term(_scale_sums, rows, *args, loss=projected_value, **how)
 
 
 def joint_term(rows: Any, model: Model, geometry: Geometry, design: Design, loss: str = "linear") -> StatisticTerm:
-    """Return the term with parameters contrast (m,) and offset (m,), coefficients of the design's basis."""
+    """Return the term with parameters contrast and offset, coefficients of the design's columns."""
     value, sums = _JOINT[loss]
-    equations = NormalEquations(sums, _joint_equations, _n_residuals)
+    equations = NormalEquations(sums, _joint_equations, n_residuals_of)
     how = {"chunk": tiles_at_once(rows), "checked": True, "gram": equations}
     return statistic_term(value, rows, model, geometry, design, **how)
 
 
-def _n_residuals(model: Model, geometry: Geometry, design: Design) -> Any:
+def n_residuals_of(model: Model, geometry: Geometry, design: Design, *_: Any) -> Any:
+    """Return how many residuals a term stands for, which is data: files of a size share programs."""
     return design.n_residuals
 
 
@@ -63,24 +64,26 @@ def _curve(model: Model, values: jax.Array, geometry: Geometry, pairs: Any) -> j
     return averaged(model.curve(values, geometry, pairs), pairs)
 
 
-def weighted_grams(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design) -> jax.Array:
+def weighted_grams(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design, *_: Any) -> jax.Array:
     """Return the Gram matrices (n, 3 + p, 3 + p) of [f, 1, y, ∂f] in units of the noise."""
+    if isinstance(totals, Grams):
+        return totals.matrices
     return model.grams(totals, model.values(params), geometry) * design.precision[:, None, None]
 
 
 def normal_equations(grams: jax.Array, design: Design, contrast: jax.Array, offset: jax.Array) -> Gram:
-    """Return the normal equations over [a (m,), b (m,), parameters of the model (p,)] at scales of the angles (n,).
+    """Return the normal equations over [a, b, parameters of the model (p,)] at scales of the angles (n,).
 
     offset is less the design's level. The value is ½Σr², whatever loss the weights in the Gram matrices come from.
     """
-    basis, m = design.basis, design.basis.shape[1]
+    columns = design.columns
     mix = jnp.stack([contrast, offset, -jnp.ones_like(contrast)], axis=1)
     slopes = jnp.einsum("ka,kab->kb", mix, grams[:, :3])
     value = 0.5 * jnp.sum(slopes[:, :3] * mix)
-    by_scale = jnp.einsum("ki,ka->ai", basis, slopes[:, :2]).reshape(2 * m)
+    by_scale = jnp.einsum("kai,ka->i", columns, slopes[:, :2])
     gradient = jnp.concatenate([by_scale, contrast @ slopes[:, 3:]])
-    among = jnp.einsum("ki,kab,kj->aibj", basis, grams[:, :2, :2], basis).reshape(2 * m, 2 * m)
-    across = jnp.einsum("ki,kap,k->aip", basis, grams[:, :2, 3:], contrast).reshape(2 * m, -1)
+    among = jnp.einsum("kai,kab,kbj->ij", columns, grams[:, :2, :2], columns)
+    across = jnp.einsum("kai,kap,k->ip", columns, grams[:, :2, 3:], contrast)
     inner = jnp.einsum("kpq,k->pq", grams[:, 3:, 3:], contrast**2)
     matrix = jnp.concatenate([jnp.concatenate([among, across], 1), jnp.concatenate([across.T, inner], 1)])
     return Gram(value, gradient, matrix)
@@ -147,32 +150,33 @@ def _scale_slopes(params: Any, rows: Any, real: jax.Array, model: Any, geometry:
 _SYMMETRIC = np.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])  # where an entry of the Gram matrix is among the products
 
 
-def _projected_value(totals: jax.Array, model: Model, geometry: Geometry, design: Design) -> jax.Array:
+def projected_value(totals: jax.Array, model: Model, geometry: Geometry, design: Design, *_: Any) -> jax.Array:
+    """Return ½Σr² at the best scales."""
     return best_scales(totals[:, _SYMMETRIC], design).value
 
 
-def _marginal_value(totals: jax.Array, model: Model, geometry: Geometry, design: Design) -> jax.Array:
+def marginal_value(totals: jax.Array, model: Model, geometry: Geometry, design: Design, *_: Any) -> jax.Array:
     """Return −log of the integral of the likelihood over all scales, with flat priors, up to a constant."""
     best = best_scales(totals[:, _SYMMETRIC], design)
     return best.value + 0.5 * best.log_det
 
 
-_marginal_value.shardable = True  # each shard integrates over scales of its own; weights put that right
+marginal_value.shardable = True  # each shard integrates over scales of its own; weights put that right
 
 
 def marginal_term(rows: Any, model: Model, geometry: Geometry, design: Design) -> StatisticTerm:
     """Return the term for sampling: scales are integrated out under flat priors."""
     slopes = _scale_slopes if model.factorises(rows["pairs"]) else None
-    how = {"loss": _marginal_value, "chunk": tiles_at_once(rows), "checked": True, "slopes": slopes}
+    how = {"loss": marginal_value, "chunk": tiles_at_once(rows), "checked": True, "slopes": slopes}
     return statistic_term(_scale_sums, _with_fixed_sums(rows), model, geometry, design, **how)
 
 
-def _projected_equations(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design) -> Gram:
+def projected_equations(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design, *_: Any) -> Gram:
     """Return the normal equations of what the best scales leave: the Schur complement of the joint ones."""
     grams = weighted_grams(totals, params, model, geometry, design)
     best = best_scales(grams, design)
-    whole = normal_equations(grams, design, design.basis @ best.a, design.basis @ best.b)
-    m = 2 * best.a.shape[0]
+    whole = normal_equations(grams, design, design.basis @ best.a, design.offsets @ best.b)
+    m = design.n_scales
     among, across, inner = whole.matrix[:m, :m], whole.matrix[:m, m:], whole.matrix[m:, m:]
     projected = Gram(best.value, whole.gradient[m:], inner - across.T @ solve(among, across)[0])
     return _in_tree_order(projected, params, model.names)
@@ -181,13 +185,14 @@ def _projected_equations(totals: Any, params: Any, model: Model, geometry: Geome
 # ---- scales as parameters -------------------------------------------------------------------------------------------
 
 
-def _scales(params: Any, design: Design) -> tuple[jax.Array, jax.Array]:
-    return design.basis @ params["contrast"], design.basis @ params["offset"] - design.level
+def scales_of(params: Any, design: Design) -> tuple[jax.Array, jax.Array]:
+    """Return contrast and offset (n,) of the angles, the latter less the design's level."""
+    return design.basis @ params["contrast"], design.offsets @ params["offset"] - design.level
 
 
 def _squares(params, pairs, y, w, model, geometry, design):
     """Return squared residuals (n, m) in units of the noise."""
-    contrast, offset = _scales(params, design)
+    contrast, offset = scales_of(params, design)
     f = _curve(model, model.values(params), geometry, pairs)
     return (offset[:, None] + contrast[:, None] * f - y) ** 2 * w * design.precision[:, None]
 
@@ -216,7 +221,7 @@ def _joint_sums(loss: str, params: Any, rows: Any, real: jax.Array, model, geome
 
 def _joint_equations(totals: Any, params: Any, model: Model, geometry: Geometry, design: Design) -> Gram:
     grams = weighted_grams(totals["sums"], params, model, geometry, design)
-    whole = normal_equations(grams, design, *_scales(params, design))
+    whole = normal_equations(grams, design, *scales_of(params, design))
     whole = whole._replace(value=totals.get("robust", whole.value))
     return _in_tree_order(whole, params, (*SCALES, *model.names))
 
@@ -231,7 +236,8 @@ def _answer_sums(loss: str, params: Any, rows: Any, model: Model, geometry: Geom
     params holds contrast (n,) and offset (n,) of the angles.
     """
     values = model.values(params)
-    angles = replace(design, basis=jnp.eye(len(params["contrast"])))
+    each = jnp.eye(len(params["contrast"]))
+    angles = replace(design, basis=each, offsets=each)
 
     def tile(pairs, y, w):
         plain = _sums(model, values, geometry, pairs, y, w)

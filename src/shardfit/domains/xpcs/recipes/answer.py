@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.stats import chi2 as chi2_distribution
 
 from shardfit.core.fast_compile import unoptimised_jit
 from shardfit.core.mesh import everywhere
@@ -19,7 +20,11 @@ from shardfit.core.terms import StatisticTerm, total
 from shardfit.domains.xpcs.forward import Geometry, averaged
 from shardfit.domains.xpcs.options import HELD
 from shardfit.domains.xpcs.problem import TERM, Setup, converted, straight
-from shardfit.domains.xpcs.scaling import CONTRAST, OFFSET, best_scales
+from shardfit.domains.xpcs.recipes.bands import held_of, of_frames, rates_with_bands
+from shardfit.domains.xpcs.scaling import CONTRAST, OFFSET, Design, best_scales
+from shardfit.domains.xpcs.speckle.noise import Noise
+from shardfit.domains.xpcs.speckle.structure import Structure
+from shardfit.domains.xpcs.speckle.terms import answer_grams
 from shardfit.domains.xpcs.terms import ANSWER_SUMS, SCALES, normal_equations, weighted_grams
 from shardfit.report.values import number, pair
 from shardfit.solve.covariance import covariance
@@ -28,6 +33,7 @@ RIDGE = 0.99  # correlation of an amplitude with its offset beyond which they ar
 BENT = 0.2  # relative error of an amplitude beyond which the ridge is not straight over its error bar
 COLLAPSE = 1e-5  # 1/s: a shear rate that is none
 GOOD, MARGINAL = 1.5, 3.0  # of reduced χ²
+ODD, MISFIT = 1e-2, 6.0  # chance of the structure of residuals that is odd; its χ² per number in a wrong model
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +61,10 @@ class CorrelationFit:
         what the numbers do not say.
     pieces, scatter
         of errors by frames: independent samples, and how much more the gradient scatters than by independent points.
+    noise
+        of errors by speckle: the pixels that the scatter of each bin amounts to, and how far they share speckles.
+    structure
+        of errors by speckle: χ² of what residuals summed over bands of correlation, early and late, are left with.
     laws, unneeded
         the laws of the rates that were compared, and the parameters that the chosen one does without.
 
@@ -77,6 +87,8 @@ class CorrelationFit:
     warnings: tuple[str, ...]
     pieces: float | None = None
     scatter: float = 1.0
+    noise: Noise | None = None
+    structure: Structure | None = None
     laws: Any = None  # FitComparison
     unneeded: tuple[str, ...] = ()
 
@@ -87,7 +99,13 @@ class CorrelationFit:
 
     @property
     def quality(self) -> str:
-        """'good', 'marginal' or 'poor' by reduced χ²; 'uncalibrated' where the noise was not known."""
+        """'good', 'marginal' or 'poor' by the structure of residuals, or by reduced χ²; 'uncalibrated' where the noise
+        was not known.
+        """
+        if self.structure is not None:
+            if chi2_distribution.sf(*self.structure) > ODD:
+                return "good"
+            return "marginal" if self.structure.chi2 < MISFIT * self.structure.dof else "poor"
         if self.setup.data.sigma is None:
             return "uncalibrated"
         return "good" if self.reduced_chi2 < GOOD else "marginal" if self.reduced_chi2 < MARGINAL else "poor"
@@ -98,10 +116,11 @@ class CorrelationFit:
         largest correlation of a scale with a parameter of the model.
         """
         free = np.isfinite(np.diag(self.covariance)) & (np.diag(self.covariance) > 0)
-        n, sizes = len(self.contrast), np.sqrt(np.diag(self.covariance)[free])
-        if self.setup.design.basis.shape[1] < n:  # scales that are tied to each other count once
-            free[1:n], free[n + 1 : 2 * n] = False, False
-            sizes = np.sqrt(np.diag(self.covariance)[free])
+        n = len(self.contrast)
+        for kind, columns in enumerate((self.setup.design.basis, self.setup.design.offsets)):
+            if columns.shape[1] < n:  # scales that are tied to each other count once
+                free[kind * n + 1 : (kind + 1) * n] = False
+        sizes = np.sqrt(np.diag(self.covariance)[free])
         among = self.covariance[np.ix_(free, free)] / np.outer(sizes, sizes)
         scales = np.flatnonzero(free) < 2 * n
         across = np.abs(among[np.ix_(scales, ~scales)])
@@ -142,19 +161,27 @@ class CorrelationFit:
     @property
     def misfit(self) -> str:
         """What is odd about χ² by noise that is known; '' if nothing is, or a robust loss allows for outliers."""
+        if self.structure is not None:
+            found = self.structure
+            odd = f"Residuals have a structure that noise does not have: χ² {found.chi2:.3g} of {found.dof} sums over "
+            return odd + "bands of lag and age. The model does not hold." if self.quality == "poor" else ""
         known = self.setup.data.sigma is not None and self.setup.options.loss == "linear"
         return chi2_doubt(self.chi2, self.dof) if known else ""
 
     @property
     def meaning(self) -> str:
         """What standard errors assume."""
+        if self.noise is not None:
+            pixels, sharing = self.noise.pixels.sum(), self.noise.sharing
+            shared = f" that share speckles {sharing:.1f} times" if sharing > 1.2 else ""
+            return f"from the scatter of speckle in {pixels:,.0f} pixels{shared}"
         return "points are taken as independent" if self.pieces is None else "from the scatter of frames"
 
     @arithmetic("float64")
     def curve(self) -> np.ndarray:
         """Return the model without scales, in the shape of the data."""
         setup, values = self.setup, {name: np.float64(value) for name, value in self.params.items()}
-        curve = np.array(_curve(setup.model, values, setup.geometry, setup.data.pairs))
+        curve = np.array(curve_at(setup.model, values, setup.geometry, setup.data.pairs))
         nt = setup.data.n_frames
         return curve[:, :nt, :nt] if setup.data.c2.ndim == 3 else curve
 
@@ -173,7 +200,7 @@ class CorrelationFit:
         return [(name, *texts, units[name]) for name, texts in pairs.items()]
 
     def __str__(self):
-        noise = " (σ assumed, not calibrated)" if self.setup.data.sigma is None else ""
+        noise = " (σ assumed, not calibrated)" if self.quality == "uncalibrated" else ""
         verdict = self.answer().verdict()
         head = f"{self.result.problem}: {self.result.status.message}. {self.quality} fit, reduced χ² "
         head += f"{self.reduced_chi2:.4g}{noise}, {self.setup.n_points:,} points, {self.result.evaluations} evaluations"
@@ -215,9 +242,11 @@ def read_answer(setup: Setup, result: Result, mesh: Any = None) -> CorrelationFi
     term, design = setup.problem.objective.terms[0], setup.design
     assert isinstance(term, StatisticTerm)
     # what is summed does not depend on scales, unless a robust loss weights by them
-    scales = [result.params[name] if setup.options.joint else np.ones(design.basis.shape[1]) for name in SCALES]
-    at = {**params, **dict(zip(SCALES, (design.basis @ np.asarray(each) for each in scales), strict=True))}
-    judged = replace(term, fn=ANSWER_SUMS[setup.options.loss], loss=total, equations=None)
+    columns = design.basis, design.offsets
+    scales = [result.params[name] for name in SCALES] if setup.options.joint else [np.ones(b.shape[1]) for b in columns]
+    at = {**params, **{n: b @ np.asarray(each) for n, b, each in zip(SCALES, columns, scales, strict=True)}}
+    sums = ANSWER_SUMS[setup.options.loss] if setup.maps is None else answer_grams
+    judged = replace(term, fn=sums, loss=total, equations=None)
     objective = replace_terms(setup.problem.objective, [judged]).place(mesh)
     given = [np.asarray(each) for each in scales] if setup.options.joint else None
     contrast, offset, angle_chi2, spread, variance, rates = jax.device_get(
@@ -256,19 +285,21 @@ def _judged(objective: Objective, at: Any, scales: Any, chosen: Any, dof: Any) -
     """
     free, still = chosen
     term = objective.terms[0]
-    model, geometry, design = term.args
-    plain, weighted = (term.weight * weighted_grams(each, at, *term.args) for each in objective.totals(at)[TERM])
+    model, geometry, design = term.args[:3]
+    plain, weighted = (
+        term.weight * weighted_grams(each, at, model, geometry, design) for each in objective.totals(at)[TERM]
+    )
     if scales is None:
         best = best_scales(plain, design)
-        contrast, offset = design.basis @ best.a, design.basis @ best.b
+        contrast, offset = design.basis @ best.a, design.offsets @ best.b
     else:
-        contrast, offset = design.basis @ scales[0], design.basis @ scales[1] - design.level
+        contrast, offset = design.basis @ scales[0], design.offsets @ scales[1] - design.level
     mix = jnp.stack([contrast, offset, -jnp.ones_like(contrast)], axis=1)
     angle_chi2 = jnp.einsum("ka,kab,kb->k", mix, plain[:, :3, :3], mix)
     equations = normal_equations(weighted, design, contrast, offset)
     held = jnp.diag(jnp.where(free, 0.0, 1.0))  # a unit of its own for what is not free: it takes no part
     known = covariance(jnp.where(free[:, None] & free, equations.matrix, held), dof, 0.5 * jnp.sum(angle_chi2), True)
-    spread = _of_angles(jnp.where(free[:, None] & free, known.matrix, 0.0), design.basis)
+    spread = _of_angles(jnp.where(free[:, None] & free, known.matrix, 0.0), design)
     inner = spread[2 * len(contrast) :, 2 * len(contrast) :]
     rates = rates_with_bands(model, geometry, model.values(at), inner, still)
     return everywhere((contrast, offset + design.level, angle_chi2, spread, known.variance, rates), objective.mesh)
@@ -288,61 +319,32 @@ def _at_bounds(setup: Setup, params: dict) -> list[str]:
 def _free(setup: Setup, params: dict) -> np.ndarray:
     """Return which of [a, b, parameters] the fit was free to choose."""
     still = {*setup.options.fixed, *_at_bounds(setup, params)}
-    scales = np.full(2 * setup.design.basis.shape[1], setup.options.scaling not in HELD)
+    scales = np.full(setup.design.n_scales, setup.options.scaling not in HELD)
     return np.concatenate([scales, [name not in still for name in setup.model.names]])
 
 
-def _of_angles(inner: jax.Array, basis: jax.Array) -> jax.Array:
+def _of_angles(inner: jax.Array, design: Design) -> jax.Array:
     """Return the covariance of [contrast (n,), offset (n,), parameters] from that of [a, b, parameters].
 
     What is not identified has an infinite variance and no covariances, and so has all that depends on it.
     """
-    p = inner.shape[0] - 2 * basis.shape[1]
-    to_angles = jax.scipy.linalg.block_diag(basis, basis, jnp.eye(p))
+    p = inner.shape[0] - design.n_scales
+    to_angles = jax.scipy.linalg.block_diag(design.basis, design.offsets, jnp.eye(p))
     lost = jnp.isinf(jnp.diag(inner))
     unknown = jnp.any((to_angles != 0) & lost, axis=1)
     spread = to_angles @ jnp.where(jnp.isinf(inner), 0.0, inner) @ to_angles.T
     return jnp.where(unknown[:, None] & unknown, jnp.diag(jnp.where(unknown, jnp.inf, 0.0)), spread)
 
 
-def of_frames(rates: dict[str, np.ndarray], setup: Setup) -> dict[str, np.ndarray]:
-    """Return rates of the frames of the data, without those of padding."""
-    return {name: rate[: setup.data.n_frames] for name, rate in rates.items()}
-
-
 @partial(unoptimised_jit, static_argnums=0)
-def _curve(model: Any, params: Any, geometry: Geometry, pairs: Any) -> jax.Array:
+def curve_at(model: Any, params: Any, geometry: Geometry, pairs: Any) -> jax.Array:
+    """Return f of pairs of frames, as the data have them."""
     return averaged(model.curve(model.values(params), geometry, pairs), pairs)
-
-
-def held_of(setup: Setup) -> np.ndarray:
-    """Return which of the model's parameters are held."""
-    return np.array([name in setup.options.fixed for name in setup.model.names])
-
-
-def rates_with_bands(model: Any, geometry: Geometry, values: jax.Array, spread: Any, held: Any) -> dict[str, Any]:
-    """Return J and S (nt, 2) with standard errors by linear propagation of the parameters' covariance.
-
-    The error is NaN where the rate depends on a parameter without a finite one, and where it would be 0 although not
-    all parameters are held: at bounds, and where a rate is at its floor. A zero would claim what nobody has measured.
-    """
-    if not hasattr(model, "rates"):
-        return {}
-    rates, slopes = model.rates(values, geometry.t), jax.jacfwd(model.rates)(values, geometry.t)
-    lost, finite = ~jnp.isfinite(jnp.diag(spread)), jnp.where(jnp.isfinite(spread), spread, 0.0)
-
-    def band(s):
-        error = jnp.sqrt(jnp.maximum(jnp.einsum("ti,ij,tj->t", s, finite, s), 0.0))
-        moves = s != 0
-        unknown = jnp.any(moves & ~held, axis=1) | ~jnp.any(moves, axis=1)
-        return jnp.where(jnp.any(moves & lost, axis=1) | ((error == 0) & unknown), jnp.nan, error)
-
-    return {name: jnp.stack([rate, band(slopes[name])], axis=1) for name, rate in rates.items()}
 
 
 def _warnings(fit: CorrelationFit) -> tuple[str, ...]:
     setup, notes = fit.setup, [*fit.setup.data.notes]
-    if setup.data.sigma is None:
+    if setup.data.sigma is None and setup.maps is None:
         notes.append("σ was not given: 0.01 is assumed, χ² is not calibrated. estimate_noise measures it.")
     if setup.n_missing:
         notes.append(f"{setup.n_missing:,} points are missing (NaN or infinity) and are ignored.")

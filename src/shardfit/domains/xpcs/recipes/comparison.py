@@ -42,7 +42,8 @@ def compare_fits(fits: Mapping[str, CorrelationFit]) -> FitComparison:
 
     The noise is that which the best of them leaves, so that a guessed σ decides nothing. With errors by points these
     count as independent; where speckle ties them together, differences are then too large. With errors by frames χ² and
-    the number of points are divided by how much more the frames scatter than independent points would.
+    the number of points are divided by how much more the frames scatter than independent points would; by the
+    likelihood of speckle the number is that of independent pixels.
 
     Example: `print(compare_fits({"still": fit_correlation(data, static()), "flow": fit_correlation(data, flow)}))`.
     """
@@ -56,8 +57,10 @@ def compare_fits(fits: Mapping[str, CorrelationFit]) -> FitComparison:
     # a parameter that ended at a bound was one all the same, though no degree of freedom is left to it
     k = np.array([n - fit.dof + sum(map(np.isnan, fit.stderr.values())) for fit in fits.values()])
     best = np.argmin(chi2 / (n - k))
-    tied = list(fits.values())[best].scatter  # points that count as one
-    bic = chi2 / (tied * chi2[best] / (n - k[best])) + k * np.log(max(n / tied, np.e))
+    whole = list(fits.values())[best]
+    tied = whole.scatter  # points that count as one
+    alike = n / tied if whole.noise is None else whole.noise.pixels.sum() / whole.noise.sharing
+    bic = chi2 / (tied * chi2[best] / (n - k[best])) + k * np.log(max(alike, np.e))
     order = np.argsort(bic, kind="stable")
     names = list(fits)
     return FitComparison(tuple(names[i] for i in order), k[order], chi2[order], bic[order])

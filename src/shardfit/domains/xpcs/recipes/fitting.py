@@ -24,6 +24,7 @@ from shardfit.domains.xpcs.recipes.answer import CorrelationFit, read_answer
 from shardfit.domains.xpcs.recipes.coordinates import searchable, within_bounds
 from shardfit.domains.xpcs.recipes.frames import errors_by_frames
 from shardfit.domains.xpcs.recipes.laws import open_rates, simplest
+from shardfit.domains.xpcs.recipes.speckle import by_pace, errors_by_speckle, in_rounds, parameters, reweighted
 from shardfit.domains.xpcs.recipes.starts import about_minima, find_starts
 from shardfit.domains.xpcs.recipes.units import check_q
 from shardfit.domains.xpcs.terms import SCALES
@@ -70,12 +71,14 @@ def fit_correlation(
         raise ValueError(f"starts={starts} must be at least 1.")
     series, options = FitSeries(run, "start"), with_law(model, options)
     ready, doubt = setup(data, model, options), check_q(data, model, options)
-    found = _best(ready, find_starts(data, model, options, starts, run.seed), series)
+    begin = find_starts(data, model, options, starts, run.seed)
+    found = _best(by_pace(ready, begin[0]), begin, series)
 
     def refit(held: Mapping[str, float], start: Mapping[str, float], name: str) -> CorrelationFit | None:
         law = FitSeries(run.later, name, certificate=found.result.certificate)
         try:
-            simpler = _best(_held(ready, held), [dict(start)], law)
+            # with the weights and the noise of the whole law: answers can be compared
+            simpler = _best(_held(found.setup, held), [dict(start)], law, found)
         except NonFiniteError:
             return None
         if simpler.result.status is Status.INTERRUPTED:
@@ -89,13 +92,17 @@ def fit_correlation(
         except KeyboardInterrupt:  # which law holds is open, so the answer is that of the full one so far
             answer = replace(found, result=replace(found.result, status=Status.INTERRUPTED))
     answer = replace(answer, warnings=(*answer.warnings, doubt)) if doubt else answer
+    if answer.noise is not None:
+        answer = replace(answer, noise=answer.noise._replace(draws=[]))  # simpler laws needed them
     if run.folder is not None and leads(run.mesh):
         save_result(answer.answer(), run.folder)
     return answer
 
 
-def _best(ready: Setup, starts: list[dict[str, float]], series: FitSeries) -> CorrelationFit:
-    """Return the best answer of the searches from some starts."""
+def _best(
+    ready: Setup, starts: list[dict[str, float]], series: FitSeries, full: CorrelationFit | None = None
+) -> CorrelationFit:
+    """Return the best answer of the searches from some starts; full: of the law that this one is a simpler case of."""
     options, searched = ready.options, replace(ready, problem=_evened(ready))
     results: list[Result] = []
     for start in starts:
@@ -103,14 +110,20 @@ def _best(ready: Setup, starts: list[dict[str, float]], series: FitSeries) -> Co
         results.append(_searched(searched, start, series))
         if results[-1].status is Status.INTERRUPTED:
             break
-    best = min(results, key=lambda result: result.value if math.isfinite(result.value) else math.inf)
-    if not math.isfinite(best.value):
+    place = min(range(len(results)), key=lambda i: v if math.isfinite(v := results[i].value) else math.inf)
+    if not math.isfinite(results[place].value):
         raise NonFiniteError("no start gave a finite value: look at the data, or give a start yourself.")
+    reached, best = [(result.value, parameters(ready, result)) for result in results], results[place]
+    if ready.maps is not None and full is None and series.interrupted:
+        ready, _ = reweighted(ready, reached[place][1])  # errors of an answer so far need weights, too
+    elif ready.maps is not None and full is None:
+        rounds = series.within("round", place + 1)
+        ready, later = in_rounds(ready, best, lambda ready, start: _searched(ready, start, rounds))
+        results, best = [*results, *later], later[-1]
     answer = read_answer(ready, whole(results, best), series.run.mesh)
-    numbers = [{**result.params, **result.derived} for result in results]
-    names = ready.model.names
-    reached = [(r.value, {name: float(of[name]) for name in names}) for r, of in zip(results, numbers, strict=True)]
     answer = replace(answer, warnings=(*answer.warnings, *about_minima(reached, ready.model.table, answer.variance)))
+    if ready.maps is not None or options.errors == "speckle":
+        return errors_by_speckle(answer, full)
     return errors_by_frames(answer) if options.errors == "frames" else answer
 
 

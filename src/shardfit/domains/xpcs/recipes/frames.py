@@ -5,22 +5,20 @@ a frame adds to the gradient is summed first; the covariance of these sums, with
 taken together (Bartlett's window), stands between the inverse normal matrices. Angles are other pixels: independent.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import block_diag
 
-from shardfit.core.fast_compile import unoptimised_jit
 from shardfit.core.precision import arithmetic
 from shardfit.domains.xpcs.forward import Geometry, Grid
 from shardfit.domains.xpcs.losses import SLOPES
 from shardfit.domains.xpcs.models import Model, with_slopes
 from shardfit.domains.xpcs.problem import Setup
-from shardfit.domains.xpcs.recipes.answer import CorrelationFit, held_of, of_frames, rates_with_bands
+from shardfit.domains.xpcs.recipes.answer import CorrelationFit
+from shardfit.domains.xpcs.recipes.sandwich import normal_inverse, with_spread
 
 FEW = 10  # independent pieces below which their scatter is a guess
 
@@ -28,49 +26,23 @@ FEW = 10  # independent pieces below which their scatter is a guess
 @arithmetic("float64")
 def errors_by_frames(fit: CorrelationFit) -> CorrelationFit:
     """Return an answer with covariance, errors and bands by the scatter of frames."""
-    setup, n = fit.setup, len(fit.contrast)
-    to_angles = np.asarray(block_diag(setup.design.basis, setup.design.basis, np.eye(len(fit.params))))
-    known = np.isfinite(np.diag(fit.covariance))
-    back = np.linalg.pinv(to_angles)
-    inverse = back @ (np.where(np.outer(known, known), fit.covariance, 0.0) / fit.variance) @ back.T
-    free = np.ix_(*[np.diag(inverse) > 0] * 2)
+    setup = fit.setup
+    inverse, chosen = normal_inverse(fit)
+    free = np.ix_(chosen, chosen)
     by_frames, by_points, pieces = frame_scatter(setup, fit.params, fit.contrast, fit.offset)
     repeats = 2.0 if setup.options.triangle == "both" else 1.0
-    few = 1 + len(free[0]) / pieces  # the parameters took their share of the scatter
+    few = 1 + chosen.sum() / pieces  # the parameters took their share of the scatter
     meat = np.zeros_like(inverse)
     meat[free] = few * repeats**2 * _at_least(by_frames[free], by_points[free])
-    spread = to_angles @ inverse @ meat @ inverse @ to_angles.T
-    spread = np.where(np.outer(known, known), spread, np.where(np.eye(len(spread)), fit.covariance, 0.0))
-    errors = np.sqrt(np.diag(spread))
-    stderr = {
-        name: float(error) if np.isfinite(before) else before
-        for (name, before), error in zip(fit.stderr.items(), errors[2 * n :], strict=True)
-    }
-    bands = jax.device_get(
-        _bands(setup.model, setup.geometry, _numbers(fit.params), spread[2 * n :, 2 * n :], held_of(setup))
-    )
     note = f"Speckles change so slowly that all frames count as about {pieces:.1f} independent samples: "
     note += "the standard errors are rough. Measure longer, or more angles."
-    return replace(
+    return with_spread(
         fit,
-        stderr=stderr,
-        contrast_stderr=errors[:n],
-        offset_stderr=errors[n : 2 * n],
-        covariance=spread,
-        rates=of_frames(bands, setup),
+        inverse @ meat @ inverse,
         warnings=(*fit.warnings, note) if pieces < FEW else fit.warnings,
         pieces=pieces,
-        scatter=max(1.0, float(np.trace(inverse[free] @ meat[free])) / (len(free[0]) * fit.variance)),
+        scatter=max(1.0, float(np.trace(inverse[free] @ meat[free])) / (chosen.sum() * fit.variance)),
     )
-
-
-def _numbers(params: dict) -> dict[str, np.float64]:
-    return {name: np.float64(value) for name, value in params.items()}
-
-
-@partial(unoptimised_jit, static_argnums=0)
-def _bands(model: Model, geometry: Geometry, params: Any, spread: Any, held: Any) -> dict[str, Any]:
-    return rates_with_bands(model, geometry, model.values(params), spread, held)
 
 
 def _at_least(scatter: np.ndarray, least: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from shardfit.domains.xpcs.problem import TERM
 from shardfit.domains.xpcs.recipes.answer import CorrelationFit
 from shardfit.domains.xpcs.recipes.priors import POWER_LAWS, chosen_priors, power_law_prior
 from shardfit.domains.xpcs.scaling import coefficients_of
+from shardfit.domains.xpcs.speckle.terms import whitened_sampling_term
 from shardfit.domains.xpcs.terms import SCALES, joint_term, marginal_term
 from shardfit.run_options import RunOptions
 from shardfit.sampling.posterior import Posterior
@@ -24,6 +25,9 @@ from shardfit.sampling.shards.shard_consensus import consensus
 
 def posterior_problem(fit: CorrelationFit, priors: str | Mapping[str, Any] | None = None) -> Problem:
     """Return the problem that is sampled, with noise as the fit measured it, beginning at the fit's answer.
+
+    By the likelihood of speckle the whitened residuals count as often as the scatter of the maps allows: 1/`scatter`
+    times. Its weights stay those of the answer.
 
     priors: None, flat within the parameters' bounds; 'reference', 'weak', or by name, as `chosen_priors` says. Contrast
     and offset are integrated out under flat priors. With a prior of their own, for which there is no such formula, they
@@ -39,15 +43,22 @@ def posterior_problem(fit: CorrelationFit, priors: str | Mapping[str, Any] | Non
     known = chosen_priors(priors, fit)
     term = ready.problem.objective.terms[0]
     assert isinstance(term, RowTerm)
-    design = replace(ready.design, precision=np.asarray(ready.design.precision) * term.weight / fit.variance)
-    args = (with_points(term.rows), ready.model, ready.geometry, design)
+    counted = fit.variance * (1.0 if ready.maps is None else fit.scatter)
+    design = replace(ready.design, precision=np.asarray(ready.design.precision) * term.weight / counted)
     sampled = options.scaling in HELD or any(name in SCALES for name in known)
-    terms: dict[str, Any] = {TERM: joint_term(*args) if sampled else marginal_term(*args)}
+    if ready.maps is None:
+        args = (with_points(term.rows), ready.model, ready.geometry, design)
+        made = joint_term(*args) if sampled else marginal_term(*args)
+    else:
+        args = (term.rows, ready.model, ready.geometry, design, ready.maps.pairs)
+        made = whitened_sampling_term(*args, joint=sampled)
+    terms: dict[str, Any] = {TERM: made}
     if law := power_law_prior(ready.model, known):
         terms[POWER_LAWS] = law
     x0, bounds, fixed = dict(fit.params), dict(ready.problem.bounds or {}), dict(options.fixed)
     if sampled:
-        scales = {name: coefficients_of(design.basis, getattr(fit, name)) for name in SCALES}
+        columns = dict(zip(SCALES, (design.basis, design.offsets), strict=True))
+        scales = {name: coefficients_of(basis, getattr(fit, name)) for name, basis in columns.items()}
         x0 |= scales
         fixed |= scales if options.scaling in HELD else {}
     own = {name: entry for name, entry in known.items() if name in x0 and name not in fixed}

@@ -41,11 +41,7 @@ def thinned(data: Correlation) -> Correlation:
     step = max(1, data.n_frames // FRAMES)
     cut = slice(None, step * min(FRAMES, data.n_frames), step)
     keep = np.linspace(0, len(data.phi) - 1, min(ANGLES, len(data.phi))).round().astype(int)
-    few = data.take(np.sort(np.argsort(data.phi, kind="stable")[keep]))
-    sigma = few.sigma
-    if np.ndim(sigma) >= 2:
-        sigma = sigma[:, cut] if np.ndim(sigma) == 2 else sigma[:, cut, cut]
-    return replace(few, c2=few.c2[:, cut, cut], dt=data.dt * step, sigma=sigma)
+    return data.take(np.sort(np.argsort(data.phi, kind="stable")[keep])).cut(cut)
 
 
 @arithmetic("float64")
@@ -58,7 +54,8 @@ def find_starts(data: Correlation, model: Model, options: FitOptions, count: int
         given = {name: p.start for name, p in table.items() if name in {*options.start, *options.fixed}}
         common = replace(options, start={}, fixed={}, bounds={})
         return [{**model.spread(each), **given} for each in find_starts(data, model.model, common, count, seed)]
-    thin = replace(options, loss="linear", scaling="individual", shear_weighted=False, compat=None, even_scales=0.0)
+    simple: Any = {"loss": "linear", "scaling": "individual", "shear_weighted": False, "compat": None}
+    thin = replace(options, **simple, even_scales=0.0, likelihood="points", errors="points")
     problem = setup(thinned(data), model, thin).problem
     columns = _candidates(table, {*options.start, *options.fixed}, seed)
     searched = max(SEARCHED, 2 * count if count > 1 else 0)
