@@ -55,7 +55,7 @@ class Kind:
         if taken is not REFUSED:
             return taken
         words = self.words()
-        if isinstance(value, float) and not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value) and "whole" not in words:
             words = words.replace("number", "finite number", 1)
         raise ValueError(f"{place.of(name)} = {value!r} must be {words}.{self.nearest(value)}")
 
@@ -252,7 +252,8 @@ class Either(Kind):
         return next((taken for part in self.parts if (taken := part.take(value)) is not REFUSED), REFUSED)
 
     def words(self, plural: bool = False) -> str:
-        said = [text for part in self.parts if (text := part.words(plural))]
+        plain = [part for part in self.parts if not isinstance(part, Made) or part.of_options]  # a file has these alone
+        said = [text for part in plain or self.parts if (text := part.words(plural))]
         return " or ".join(dict.fromkeys(said))
 
     def read(self, text: str) -> Any:

@@ -58,7 +58,7 @@ class StartSection(Options):
     delta: float | str | None = option(None, "of VTI waves, likewise", example=0.0)
     q: float | str | None = option(None, "of viscoacoustic waves, likewise", example=50.0)
     dtype: str = option("<f4", "numbers of a raw binary file")
-    water: float | None = option(1500.0, "cells of this speed from the top down are kept", unit="m/s", above=0)
+    water: float | None = option(1500.0, "cells of this speed from the top down are kept; 0: none", unit="m/s", least=0)
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,8 @@ class Config(OpenOptions):
         if (table.get("science") is None) == (table.get("problem") is None):
             raise ValueError("give either science, see `shardfit sciences`, or problem = 'module:function'.")
         name = table.get("science") or "settings"
+        if name != "settings":
+            get_science(name, "survey")  # a science that is not there is named before its section
         return {name: Option(name, Table(Kind()), Rule(), {})}
 
     @property

@@ -20,6 +20,8 @@ FIELD = 8.0  # nominal resolutions across a field of which nothing is said
 PRIOR = 0.3  # share of the field that the prior's FWHM is
 FACTORS = tuple(10 ** (-k / 2) for k in range(1, 7))  # of the weights, one after the other
 PRODUCTS = (*ALIGNED[:4], *CLOSURES)
+COUNTS = ("min", "max", "min-cut0bl")  # the last for closure phases alone
+TRANSFORMS = ("power", "log", "identity")
 OPERATORS = ("auto", "separable", "dense", "nufft")
 
 
@@ -98,7 +100,7 @@ class ImagingOptions(Options):
     zero_baseline: float | Literal["auto"] = option(
         0.0, "baselines shorter than so many wavelengths are scaled to the flux; 'auto': those within a site", least=0
     )
-    count: str = option("min", "closure sets", choices=("min", "max"))
+    count: str = option("min", "closure sets", choices=COUNTS)
     average: bool | float = option(False, "average over scans, or so many seconds\nsee `prepare`", least=0)
     restarts: int = option(3, "further fits, each from the last image blurred", least=0)
     blur: float = option(1.0, "of the image before a restart, in nominal resolutions", least=0)
@@ -114,7 +116,7 @@ class ImagingOptions(Options):
     epsilon_tv: float = option(1e-10, "rounds off the total variation", unit="Jy²", least=0)
     operator: Any = option("auto", "how visibilities are computed\nsee `forward`", choices=OPERATORS)
     transform: str | None = option(
-        None, "variables of the image\nleft out: chosen, see `transforms`", choices=("power", "log"), example="power"
+        None, "variables of the image\nleft out: chosen, see `transforms`", choices=TRANSFORMS, example="power"
     )
     taper_uas: float = option(
         0.0, "resolution that data are tapered to\nthe final image is blurred by it", unit="µas", least=0

@@ -68,7 +68,7 @@ class FitOptions(Options):
     )
     fourier_order: int = option(2, "order of scaling 'fourier'", least=0)
     shared_from: int = option(
-        3, "number of angles from which scaling 'auto' has one contrast and offset for all", least=1
+        3, "number of angles from which scaling 'auto' has one contrast and offset for all", least=0
     )
     shear_weighted: bool = option(False, "give angles along the flow more weight\nχ² is then no longer one")
     warm_start: bool = option(
