@@ -15,21 +15,29 @@ PEERS = ()
 SETTINGS = {"precision": "float64", "threads": "as many as cores", "chains": "4", "warmup": "500", "draws": "1000"}
 QUICK = ("normal", "two modes", "separated classes, flat priors")
 TOLERANCE = 0.15
+METHODS = "nuts", "mams"
 WORDS = "right", "flagged", "refused", "wrong"
 
 
 def run(quick: bool) -> dict[str, dict]:
-    """Return what was said of every target, and how many were silently wrong."""
-    cases = {name: once(TARGETS[name], draws=300 if quick else 1000) for name in (QUICK if quick else TARGETS)}
-    words = [case["word"] for case in cases.values()]
-    return cases | {"all": {"targets": len(cases)} | {word: words.count(word) for word in WORDS}}
+    """Return what was said of every target by both samplers, and how many were silently wrong."""
+    draws, names = 300 if quick else 1000, QUICK if quick else TARGETS
+    found = {method: {name: once(TARGETS[name], draws, method=method) for name in names} for method in METHODS}
+    cases = dict(found["nuts"])
+    for method in METHODS[1:]:
+        cases |= {f"{name}, {method}": case for name, case in found[method].items()}
+    for method, own in found.items():
+        words = [case["word"] for case in own.values()]
+        name = "all" if method == "nuts" else f"all, {method}"
+        cases[name] = {"targets": len(own)} | {word: words.count(word) for word in WORDS}
+    return cases
 
 
-def once(target: Target, draws: int = 1000, warmup: int = 500, seed: int = 0) -> dict:
+def once(target: Target, draws: int = 1000, warmup: int = 500, seed: int = 0, method: str = "nuts") -> dict:
     """Return what a sampler says of a target, and how far off it is."""
     began = time.process_time()
     try:
-        found = sf.sample(target.problem(), draws=draws, warmup=warmup, seed=seed, progress=False)
+        found = sf.sample(target.problem(), method, draws=draws, warmup=warmup, seed=seed, progress=False)
     except (ValueError, RuntimeError) as error:
         told = {"word": "refused", "why": str(error)[:100], "wrong": False}
         return told | {"cpu": time.process_time() - began}

@@ -65,7 +65,7 @@ def test_a_gaussian():
     useful = drawn["gradients"].sum() + drawn["warmup_gradients"].sum()
     assert 0.8 < useful / (4 * int(state.tick)) <= 1
     # gradients make the metric of a normal density exact: whitened by its root, the covariance is the identity
-    white = np.linalg.solve(drawn["root"], np.linalg.cholesky(covariance))
+    white = np.linalg.solve(np.asarray(state.pool.metric.root), np.linalg.cholesky(covariance))
     np.testing.assert_allclose(np.linalg.svd(white)[1], 1, rtol=0.3)
 
     np.testing.assert_array_equal(run(problem, ticks=7)[0]["z"], drawn["z"])
@@ -145,9 +145,10 @@ def scaled(x, rows):
 def test_many_coordinates():
     """Beyond what a dense metric is for, scales are found one by one."""
     sd = np.geomspace(0.1, 10, 250)
-    drawn, _ = run(Problem(Objective({"data": residual_term(scaled, {"sd": sd})}), np.zeros(250)), NUTS(warmup=200))
+    problem = Problem(Objective({"data": residual_term(scaled, {"sd": sd})}), np.zeros(250))
+    drawn, state = run(problem, NUTS(warmup=200))
     require_moments(drawn["z"], np.ones(250), np.diag(sd**2), 0.15)
-    np.testing.assert_allclose(drawn["root"], sd, rtol=0.01)
+    np.testing.assert_allclose(state.pool.metric.scales(), sd, rtol=0.01)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from scipy import stats
 
 from shardfit.core.precision import arithmetic
 from shardfit.sampling.chains import trees
+from shardfit.sampling.chains.metric import Dense
 
 ROOT = np.array([[1.0, 0.0, 0.0], [0.5, 0.8, 0.0], [-0.3, 0.2, 0.5]])
 
@@ -81,17 +82,22 @@ class PlainNUTS:
         return draw, chance, self.max_depth, leaps
 
 
+def held(chance):
+    """The numbers of one tick as the machine takes them."""
+    return chance._replace(momentum=lambda: chance.momentum)
+
+
 @jax.jit
 def machine(start, chances, step, max_depth):
     """Return what every tick of a chain ends, and its draw, with steps of one length."""
-    root = jnp.asarray(ROOT)
+    metric = Dense.of(jnp.asarray(ROOT))
 
     def tick(tree, chance):
-        z = trees.ask(tree, root)
+        z = trees.ask(tree, metric)
         bend = z[1] - 0.5 * z[0] ** 2
         gradient = jnp.array([z[0] - 2 * bend * z[0], 2 * bend, z[2]])
         value = 0.5 * (z[0] ** 2 + 2 * bend**2 + z[2] ** 2)
-        grown, done = trees.tell(tree, z, value, trees.against(root, gradient), chance, max_depth)
+        grown, done = trees.tell(tree, z, value, metric.against(gradient), held(chance), max_depth)
         begins = done.ends | (grown.started & ~tree.started)
         return trees.with_length(grown, step, begins), (done, grown.draw)
 
@@ -134,9 +140,9 @@ def test_density_is_kept(step):
 
     def tick(carry, chance):
         tree, made, kept = carry
-        z = trees.ask(tree, jnp.ones(1))
+        z = trees.ask(tree, Dense.of(jnp.ones(1)))
         value = jnp.sum(z + 2 * jax.nn.softplus(-z), 0)
-        grown, done = trees.tell(tree, z, value, jnp.tanh(z / 2), chance, depth)
+        grown, done = trees.tell(tree, z, value, jnp.tanh(z / 2), held(chance), depth)
         begins = done.ends | (grown.started & ~tree.started)
         made = made + done.ends
         kept = jnp.where(done.ends & (made == transitions), grown.draw[0], kept)

@@ -56,10 +56,11 @@ def run_engine(
     began, target = time.perf_counter(), sampled(problem)
     with at_work(target):
         start, key = find_start(target, mesh, seed), jax.random.key(seed)
-        scale = 0.1 * np.eye(start.z.size) if start.root is None else start.root
+        scale = np.full(start.z.size, 0.1) if start.root is None else np.asarray(start.root)
         spread = np.random.default_rng(seed).standard_normal((chains, start.z.size))
         points = start.for_chains(chains, seed).points
-        z0 = jnp.asarray(start.z + spread @ np.asarray(scale).T if points is None else points)
+        away = spread * scale if scale.ndim == 1 else spread @ scale.T
+        z0 = jnp.asarray(start.z + away if points is None else points)
         density = _LogDensity(target.space, target.objective.place(mesh))
         settings = {"draws": draws, "warmup": warmup, "target_accept": target_accept, "max_depth": max_depth}
         z, stats = engine(density, z0, key, **settings)

@@ -20,6 +20,7 @@ from shardfit.sampling.density import as_objective, values_on_z
 from shardfit.solve.base import Finish, Task
 from shardfit.solve.lbfgsb import LBFGSB
 from shardfit.solve.monitor import Monitor
+from shardfit.stats.laplace import hessian_product
 
 DENSE = 200  # coordinates up to which a Hessian is formed
 STEPS = 300
@@ -28,6 +29,7 @@ BATCH = 256  # points whose values are asked for at once: always as many, so tha
 POLISHING = 12  # steps by curvature
 LENGTHS = 2.0 ** -np.arange(-3, 13)  # of such a step
 STEEP, HALVINGS = 3.0, 120  # rise of -log density at one width, of which a Gaussian has 0.5, above which it is halved
+PROBES, LEAST = 16, 0.1  # products with the Hessian for its diagonal; least entry, in typical ones
 FLAT = 1e-11  # curvature, relative to the largest, below which a direction may have no end
 
 
@@ -57,6 +59,19 @@ class Landscape:
         ):  # JAX refuses in several ways, before anything is computed; first derivatives were there for the fit
             return False
         return True
+
+    def widths(self, z: np.ndarray) -> np.ndarray | None:
+        """Return about what standard deviations (n,) there are around z, from random probes of the curvature; None
+        where there are none.
+        """
+        try:
+            diagonal = np.asarray(_diagonal(self.space, self.objective, self._at(z)), float)
+        except Exception:  # a model without second derivatives, as in `curved`
+            return None
+        typical = np.median(np.abs(diagonal))
+        if not (np.isfinite(diagonal).all() and typical > 0):
+            return None
+        return 1 / np.sqrt(np.maximum(diagonal, LEAST * typical))
 
     def descend(self, z: np.ndarray, steps: int = STEPS) -> Finish:
         """Minimise -log density from z."""
@@ -187,3 +202,9 @@ def narrowed(landscape: Landscape, here: Bowl) -> Bowl:
 @jax.jit
 def _curvature(space: Space, objective: Objective, z: jax.Array) -> Gram:
     return hessian(objective, space, z)
+
+
+@jax.jit
+def _diagonal(space: Space, objective: Objective, z: jax.Array) -> jax.Array:
+    signs = jax.random.rademacher(jax.random.key(0), (PROBES, z.size), z.dtype)
+    return jnp.mean(jax.lax.map(lambda sign: sign * hessian_product(space, objective, z, sign), signs), 0)

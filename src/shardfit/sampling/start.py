@@ -31,7 +31,7 @@ FIT, X0 = "fit", "x0"
 
 
 class Start(NamedTuple):
-    """z (n,), a factor of the covariance: root (n, n) with root @ root.T, or (n,) standard deviations; what to know.
+    """z (n,), a factor of the covariance: root (n, n) with root @ root.T, or about (n,) standard deviations; a note.
 
     modes: all that matter, None where none is known. points: (chains, n) where chains begin, None for around z.
     """
@@ -51,9 +51,9 @@ class Start(NamedTuple):
         """Return mean and covariance of every mode, or of what is known of where chains begin."""
         if self.modes is not None and self.modes.roots is not None:
             return [(z, root @ root.T) for z, root in zip(self.modes.z, self.modes.roots, strict=True)]
-        if self.root is None:
+        if self.root is None or self.root.ndim == 1:
             return []
-        root = np.asarray(self.root if self.root.ndim == 2 else np.diag(self.root), float)
+        root = np.asarray(self.root, float)
         return [(np.asarray(self.z, float), root @ root.T)]
 
     def of_group(self, number: int, groups: int) -> dict[str, Any]:
@@ -67,7 +67,11 @@ class Start(NamedTuple):
             raise ValueError(f"start: {len(self.points)} points for {chains} chains. Give each chain its own.")
         if self.points is not None or self.root is None or self.modes is None or not self.modes.several:
             return self
-        return self._replace(points=self.modes.starts(chains, np.random.default_rng([seed, chains])))
+        spread = np.random.default_rng([seed, chains])
+        points = self.modes.starts(chains, spread)
+        if self.root.ndim == 1:  # the modes have no widths of their own
+            points = points + self.root * spread.standard_normal(points.shape)
+        return self._replace(points=points)
 
 
 def read_start(path: Path, run: str) -> Start | None:
@@ -142,8 +146,9 @@ def _from_fit(landscape: Landscape, z: np.ndarray, value: float, status: Status,
         return _on_the_way(landscape, z)
     if landscape.curved and modes is not None:
         return _in_modes(landscape, modes)
+    widths = landscape.widths(z) if z.size > DENSE else None
     note = "" if z.size > DENSE else "The model has no second derivatives: chains began with scales of their own."
-    return Start(z, None, note, modes)
+    return Start(z, None if widths is None else widths.astype(z.dtype), note, modes)
 
 
 def _in_modes(landscape: Landscape, modes: Modes) -> Start:

@@ -1,1 +1,1 @@
-"""Chains of NUTS: trees, adaptation, groups on devices and workers, blocks on disk."""
+"""Chains: samplers and their metrics, adaptation, groups on devices and workers, blocks on disk."""

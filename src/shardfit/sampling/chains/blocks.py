@@ -82,5 +82,5 @@ class Blocks:
         for name in (name for name in blocks[0] if not name.startswith(STATE)):
             parts = [block[name] for block in blocks]
             of_draws = all(part.ndim >= 2 and part.shape[1] == n for part, n in zip(parts, size, strict=True))
-            whole[name] = np.concatenate(parts, axis=1)[:, :draws] if of_draws and name != "root" else parts[-1]
+            whole[name] = np.concatenate(parts, axis=1)[:, :draws] if of_draws else parts[-1]
         return whole

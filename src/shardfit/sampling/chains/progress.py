@@ -32,7 +32,7 @@ class SamplingProgress:
         labels: Sequence[str] = (),
     ):
         self.line, self.live = None if wanted is False else Line(title), Live(folder, title, "transitions")
-        self.warmup, self.draws, self.groups, self.labels = solver.warmup, solver.draws, groups, tuple(labels)
+        self.warmup, self.draws, self.groups, self.labels = solver.discarded, solver.draws, groups, tuple(labels)
         self.lock, self.shots = threading.Lock(), {}
         self.began, self.looked = time.monotonic(), 0.0
         self.mixing: list[tuple[int, float]] = []  # transitions of all chains, and R-hat of the draws among them

@@ -10,6 +10,8 @@ momenta and slopes are whitened by a root of the covariance L: z moves by L·mom
 is one, so nothing but slopes changes when L does.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +20,8 @@ import numpy as np
 
 from shardfit.solve.draws import threefry
 
+MANY = 256  # numbers of all chains from which it pays to look only at the levels that a tree has
 LARGEST_ERROR = 1000.0  # of the energy; beyond it the trajectory has left the level set for good
-SMALL = 24  # coordinates up to which a product with the root is cheaper as a sum than as a call of a library
 
 # rows of Tree.vectors: the two ends with z, momentum and slope, what was drawn and picked with z and slope, and totals
 NEAR, FAR, DRAW, PICK, TOTAL, SUB_TOTAL = slice(0, 3), slice(3, 6), slice(6, 8), slice(8, 10), 10, 11
@@ -70,12 +72,14 @@ class Tree(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """Random numbers of one tick: three uniform ones, and a momentum (n, chains) for transitions that begin."""
+    """Random numbers of one tick: three uniform ones (chains,), and the momentum (n, chains) of transitions that begin,
+    which is asked for only where some do.
+    """
 
     leaf: jax.Array
     branch: jax.Array
     side: jax.Array
-    momentum: jax.Array
+    momentum: Callable[[], jax.Array]
 
 
 class Transition(NamedTuple):
@@ -105,25 +109,30 @@ def plant(z: jax.Array, max_depth: int) -> Tree:
 
 
 def draw_chance(key: jax.Array, tick: jax.Array, chains: int, n: int, dtype: Any) -> Chance:
-    """Return the random numbers of one tick, for every chain: functions of key, chain and tick.
+    """Return the random numbers of one tick, for every chain: functions of key, chain and tick."""
+    words = _words(key, tick, chains, n, slice(0, 2))
+    uniform = [(word.astype(dtype) + 0.5) / 2.0**32 for word in words]
+    return Chance(uniform[0][0], uniform[1][0], uniform[0][1], partial(draw_normal, key, tick, chains, n, dtype))
 
-    Momenta are normal numbers of single precision: no statistic of a chain can tell, and they are drawn at every tick.
-    """
-    width = 2 + (n + 1) // 2
-    place = jnp.arange(chains * width, dtype=jnp.uint32).reshape(chains, width).T
-    words = threefry(key, place, jnp.broadcast_to(tick.astype(jnp.uint32), place.shape))
-    words = jax.lax.optimization_barrier(jnp.stack(words))
-    uniform = [(word[:2].astype(dtype) + 0.5) / 2.0**32 for word in words]
-    bits = jnp.concatenate([word[2:] for word in words])[:n]
+
+def draw_normal(key: jax.Array, tick: jax.Array, chains: int, n: int, dtype: Any) -> jax.Array:
+    """Return normal numbers (n, chains) of single precision: no statistic of a chain can tell."""
+    bits = jnp.concatenate(list(_words(key, tick, chains, n, slice(2, None))))[:n]
     # an odd number of half-steps from -1 to 1: never the ends
     centred = ((bits >> 9).astype(jnp.float32) + 0.5) * np.float32(2.0**-22) - 1
-    normal = np.float32(np.sqrt(2)) * jax.lax.erf_inv(centred)
-    return Chance(uniform[0][0], uniform[1][0], uniform[0][1], normal.astype(dtype))
+    return (np.float32(np.sqrt(2)) * jax.lax.erf_inv(centred)).astype(dtype)
 
 
-def ask(tree: Tree, root: jax.Array) -> jax.Array:
-    """Return the next positions (n, chains): a half step of the momentum, a whole step of z along root."""
-    return tree.vectors[0] + tree.step * along(root, _half_kicked(tree))
+def _words(key: jax.Array, tick: jax.Array, chains: int, n: int, rows: slice) -> jax.Array:
+    width = 2 + (n + 1) // 2
+    place = jnp.arange(chains * width, dtype=jnp.uint32).reshape(chains, width).T[rows]
+    words = threefry(key, place, jnp.broadcast_to(tick.astype(jnp.uint32), place.shape))
+    return jax.lax.optimization_barrier(jnp.stack(words))
+
+
+def ask(tree: Tree, metric: Any) -> jax.Array:
+    """Return the next positions (n, chains): a half step of the momentum, a whole step of z in the metric."""
+    return tree.vectors[0] + tree.step * metric.along(_half_kicked(tree))
 
 
 def tell(
@@ -131,7 +140,7 @@ def tell(
 ) -> tuple[Tree, Transition]:
     """Take in the evaluation of the asked positions z; if a transition ends, the next begins in the same tick.
 
-    slope: rootᵀ·gradient.
+    slope: that of the metric, Sᵀ·gradient.
     """
     known, picked_value, step, energy, weight, sub_weight, accept = tree.numbers
     depth, leaf, gradients = tree.counts
@@ -171,21 +180,22 @@ def tell(
     done = Transition(ends & started, error, energy, accept / gradients, diverging, depth + valid, gradients, length)
 
     here = jnp.stack([z, momentum, slope])
-    fresh = jnp.stack([draw[0], chance.momentum, draw[1]])
+    newest = jax.lax.cond(jnp.any(ends), chance.momentum, lambda: jnp.zeros_like(z))
+    fresh = jnp.stack([draw[0], newest, draw[1]])
     far, total = tree.vectors[FAR], tree.vectors[TOTAL]
     vectors = [
         jnp.where(ends, fresh, jnp.where(turned, far, here)),
         jnp.where(ends, fresh, jnp.where(turned, here, far)),
         draw,
         pick,
-        jnp.where(ends, chance.momentum, jnp.where(valid, total + sub_total, total))[None],
+        jnp.where(ends, newest, jnp.where(valid, total + sub_total, total))[None],
         jnp.where(closes, 0, sub_total)[None],
     ]
     numbers = [
         drawn,
         picked_value,
         jnp.where(closes, jnp.where(forward, length, -length), step),
-        jnp.where(ends, drawn + 0.5 * _dot(chance.momentum, chance.momentum), energy),
+        jnp.where(ends, drawn + 0.5 * _dot(newest, newest), energy),
         jnp.where(ends, 0, jnp.where(valid, jnp.logaddexp(weight, sub_weight), weight)),
         jnp.where(closes, -jnp.inf, sub_weight),
         jnp.where(ends, 0, accept),
@@ -201,12 +211,12 @@ def with_length(tree: Tree, length: jax.Array, where: jax.Array) -> Tree:
     return tree._replace(numbers=jnp.concatenate([tree.numbers[:at], step[None], tree.numbers[at + 1 :]]))
 
 
-def restart(tree: Tree, change: jax.Array) -> Tree:
-    """Return trees that begin anew at what they have drawn so far, in a metric whose root was multiplied by change.
+def restart(tree: Tree, slope: jax.Array) -> Tree:
+    """Return trees that begin anew at what they have drawn so far, in a metric that makes its slope this.
 
     The momentum stays what it is: it is as good as a new one while the density is still being explored.
     """
-    z, momentum, slope, value = tree.draw, tree.vectors[1], against(change, tree.slope), tree.value
+    z, momentum, value = tree.draw, tree.vectors[1], tree.value
     zero, none = jnp.zeros_like(value), jnp.zeros_like(z)
     energy = value + 0.5 * _dot(momentum, momentum)
     return tree._replace(
@@ -225,18 +235,6 @@ def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.sum(a * b, -2)
 
 
-def along(root: jax.Array, momentum: jax.Array) -> jax.Array:
-    """Return root·momentum (n, chains), for a root (n, n) or its diagonal (n,)."""
-    if root.ndim == 1:
-        return root[:, None] * momentum
-    return jnp.sum(root[..., None] * momentum, 1) if len(root) <= SMALL else root @ momentum
-
-
-def against(root: jax.Array, gradient: jax.Array) -> jax.Array:
-    """Return rootᵀ·gradient."""
-    return along(root.T, gradient)
-
-
 def choose(condition: jax.Array, one, other):
     """Return one of two equal structures."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)
@@ -250,10 +248,32 @@ def _turns(tree: Tree, momentum: jax.Array, sub_total: jax.Array) -> tuple[jax.A
     to its last, as in Stan: a trajectory that has just closed a circle passes the test of its ends alone.
     """
     leaf, starts = tree.counts[1], tree.starts
-    level = jnp.arange(starts.shape[1])[:, None]
     innermost = jax.lax.population_count(leaf >> 1)  # level of the innermost branch that is open
     closed = jax.lax.population_count(leaf & ~(leaf + 1))  # how many branches end with this leaf: trailing ones
+    counts = innermost, closed
 
+    def among(levels: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+        return _turns_among(starts[:, :levels], counts, tree, momentum, sub_total)
+
+    if starts[0, 0].size < MANY:
+        turning, turns, late = among(starts.shape[1])
+    else:  # those of levels that no branch has reached are not looked at
+        tiers = (*range(2, starts.shape[1], 2), starts.shape[1])
+        which = jnp.sum(jnp.max(innermost) >= jnp.array(tiers[:-1]))
+        turning, turns, late = jax.lax.switch(which, [partial(among, levels) for levels in tiers])
+    opening = jnp.stack([momentum, tree.vectors[1], tree.vectors[SUB_TOTAL]])
+    opened = starts.at[:, jnp.where(closed == 0, innermost, starts.shape[1]), :, jnp.arange(len(leaf))].set(
+        opening.transpose(2, 0, 1), mode="drop"
+    )
+    return opened, turning, turns | ((tree.counts[0] > 0) & late)
+
+
+def _turns_among(
+    starts: jax.Array, counts: tuple[jax.Array, jax.Array], tree: Tree, momentum: jax.Array, sub_total: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return, of some levels, whether a branch that ends here turns back, the whole tree would, and its halves do."""
+    innermost, closed = counts
+    level = jnp.arange(starts.shape[1])[:, None]
     first, before, earlier = starts
     whole = _turns_back(sub_total - earlier, first, momentum)
     late = _turns_back(sub_total - earlier + before, before, momentum)
@@ -264,10 +284,7 @@ def _turns(tree: Tree, momentum: jax.Array, sub_total: jax.Array) -> tuple[jax.A
     total, far = tree.vectors[TOTAL], tree.vectors[FAR][1]
     top = _turns_back(total + sub_total, far, momentum)
     halves = _turns_back(total + first[0], far, first[0]) | late[0]
-    opening = jnp.stack([momentum, tree.vectors[1], tree.vectors[SUB_TOTAL]])[:, None]
-    put = (closed == 0) & (level == innermost)
-    opened = jnp.where(put[:, None], opening, starts)
-    return opened, jnp.any(turning, 0), top | ((tree.counts[0] > 0) & halves)
+    return jnp.any(turning, 0), top, halves
 
 
 def _turns_back(total: jax.Array, one_end: jax.Array, other_end: jax.Array) -> jax.Array:

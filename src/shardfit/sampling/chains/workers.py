@@ -7,8 +7,8 @@ from typing import Any
 from shardfit.core.current import at_work
 from shardfit.distributed.executors import run_tasks
 from shardfit.io.run_dir import RunDir, opened
+from shardfit.sampling.chains.chain_groups import Study, nuts
 from shardfit.sampling.chains.nuts import NUTS
-from shardfit.sampling.chains.nuts_chains import Study, nuts
 from shardfit.sampling.chains.placement import Place
 from shardfit.sampling.density import sampled
 from shardfit.sampling.posterior import Posterior

@@ -18,6 +18,8 @@ FEWEST_EFFECTIVE = 400
 SMALLEST_BFMI = 0.3
 STAYED = 0.99  # share of a chain's draws in one mode, of a chain that does not leave it
 LEAST_MISSED, RARELY = 0.01, 0.05  # Laplace's weight of a mode that counts, and the share of it that must be visited
+VIRIAL_ERRORS, LEAST_VIRIAL = 4.0, 0.02  # Monte Carlo errors, and difference from one, that a virial may not exceed
+LARGEST_OUTSIDE = 0.05  # share of the density where no draw is
 CONVERGED, DIVERGENCES, NOT_CONVERGED = "converged", "divergences", "not_converged"
 STATUSES = (CONVERGED, DOUBTFUL, DIVERGENCES, NOT_CONVERGED)  # the last that applies is given
 ADVICE = {
@@ -26,6 +28,7 @@ ADVICE = {
     "few": "Draw more for finer quantiles.",
     "modes": "Weigh the modes by their evidence, give a prior that tells them apart, or order what may be exchanged.",
     "divergences": "Raise target_accept (0.9, 0.99), or use other coordinates: the draws miss a narrow region.",
+    "virial": "The draws miss part of the density: sample with 'nuts', or use other coordinates, and draw more.",
     "bfmi": "Chains cross the energies slowly: use other coordinates, or a prior that bounds heavy tails.",
     "depth": "Trees end at their largest depth, which costs time only: raise max_depth, or rescale.",
     "disagreement": "The model does not hold for all rows, or their errors are too small: look at these rows.",
@@ -73,7 +76,8 @@ def judge(
     who knows the data.
 
     Converged: every R-hat at most 1.01, at least 400 effective draws in bulk and tails, no divergence. Coordinates are
-    judged, not parameters: all of them are free, so one that never moved counts against the chains.
+    judged, not parameters: all of them are free, so one that never moved counts against the chains. A virial, where the
+    sampler has one, must be one to its error.
     """
     extra = extra or {}
     names = tuple(labels) or tuple(f"z[{i}]" for i in range(z.shape[2]))
@@ -146,6 +150,7 @@ def _transitions(stats: Mapping[str, np.ndarray], extra: Mapping[str, Any]) -> l
     if diverging.any():
         share = f"{diverging.sum()} of {diverging.size} transitions diverged ({100 * diverging.mean():.2g} %)"
         found.append((DIVERGENCES, share, "divergences"))
+    found += _virial(extra)
     if "energy" in stats and stats["energy"].shape[1] >= diagnostics.FEWEST_DRAWS:
         with np.errstate(divide="ignore", invalid="ignore"):
             least = float(np.min(diagnostics.bfmi(stats["energy"])))
@@ -156,6 +161,19 @@ def _transitions(stats: Mapping[str, np.ndarray], extra: Mapping[str, Any]) -> l
         if saturated > 0.01:
             found.append((None, f"{100 * saturated:.0f} % of the trees ended at depth {extra['max_depth']}", "depth"))
     return found
+
+
+def _virial(extra: Mapping[str, Any]) -> list[Finding]:
+    """A law that holds for every density that vanishes at its ends, and mass where no draw is."""
+    outside = float(extra.get("outside", 0.0))
+    if outside > LARGEST_OUTSIDE:
+        return [(NOT_CONVERGED, f"about {100 * outside:.0f} % of the density lie where no chain has been", "virial")]
+    if extra.get("virial") is None:
+        return []
+    virial, error = float(extra["virial"]), float(extra["virial_error"])
+    if abs(virial - 1) <= max(LEAST_VIRIAL, VIRIAL_ERRORS * error):
+        return []
+    return [(NOT_CONVERGED, f"virial {virial:.3g} ± {error:.2g}, which is 1 for draws from the density", "virial")]
 
 
 def _shards(extra: Mapping[str, Any]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Chains of NUTS: from a problem to a posterior, in groups that can be killed, continued and extended."""
+"""Chains of any sampler: from a problem to a posterior, in groups that can be killed, continued and extended."""
 
 import time
 from dataclasses import dataclass, replace
@@ -18,12 +18,16 @@ from shardfit.core.status import Status
 from shardfit.io.files import read_json, write_json
 from shardfit.io.run_dir import RunDir, opened
 from shardfit.sampling.chains.blocks import Blocks
+from shardfit.sampling.chains.chain_solver import ChainSolver
+from shardfit.sampling.chains.mams import MAMS, usual_warmup
 from shardfit.sampling.chains.nuts import NUTS
 from shardfit.sampling.chains.placement import Place, choose_width, measured_width, places, run_groups
 from shardfit.sampling.chains.progress import SamplingProgress
 from shardfit.sampling.density import caveats, parameters_of, sampled
+from shardfit.sampling.landscape import Landscape
 from shardfit.sampling.modes import shares
-from shardfit.sampling.posterior import STATS, Posterior
+from shardfit.sampling.posterior import Posterior
+from shardfit.sampling.quality.outside import MOST, mass_outside
 from shardfit.sampling.start import FIT, Start, find_start, read_start, write_start
 from shardfit.sampling.store import save_posterior
 from shardfit.solve.base import Task, check_options
@@ -34,8 +38,21 @@ LAYOUT = "layout.json"
 IN_MEMORY = Identity({})  # of a run that leaves nothing by which another could take it for its own
 
 
-def nuts(
+def nuts(problem: Problem, **options: Any) -> Posterior:
+    """Sample by NUTS; options as for `by_chains`, and those of the class."""
+    return by_chains(problem, NUTS, **options)
+
+
+def mams(problem: Problem, **options: Any) -> Posterior:
+    """Sample by MAMS; options likewise. The usual warm-up depends on the number of coordinates."""
+    if isinstance(problem, Problem) and "warmup" not in options:
+        options["warmup"] = usual_warmup(problem.space.size)
+    return by_chains(problem, MAMS, **options)
+
+
+def by_chains(
     problem: Problem,
+    sampler: type[ChainSolver],
     *,
     draws: int = 1000,
     chains: int = 4,
@@ -46,16 +63,20 @@ def nuts(
     resume: str = "auto",
     seed: int = 0,
     progress: bool | None = None,
+    chosen: str = "",
     **options: Any,
 ) -> Posterior:
-    """Sample by NUTS; see `sample`.
+    """Sample by chains of a class of samplers; see `sample`.
 
     chains: independent chains. width: how many share a batch, 'measure' to find out. start: 'fit' begins in the modes,
-    'x0' around x0; or points, parameters with an axis of chains before their own. options: of `NUTS`.
+    'x0' around x0; or points, parameters with an axis of chains before their own. chosen: why this sampler, where the
+    library has chosen. options: of the class.
     """
+    if not (isinstance(sampler, type) and issubclass(sampler, ChainSolver)):
+        raise TypeError(f"sample: {sampler!r} is no sampler by chains: derive it from ChainSolver, or name a method.")
     began = time.perf_counter()
-    check_options("nuts", NUTS, options)
-    whole = NUTS(chains=chains, draws=draws, **options)
+    check_options(sampler.name, sampler, options)
+    whole = sampler(chains=chains, draws=draws, **options)
     target = sampled(problem)
     with opened(run_dir) as store, at_work(target):
         study = Study.prepare(target, whole, (width, start, seed), mesh, store, resume)
@@ -64,7 +85,8 @@ def nuts(
         with SamplingProgress(target.name, whole, study.groups, progress, folder, labels) as show:
             results = run_groups(partial(study.run, show), study.groups, places(mesh, study.groups))
         posterior = study.posterior(results, mesh)
-        posterior = replace(posterior, timings=posterior.timings | {"total": time.perf_counter() - began})
+        timings = posterior.timings | {"total": time.perf_counter() - began}
+        posterior = replace(posterior, timings=timings, note=" ".join(filter(None, (posterior.note, chosen))))
         if store is not None and store.writes:
             save_posterior(posterior, store.path, study.known.digest)
             store.event("finished", draws=int(posterior.size))
@@ -106,7 +128,7 @@ def _start(problem: Problem, mesh: Any, seed: int, how: Any, store: RunDir | Non
     return found
 
 
-def _identity(problem: Problem, solver: NUTS, chains: int, start: Any, seed: int) -> Identity:
+def _identity(problem: Problem, solver: ChainSolver, chains: int, start: Any, seed: int) -> Identity:
     """Return what must be equal for draws to be the same; how many are drawn is not part of it."""
     known = identity(problem, replace(solver, draws=1), seed)
     facts = {**known.facts, "chains": str(chains)}
@@ -120,7 +142,7 @@ class Study:
     """What all groups of chains have in common. solver: of one group; why: so many chains share a batch."""
 
     problem: Problem
-    solver: NUTS
+    solver: ChainSolver
     groups: int
     start: Start
     known: Identity
@@ -130,7 +152,7 @@ class Study:
 
     @classmethod
     def prepare(
-        cls, problem: Problem, whole: NUTS, choices: tuple, mesh: Any, store: RunDir | None, resume: str
+        cls, problem: Problem, whole: ChainSolver, choices: tuple, mesh: Any, store: RunDir | None, resume: str
     ) -> "Study":
         """Decide the layout, find the start, and take the run directory. choices: width, start and seed, as given."""
         width, start, seed = choices
@@ -148,7 +170,7 @@ class Study:
         return cls(problem, solver, whole.chains // together, beginning, known, seed, store, why)
 
     @classmethod
-    def joined(cls, problem: Problem, whole: NUTS, choices: tuple, store: RunDir) -> "Study":
+    def joined(cls, problem: Problem, whole: ChainSolver, choices: tuple, store: RunDir) -> "Study":
         """Return a study that another process has prepared in a run directory."""
         _, start, seed = choices
         together, why = _width(problem, whole.chains, None, None, store, "must")
@@ -196,7 +218,7 @@ class Study:
         return Posterior(
             draws=draws,
             z=z,
-            stats={name: np.concatenate([one[name] for one in results]) for name in STATS},
+            stats={name: np.concatenate([one[name] for one in results]) for name in self.solver.stats},
             weights=None,
             method=self.solver.describe(),
             problem=self.problem.name,
@@ -210,10 +232,17 @@ class Study:
             seed=self.seed,
             extra={
                 "useful_gradients": useful / total,
-                "max_depth": self.solver.max_depth,
+                **self.solver.told(results),
+                **self._outside(z, np.concatenate([one["value"] for one in results]), mesh),
                 **shares(self.start.modes, z),
             },
         )
+
+    def _outside(self, z: np.ndarray, values: np.ndarray, mesh: Any) -> dict[str, float]:
+        if not self.solver.looks_outside or z.shape[2] > MOST:
+            return {}
+        landscape = Landscape(self.problem, mesh)
+        return {"outside": mass_outside(landscape.values, z.astype(float), values.astype(float), self.seed)}
 
 
 def _require_end(finish: Any) -> None:
