@@ -137,6 +137,17 @@ def test_a_claim_is_not_believed():
     assert sf.fit(problem, Knows(), **QUIET).success
 
 
+def test_flat_directions_of_many_parameters_are_seen_by_residuals():
+    """A polynomial of degree 12 in monomials: four directions of 13 showed nothing, and the answer was 1 % too high."""
+    x = np.linspace(0.0, 1.0, 200)
+    rows = {"powers": x[:, None] ** np.arange(13), "y": np.sin(6 * x) + 0.1 * np.random.default_rng(0).normal(size=200)}
+    objective = sf.Objective({"data": sf.residual_term(lambda p, r: r["powers"] @ p - r["y"], rows)})
+    found = sf.fit(sf.Problem(objective, np.zeros(13)), "lbfgs", progress=False)
+    best = np.polynomial.Chebyshev.fit(x, rows["y"], 12)
+    assert found.success
+    assert found.value == pytest.approx(0.5 * np.sum((best(x) - rows["y"]) ** 2), rel=1e-5)
+
+
 @pytest.mark.parametrize("solver", ["sgd", "rmsprop"])
 def test_the_bend_of_a_valley_is_no_minimum(solver):
     one = PROBLEMS["powell_badly_scaled"]

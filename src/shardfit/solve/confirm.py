@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shardfit.solve import residual_step
 from shardfit.solve.base import Solver, Task
 from shardfit.solve.covariance import of_residuals
 from shardfit.solve.looking import SHORTER, Look, LookByValues
@@ -116,6 +117,8 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
     whole = len(model.bends) == free.sum() == z.size
     if whole and lowest >= value:
         best, lowest = _slid(look, model, u, value, gradient, allowed)
+    if not whole and not by_values and not value - lowest > allowed and residual_step.applies(look, free):
+        best, lowest = residual_step.residual_step(look, u, value, allowed)
     # a perfect fit has slopes of nothing but rounding
     blurred = 0.5 * (REACH * eps * model.size) ** 2 * float(np.sum(np.abs(model.own)))
     ahead = min(ahead, value) if of_residuals(task.objective) else ahead
