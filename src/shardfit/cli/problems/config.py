@@ -55,7 +55,9 @@ class SampledSection(OpenOptions):
 class SampleSection(SampledSection):
     """[sample]: chains, or perturbed refits."""
 
-    method: str = option("nuts", "or 'rto': perturbed refits, for images and other problems of many parameters")
+    method: str = option(
+        "nuts", "or 'mams': microcanonical chains, for many coordinates; 'rto': perturbed refits, for images"
+    )
     out: str | None = out_option("runs/posterior")
 
 

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Sample, print the summary, and write the report."""
     config = read_config(args.config)
-    options = common_options(config, args, "sample") | config.section("sample")
+    options = {"method": config.sample.method} | common_options(config, args, "sample") | config.section("sample")
     if args.draws is not None:
         options["draws"] = args.draws
     from shardfit.sampling.run import sample
