@@ -21,6 +21,7 @@ from shardfit.domains.vlbi.grid import Grid
 from shardfit.domains.vlbi.tables import ALIGNED, CLOSURES, DataSet, Product
 
 STEP = 8
+GAIN_STEP = 4  # of gains, whose matrices cost more
 HALF = ("vis", "calvis", "bs", "pvis", "m", "vvis", "v")  # χ² = 1/(2N) Σ of complex residuals; the others 1/N
 
 
@@ -202,7 +203,8 @@ def _calibrated(name, product, place, shape):
     order = np.argsort(home, kind="stable")
     number = np.empty(len(gains), int)
     number[order] = np.arange(len(gains)) - np.searchsorted(home[order], home[order])
-    ends = np.zeros((2, *shape, int(number.max()) + 1))
+    most = int(number.max()) + 1
+    ends = np.zeros((2, *shape, most + -most % GAIN_STEP))
     for end in range(2):
         ends[end, row, column, number[which[:, end]]] = 1.0
     limits = np.full((shape[0], ends.shape[-1]), held.max())  # a place without a gain stays at 1
