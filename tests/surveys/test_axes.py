@@ -66,16 +66,20 @@ def test_every_axis_changes_the_answer(changed, name):
 def test_only_what_differs_is_kept_for_each_slot():
     for precision in ("float64", "float32"):
         found = variants(problem(precision), {"boot": AXES["boot"], "prior": AXES["prior"]})
-        shapes = [leaf.shape for leaf in found.leaves_of({"boot": 1})[0]]
+        shapes = [leaf.shape for leaf in found.unplaced().leaves_of({"boot": 1})[0]]
         assert shapes == [(N,), (P,)]  # the matrix is given again by the axis, but it is the same
 
 
 def test_rows_follow_their_shards():
-    two = variants(problem(), AXES, mesh(2, 1))
-    one = variants(problem(), AXES)
-    long, short = (v.leaves_of(point(noise=0.5))[0] for v in (two, one))
-    assert {leaf.shape for leaf in long} != {leaf.shape for leaf in short}
-    assert {leaf.shape for leaf in two.unplaced().leaves_of(point())[0]} == {leaf.shape for leaf in short}
+    """On any mesh, and none, what differs lies where the problem's own rows are placed."""
+    axes = {"late": Axis((0, 1), lambda s, i: with_rows(s, y=Y + i * np.arange(N)))}
+    for over in (None, mesh(2, 1), mesh(8, 1)):
+        found = variants(problem(), axes, over)
+        (leaf,), _ = found.leaves_of({"late": 1})
+        (own,), _ = found.leaves_of({"late": 0})
+        np.testing.assert_array_equal(own, found.placed(over).terms[0].rows["y"])  # pyright: ignore
+        assert set(np.round(leaf - own)) == set(range(N))
+        assert found.unplaced().leaves_of({"late": 1})[0][0].shape == (N,)
 
 
 def bowl(x, centre, power):
@@ -361,5 +365,5 @@ def test_what_only_late_values_change_is_part_of_the_identity(tmp_path):
 
     one, same, other = (variants(problem(), change(scale), left_out={}) for scale in (2.0, 2.0, 3.0))
     assert len(one.varied) == 2 and one.digests == same.digests != other.digests
-    each = [one.leaves_of({"boot": i}) for i in range(6)]
+    each = [one.unplaced().leaves_of({"boot": i}) for i in range(6)]
     assert one.digests == {"boot": digest(each)}  # as of a list of them, which ledgers of earlier versions hold

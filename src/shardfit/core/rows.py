@@ -245,6 +245,18 @@ def _split(rows: Any, ranges: dict, counts: np.ndarray, mesh: Mesh) -> tuple[Any
     return placed, replicate(counts.astype(np.int32), mesh)
 
 
+def placed_order(rows: Any, counts: Any, mesh: Mesh | None) -> np.ndarray:
+    """Return for every row that `place` makes of these which of them it is a copy of."""
+    numbers = compact(np.arange(leading(rows)), counts)
+    shards = n_shards(mesh)
+    n_local = -(-len(numbers) // shards)
+    room = class_of(rows, n_local) or n_local
+    starts = np.minimum(np.arange(shards) * n_local, len(numbers))
+    stops = np.minimum(starts + n_local, len(numbers))
+    places = np.minimum(starts[:, None] + np.arange(room), np.maximum(stops, 1)[:, None] - 1)
+    return numbers[places.ravel()]
+
+
 def aligned_empty(shape: tuple, dtype: Any) -> np.ndarray:
     """Return an empty array that JAX takes over on a CPU without a copy, because it begins on a cache line."""
     size = math.prod(shape) * dtype.itemsize

@@ -16,11 +16,10 @@ from jax.tree_util import tree_flatten_with_path
 
 from shardfit.core.current import working_on_it
 from shardfit.core.digests import digest_each
-from shardfit.core.mesh import n_shards
 from shardfit.core.objective import Objective, replace_terms
 from shardfit.core.precision import cast
 from shardfit.core.problem import Problem
-from shardfit.core.rows import place_rows
+from shardfit.core.rows import placed_order
 from shardfit.core.terms import RowTerm
 from shardfit.surveys.axes import Axis, CannotMake, Start, apply, check_axes
 
@@ -59,7 +58,7 @@ class Variants:
     """A problem and its axes, ready to give the leaves of any point.
 
     varied: positions of the leaves that differ between points; dtypes: what they are kept as; home: for each of them
-    the order of its rows on the mesh, None where it has no rows or they are not split. digests: of what the values of
+    the order of its rows where they are placed, None where that is their own. digests: of what the values of
     an axis do, by axis; unmade: values by axis that cannot be made.
     """
 
@@ -302,8 +301,6 @@ def _other_shape(where: str, old: Any, new: Any) -> str:
 
 def _homes(objective: Objective, varied: tuple[int, ...], mesh: Mesh | None) -> tuple[np.ndarray | None, ...]:
     """Return for every varied leaf which row of the host's array each placed row is."""
-    if n_shards(mesh) == 1:
-        return (None,) * len(varied)
     marks = []
     for i, term in enumerate(objective.terms):
         nothing = jax.tree.map(lambda _: -1, term)
@@ -312,6 +309,7 @@ def _homes(objective: Objective, varied: tuple[int, ...], mesh: Mesh | None) -> 
     owner = jax.tree.leaves(replace_terms(objective, marks))
     orders = {}
     for i in {owner[k] for k in varied} - {-1}:
-        numbers = np.arange(objective.terms[i].n_rows)
-        orders[i] = np.asarray(place_rows(numbers, None, mesh)[0])  # type: ignore[arg-type]
+        term: Any = objective.terms[i]
+        order = placed_order(term.rows, term.counts, mesh)
+        orders[i] = None if np.array_equal(order, np.arange(term.n_rows)) else order
     return tuple(orders.get(owner[k]) for k in varied)

@@ -16,7 +16,7 @@ from shardfit.surveys.control import SurveyControl
 from tests.domains.vlbi.small import EVERY, GRID, small_data, small_maps
 
 SMALL = {"preset": "eht", "npix": 16, "flux": 0.6}
-PRODUCTS = tuple(name for name in EVERY if not name.endswith("_cov"))
+PRODUCTS = tuple(name for name in EVERY if not name.endswith("_cov") and name != "calvis")
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,9 @@ def test_every_measurement_is_in_one_part():
         assert not held[legs[fitted]].any()
     with pytest.raises(ValueError, match="has no 'vis'"):
         split(whole, np.zeros(len(whole.u), bool))
+    correlated = {name: small_data().products[name] for name in ("cphase_cov",)}
     with pytest.raises(ValueError, match="Use 'cphase'"):
-        split(small_data(), held)
+        split(vlbi.DataSet(whole.u, whole.v, correlated), held)
 
 
 @pytest.mark.parametrize("by", ["scans", "baselines"])

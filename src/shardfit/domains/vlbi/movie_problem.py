@@ -84,7 +84,8 @@ def split_times(data: DataSet, time_h: np.ndarray, hours: Any) -> list[DataSet]:
         for name, one in data.products.items():
             mine = (before[one.index].reshape(len(one.index), -1) == k).all(1)
             if mine.any():
-                optional = {"sign": None if one.sign is None else one.sign[mine]}
+                own = ("sign", "gain", "tolerance")
+                optional = {n: None if getattr(one, n) is None else getattr(one, n)[mine] for n in own}
                 optional["share"] = None if one.share is None else np.asarray(one.share)[rows]
                 products[name] = Product(place[one.index[mine]], one.value[mine], one.sigma[mine], **optional)
         parts.append(replace(data, u=data.u[rows], v=data.v[rows], products=products, late=late[rows]))

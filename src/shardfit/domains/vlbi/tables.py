@@ -108,6 +108,13 @@ def split(data: DataSet, held: np.ndarray) -> tuple[DataSet, DataSet]:
     for name, product in data.products.items():
         if name.endswith("_cov"):
             raise ValueError(f"{name!r} cannot be split: its errors are correlated. Use {name.removesuffix('_cov')!r}.")
+        if (
+            product.gain is not None
+            and np.intersect1d(product.gain[held[product.index]], product.gain[~held[product.index]]).size
+        ):
+            raise ValueError(
+                f"{name!r} cannot be split within a time: both parts would have its gains. Hold whole times."
+            )
         touched = held[product.index].reshape(len(product.index), -1).any(1)
         touched = touched.reshape(-1, *[1] * (np.ndim(product.sigma) - 1))
         for part, out in zip(parts, (touched, ~touched), strict=True):
