@@ -95,7 +95,7 @@ def test_calibration(folder, monkeypatch, capsys):
     [
         ('problem = "decay_for_sampling:make_problem"', "problem is missing"),
         ('out = "run"', "out is missing"),
-        ("[settings]", "unknown entry 'noise'"),
+        ("[settings]", "has no key 'noise'"),
     ],
 )
 def test_what_is_wrong_is_named(folder, monkeypatch, capsys, change, words):

@@ -85,7 +85,7 @@ def test_parts_are_surveys_of_the_command_line(files, tmp_path):
         (["--train", "2017-04-12"], "Give one of 2017-04-11, 2017-04-13, or `all`"),
         (["--grid", "paper5"], "give paper4, or a TOML file"),
         (["--below", "data.cphase"], "write COLUMN=LIMIT"),
-        (["--slots", "few"], "give a number or `measure`"),
+        (["--slots", "few"], "must be a whole number, at least 1 or 'measure'"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_work_starts(files, tmp_path, capsys, more, message):

@@ -141,7 +141,7 @@ def test_a_fit_traces_the_model_a_bounded_number_of_times(name):
     first = len(traces)
     sf.fit(problem(1), name, maxiter=25, progress=False)
     again = len(traces) - first
-    assert first <= 16
+    assert first <= 18  # those of the certificate are compiled beside the search, from traces of their own
     assert again <= 3  # the shape check of a new Problem, never a compilation, also with another limit
 
 

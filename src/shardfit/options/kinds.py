@@ -188,7 +188,13 @@ class List(Kind):
         if len({kind.words() for kind in self.items}) > 1:
             return f"[{', '.join(kind.words() for kind in self.items)}]"
         noun = COUNTS.get(count, "list") + ("s" if plural else "")
-        return f"{'' if plural else 'a '}{noun} of {f'{count} ' if count > 3 else ''}{inner}"
+        return f"{'' if plural else 'a '}{noun} of {f'{count} ' if count > 3 else ''}{inner.removeprefix('of ')}"
+
+    def nearest(self, value: Any) -> str:
+        each = self.each
+        if each is None or isinstance(value, str | bytes) or not isinstance(value, Sequence):
+            return ""
+        return next((each.nearest(entry) for entry in value if each.take(entry) is REFUSED), "")
 
     def read(self, text: str) -> Any:
         parts = text.replace(":", ",").split(",")

@@ -46,5 +46,5 @@ def test_least_squares_migration_finds_what_scattered():
 
 
 def test_options_are_checked():
-    with pytest.raises(ValueError, match="iterations=-1"):
+    with pytest.raises(ValueError, match="iterations = -1"):
         MigrationOptions(iterations=-1)

@@ -167,7 +167,7 @@ def test_mistakes_are_told_before_work():
         ({"unit": {"vp": 2.0}}, "one parameter"),
         ({"weights": np.ones(5)}, "weights have shape"),
         ({"weights": -np.ones(6)}, "must not be negative"),
-        ({"loss": "l3"}, "unknown loss"),
+        ({"loss": "l3"}, "must be one of l2"),
         ({"normalise": "rmse"}, "Did you mean 'rms'"),
         ({"parameter": "slownes"}, "Did you mean 'slowness'"),
     ]

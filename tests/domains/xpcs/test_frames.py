@@ -33,7 +33,7 @@ def test_speckle_makes_errors_larger_and_the_answer_says_so():
 def test_bins_have_no_frames():
     with pytest.raises(ValueError, match="needs whole two-time maps"):
         setup(multi_tau(small()), static(), FitOptions(errors="frames"))
-    with pytest.raises(ValueError, match="'points' or 'frames'"):
+    with pytest.raises(ValueError, match="must be one of auto, points, frames"):
         FitOptions(errors="frame")
 
 

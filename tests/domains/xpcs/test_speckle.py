@@ -202,8 +202,8 @@ def test_least_squares_gets_errors_by_the_same_theory_and_posteriors_count_pixel
     assert points.stderr["D0"] > 1.4 * plain.stderr["D0"]
     assert 0.9 * speckle.stderr["D0"] < points.stderr["D0"]  # no weights do better
     problem = posterior_problem(speckle)
-    start = {**problem.x0}
-    up, down = (float(problem.objective.value({**start, "alpha": start["alpha"] + step})) for step in (0.02, -0.02))
+    start, width = {**problem.x0}, 3 * speckle.stderr["alpha"]
+    up, down = (float(problem.objective.value({**start, "alpha": start["alpha"] + step})) for step in (width, -width))
     middle = float(problem.objective.value(start))
 
     assert up > middle < down

@@ -132,7 +132,7 @@ def _grid(asked: str) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ValueError(f"--grid {asked}: its science is {config.science}, not vlbi.")
     axes = {name: values for name, values in config.axes.items() if name != "data"}
     for name, values in axes.items():
-        if not isinstance(values, list):
+        if not isinstance(values, list | tuple):
             raise ValueError(f"--grid {asked}: axis {name} must be a list of values, the same ones for every day.")
     return axes, {name: value for name, value in config.settings.items() if name not in ("data", "data_seed")}
 

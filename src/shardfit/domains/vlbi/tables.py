@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi.closures import quadrangles, triangles
@@ -75,6 +73,9 @@ class Product:
         kept = np.isfinite(self.sigma)
         if self.gain is None:
             return int(kept.sum())
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
         known, which = np.unique(self.gain[kept], return_inverse=True)
         ends = which.reshape(-1, 2).T
         sets, _ = connected_components(coo_array((np.ones(ends.shape[1]), tuple(ends)), (len(known), len(known))))

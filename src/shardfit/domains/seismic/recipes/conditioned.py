@@ -69,6 +69,7 @@ class Conditioned(StepSolver):
     label: str = field(default="", kw_only=True, compare=False)
     bounded: ClassVar[bool] = True
     slots: ClassVar[bool] = False
+    confirmed: ClassVar[bool] = False  # an evaluation walks all shots, and small steps in single cells say little here
     any_length: ClassVar[bool] = True
 
     @classmethod
