@@ -71,7 +71,7 @@ def test_parts_are_surveys_of_the_command_line(files, tmp_path):
     path = tmp_path / "survey.toml"
     path.write_text(training.text())
     config = read_config(path)
-    assert config.axes["data"] == ["ring", "crescent", "disk", "double"] and config.settings["flux"] == 0.6
+    assert config.axes["data"] == ("ring", "crescent", "disk", "double") and config.settings["flux"] == 0.6
     # whole lines: every truth, every weight of the entropy
     assert training.points(1) == 48 and training.points(0.3) == training.points(0.01) == 12
     assert first.points(1) == 12 and first.points(0.5) == 6 and first.missing(0.5) == 6

@@ -27,7 +27,7 @@ def solve_in_legs(solver: Solver, task: Task, x_scale: Any) -> Finish:
     trace, first = task.monitor.trace, len(task.monitor.trace)
     finish = scaled_solve(solver, task, scale)
     for leg in range(2, LEGS + 2):
-        if not _is_judged(solver, task, finish):
+        if not _is_judged(solver, task, finish, onward=leg > 2):
             break
         found = _looked(solver, task, finish, leg, start, trace.value(first), x_scale is not None)
         finish = finish._replace(evaluations=finish.evaluations + found.evaluations)
@@ -67,11 +67,15 @@ def solve_in_legs(solver: Solver, task: Task, x_scale: Any) -> Finish:
     return finish
 
 
-def _is_judged(solver: Solver, task: Task, finish: Finish) -> bool:
-    """Return whether an end can be looked at: of an objective that is the same at every evaluation."""
+def _is_judged(solver: Solver, task: Task, finish: Finish, onward: bool) -> bool:
+    """Return whether an end can be looked at: of an objective that is the same at every evaluation.
+
+    onward: an earlier leg has claimed success, so that running out of steps may mean that nothing was left to gain.
+    """
     able = solver.confirmed and not finish.stands and task.placed is not None and not task.objective.stochastic
     # of a search that has stalled nothing is expected
-    return able and (finish.status in CLAIMED or (solver.needs != "value" and finish.status is Status.STALLED))
+    without_claim = (Status.STALLED, Status.MAX_STEPS) if onward else (Status.STALLED,)
+    return able and (finish.status in CLAIMED or (solver.needs != "value" and finish.status in without_claim))
 
 
 def _looked(solver: Solver, task: Task, finish: Finish, leg: int, start: Any, began: float, given: bool) -> Finding:
@@ -98,7 +102,7 @@ def _scale(solver: Solver, task: Task, z: np.ndarray, start: Any, given: bool) -
 def _confirmed(task: Task, finish: Finish, found: Finding) -> Finish:
     """Return the finish of an answer that stands: a run that could not go lower had arrived."""
     finish = finish._replace(stands=True)
-    if finish.status is Status.STALLED:
+    if finish.status in (Status.STALLED, Status.MAX_STEPS):
         finish = finish._replace(status=Status.CONVERGED_VALUE)
     if found.unclear:
         finish = finish._replace(doubts=(UNCLEAR,))

@@ -134,7 +134,8 @@ def _grid(asked: str) -> tuple[dict[str, Any], dict[str, Any]]:
     for name, values in axes.items():
         if not isinstance(values, list | tuple):
             raise ValueError(f"--grid {asked}: axis {name} must be a list of values, the same ones for every day.")
-    return axes, {name: value for name, value in config.settings.items() if name not in ("data", "data_seed")}
+    settings = {name: value for name, value in config.settings.items() if name not in ("data", "data_seed")}
+    return {name: list(values) for name, values in axes.items()}, settings
 
 
 def _flux(days: Sequence[Any]) -> float:
