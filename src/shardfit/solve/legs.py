@@ -70,11 +70,11 @@ def solve_in_legs(solver: Solver, task: Task, x_scale: Any) -> Finish:
 def _is_judged(solver: Solver, task: Task, finish: Finish, onward: bool) -> bool:
     """Return whether an end can be looked at: of an objective that is the same at every evaluation.
 
-    onward: an earlier leg has claimed success, so that running out of steps may mean that nothing was left to gain.
+    onward: an earlier leg has claimed success: steps of a length of their own then run out where nothing is to gain.
     """
     able = solver.confirmed and not finish.stands and task.placed is not None and not task.objective.stochastic
     # of a search that has stalled nothing is expected
-    without_claim = (Status.STALLED, Status.MAX_STEPS) if onward else (Status.STALLED,)
+    without_claim = (Status.STALLED, Status.MAX_STEPS) if onward and solver.slow else (Status.STALLED,)
     return able and (finish.status in CLAIMED or (solver.needs != "value" and finish.status in without_claim))
 
 
