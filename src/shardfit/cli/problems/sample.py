@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from shardfit.cli import options as shared
 from shardfit.cli.problems.config import add_common, close, common_options, read_config
@@ -24,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 def run(args: argparse.Namespace) -> int:
     """Sample, print the summary, and write the report."""
     config = read_config(args.config)
-    options = {"method": config.sample.method} | common_options(config, args, "sample") | config.section("sample")
+    options: dict[str, Any] = (
+        {"method": config.sample.method} | common_options(config, args, "sample") | config.section("sample")
+    )
     if args.draws is not None:
         options["draws"] = args.draws
     from shardfit.sampling.run import sample
