@@ -14,7 +14,6 @@ from shardfit.core.errors import suggestion
 from shardfit.domains.vlbi.closures import quadrangles, triangles
 from shardfit.domains.vlbi.constants import DEGREE
 from shardfit.domains.vlbi.observation import Observation
-from shardfit.domains.vlbi.sites import co_located
 
 ALIGNED = (
     "vis",
@@ -172,14 +171,12 @@ def calibrated_product(obs: Observation, *, snrcut: float = 0.0, systematic: Any
     """Product 'calvis': visibilities of which every station may have a gain of its own at every time.
 
     systematic: how far ln|g| is expected to be from 0, one number (0: `USUAL_GAIN`) or (n_stations,), at least
-    `LEAST_GAIN`; negative drops a station. Baselines within a site, which see more than the compact source, are left
-    out if there are others.
+    `LEAST_GAIN`; negative drops a station.
     """
     systematic = systematic if np.ndim(systematic) or systematic else USUAL_GAIN
     stations = np.stack([obs.ant1, obs.ant2], 1)
     tolerance = np.broadcast_to(np.asarray(systematic, float), len(obs.stations.names))[stations]
-    beyond = obs.uv_distance > co_located(obs)
-    kept = (tolerance >= 0).all(1) & (np.abs(obs.vis["I"]) >= snrcut * obs.sigma["I"]) & (beyond | ~beyond.any())
+    kept = (tolerance >= 0).all(1) & (np.abs(obs.vis["I"]) >= snrcut * obs.sigma["I"])
     index = np.flatnonzero(_some_left("calvis", kept))
     stamp = np.unique(obs.time, return_inverse=True)[1]
     gain = stamp[index, None] * len(obs.stations.names) + stations[index]

@@ -53,6 +53,12 @@ def worst(chi2: Mapping[str, float], closures: bool = False) -> float:
     return float(largest) if np.isfinite(largest) else np.inf
 
 
+def keeps_closures(chi2: Mapping[str, float], before: Mapping[str, float]) -> bool:
+    """Return whether closures are explained, or about as well as by an image that they have shaped."""
+    each = [(value, before[name]) for name, value in chi2.items() if name in CLOSURES and name in before]
+    return all(value <= EXPLAINED * max(earlier, EXPLAINED) for value, earlier in each)
+
+
 def explained(chi2: Mapping[str, float]) -> float:
     """Return the χ² per measurement that is aimed at."""
     return CALIBRATED_WELL if "calvis" in chi2 else EXPLAINED

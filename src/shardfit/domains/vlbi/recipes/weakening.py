@@ -17,6 +17,7 @@ from shardfit.domains.vlbi.recipes.following import (
     explained,
     gains_are_wrong,
     gains_of,
+    keeps_closures,
     tells_flux,
     weakened,
     worst,
@@ -62,7 +63,11 @@ def followed(
         done, used = _weakened(done, used, series, on_fit, gains=True)
         if series.interrupted:
             return done, used, flux, gains
-    return _with_gains(done, short, used, options, None, series, on_fit)
+    found = _with_gains(done, short, used, options, None, series, on_fit)
+    if series.interrupted or keeps_closures(found[0].fits[found[0].kept].chi2, done.fits[done.kept].chi2):
+        return found
+    # what gains cannot explain, such as emission that short baselines alone see, went into the image
+    return replace(done, fits=found[0].fits), used, flux, gains
 
 
 def _with_gains(
