@@ -206,3 +206,10 @@ def test_what_cannot_be_fitted_is_refused_by_name(arguments, options, said):
 def test_functions_that_are_no_curves_are_refused(f, said):
     with pytest.raises((ValueError, TypeError), match=said):
         sf.curve_fit(f, X, Y)
+
+
+def test_a_start_far_larger_than_the_answer_hides_nothing():
+    """Planck's constant from a start of one: rounding was measured by the start, and 2.5e-30 was a success."""
+    frequency = np.linspace(5e14, 1.2e15, 30)
+    found = sf.curve_fit(lambda x, h, w: h * x + w, frequency, 6.626e-34 * frequency - 3.2e-19)
+    np.testing.assert_allclose(found.popt, [6.626e-34, -3.2e-19], rtol=1e-9)

@@ -64,7 +64,7 @@ class State(NamedTuple):
     trial: jax.Array
     predicted: jax.Array  # (2,) decrease at the trial by Gauss–Newton and by the secant model
     full: jax.Array  # the trust region does not shorten the trial step
-    largest: jax.Array  # (p,) largest absolute values so far: what parameters' rounding is measured by
+    largest: jax.Array  # (p,) absolute values at both ends of the last step: what parameters' rounding is measured by
     lower: jax.Array
     upper: jax.Array
 
@@ -173,7 +173,8 @@ class LM(Marquardt):
         radius = jnp.where(first, _first_radius(x, here, scale), resized)
         secant = jnp.where(moves, _secant(state, trial, step), state.secant)
         wins = jnp.where(finite & ~first & ~again, _wins(state, decrease), state.wins)
-        largest = jnp.maximum(state.largest, jnp.abs(x))
+        # a sum is rounded as the larger of its parts: what an earlier start was is forgotten with the next step
+        largest = jnp.where(moves, jnp.maximum(jnp.abs(x), jnp.abs(state.x)), jnp.maximum(state.largest, jnp.abs(x)))
         noise = _noise(here.value, columns, largest)
         misses = jnp.where(first | again | moves | (predicted > noise), 0, state.misses + 1)
         rooted = state.rooted | (accepted & ~here.sharp)
