@@ -120,3 +120,13 @@ def test_weak_measurements_can_be_left_out(sky):
     assert found.measured.products["amp"].n == (noisy.snr >= 3).sum() < len(obs)
     with pytest.raises(ValueError, match="snr_cut"):
         replace(found.options, snr_cut=-1.0)
+
+
+def test_three_stations_do_not_tell_the_flux_where_gains_are_wrong(sky):
+    """A flux of 0.46 ± 0.09 for 1 was a success."""
+    obs = observe(sky, gains=0.3, seed=5)
+    here = [obs.stations.index(name) for name in ("AA", "LM", "PV")]
+    few = obs.select(np.isin(obs.ant1, here) & np.isin(obs.ant2, here))
+    found = image(few, **FIELD, maxiter=20)
+    assert not found.result.success
+    assert any("fewer than four stations" in doubt for doubt in found.doubts)

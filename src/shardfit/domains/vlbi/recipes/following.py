@@ -32,6 +32,7 @@ TINY = 1e-8
 EXTRAPOLATED = 0.5  # error of ln flux, as a share of that of the part that a baseline beyond a site sees
 CALIBRATED = 100.0  # weight of visibilities with gains of their own, for the usual regularisers
 CALIBRATIONS = 6  # fits of these at most, for each of which flux and sizes of gains are taken anew
+RATHER_WEAK = 5.0  # median SNR below which amplitudes that no image explains tell noise rather than gains
 SAME_FLUX = 0.02  # relative change with which they end
 SHORT_BASELINES = 0.25  # relative error of a flux from short baselines alone, without gains
 LARGEST = 2.0  # |ln| of a ratio that counts: more is a sign of the image's nulls

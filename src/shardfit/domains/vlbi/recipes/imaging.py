@@ -19,7 +19,7 @@ from shardfit.domains.vlbi.observation import Observation
 from shardfit.domains.vlbi.operations import taper
 from shardfit.domains.vlbi.recipes.eht import EHT
 from shardfit.domains.vlbi.recipes.fitting import series_of
-from shardfit.domains.vlbi.recipes.following import AMPLITUDES, NOT_EVEN_SO, Gains
+from shardfit.domains.vlbi.recipes.following import AMPLITUDES, NOT_EVEN_SO, RATHER_WEAK, Gains
 from shardfit.domains.vlbi.recipes.m87 import M87
 from shardfit.domains.vlbi.recipes.options import options_from
 from shardfit.domains.vlbi.recipes.preparation import parts_of, prepare_all, usual_flux
@@ -28,6 +28,7 @@ from shardfit.domains.vlbi.recipes.quality import (
     closure_remedy,
     flux_doubts,
     gain_doubts,
+    is_weak,
     phase_doubts,
     step_doubts,
     weak_doubts,
@@ -138,6 +139,13 @@ def image(
     )
 
 
+CLOSED_AMPLITUDES = {"camp", "logcamp", "logcamp_cov"}
+UNCLOSED = (
+    "fewer than four stations observe at a time, so no closure amplitudes say what gains do not change: flux and size "
+    "rest on amplitudes whose gains are wrong. Give --flux, or calibrated data."
+)
+
+
 def judged(found: Fit, done: Reached, options: ImagingOptions, gains: Gains | None) -> list[str]:
     """Return doubts about χ². Amplitudes whose errors were taken from themselves are no test: their size is.
 
@@ -146,11 +154,14 @@ def judged(found: Fit, done: Reached, options: ImagingOptions, gains: Gains | No
     weak, calibrated = weak_doubts(done.data, options) if options.follow else [], "calvis" in found.chi2
     trusted = {name for name in found.chi2 if name not in AMPLITUDES or (gains is None and not weak)}
     chi2 = {name: value for name, value in found.chi2.items() if name in trusted or not value <= NOT_EVEN_SO}
-    if calibrated and weak:
+    if calibrated and is_weak(done.data, options, RATHER_WEAK):
         weak, chi2 = [], {"calvis": found.chi2["calvis"]}
     remedy = closure_remedy(done.data, found.image) if options.follow else None
     doubts = chi2_doubts(chi2, done.measured, tolerance=options.schedule()[-1].tolerance, remedy=remedy)
-    return weak + doubts + ([] if gains is None else gain_doubts(gains.errors, done.data, found.image.flux))
+    told = [] if gains is None else gain_doubts(gains.errors, done.data, found.image.flux)
+    if gains is not None and not CLOSED_AMPLITUDES & found.chi2.keys():
+        told.append(UNCLOSED)
+    return weak + doubts + told
 
 
 def _formable(ready: Observation, options: ImagingOptions) -> ImagingOptions:

@@ -99,15 +99,19 @@ def closure_remedy(obs: Observation, image: Image) -> str:
     )
 
 
+def is_weak(obs: Observation, options: Any, least: float = WEAK_SNR) -> bool:
+    """Return whether most data are weak and not left out; options: has snr_cut and data."""
+    return bool(np.median(obs.snr) < least and options.snr_cut < WEAK_SNR and set(options.data) != {"vis"})
+
+
 def weak_doubts(obs: Observation, options: Any) -> list[str]:
-    """Return a doubt if most data are weak and not left out; options: has snr_cut and data."""
-    weak = float(np.median(obs.snr))
-    if weak >= WEAK_SNR or options.snr_cut >= WEAK_SNR or set(options.data) == {"vis"}:
+    """Return a doubt if most data are weak and not left out; options: as of `is_weak`."""
+    if not is_weak(obs, options):
         return []
     return [
-        f"the median signal-to-noise ratio is {weak:.1f}, where noise raises amplitudes and closures are not Gaussian: "
-        "average over time (--average), leave weak data out (--snr-cut 3), or fit calibrated visibilities "
-        "(--products vis)."
+        f"the median signal-to-noise ratio is {np.median(obs.snr):.1f}, where noise raises amplitudes and closures are "
+        "not Gaussian: average over time (--average), leave weak data out (--snr-cut 3), or fit calibrated "
+        "visibilities (--products vis)."
     ]
 
 

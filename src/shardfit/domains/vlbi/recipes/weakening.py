@@ -8,8 +8,10 @@ from shardfit.domains.vlbi.problem import with_start
 from shardfit.domains.vlbi.recipes.following import (
     CALIBRATED,
     CALIBRATIONS,
+    EXPLAINED,
     LONGER,
     PROGRESS,
+    RATHER_WEAK,
     SAME_FLUX,
     SHORT_BASELINES,
     Gains,
@@ -22,7 +24,7 @@ from shardfit.domains.vlbi.recipes.following import (
     weakened,
     worst,
 )
-from shardfit.domains.vlbi.recipes.quality import weak_doubts
+from shardfit.domains.vlbi.recipes.quality import is_weak
 from shardfit.domains.vlbi.recipes.rounds import OnFit, Reached, further, measurements, prior_image, problem_of
 from shardfit.domains.vlbi.tables import CLOSURES, USUAL_GAIN
 from shardfit.series import FitSeries
@@ -38,7 +40,7 @@ def followed(
     """
     done, used = _weakened(reached, options, series, on_fit)
     chi2 = done.fits[done.kept].chi2
-    weak = bool(weak_doubts(done.data, options))
+    weak = is_weak(done.data, options) or (is_weak(done.data, options, RATHER_WEAK) and worst(chi2) > EXPLAINED)
     wrong = gains_are_wrong(chi2) or weak
     if series.interrupted or options.tolerance or not wrong:
         told = options.flux is None and tells_flux(chi2)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shardfit.core.errors import NonFiniteError
+from shardfit.core.errors import NonFiniteError, ParityError
 from shardfit.core.mesh import leads
 from shardfit.core.objective import Objective
 from shardfit.core.problem import Problem
@@ -36,6 +36,11 @@ from shardfit.series import FitSeries, whole
 from shardfit.solve.base import Finish, Task
 from shardfit.solve.lm import LM
 
+UNTOLD = (
+    "The search ended where rounding decides the value. If the model is one of shardfit's, these maps do not determine "
+    "it: often contrast and offset cannot be told apart because correlations decay little within the measured lags. "
+    "Hold what is known (fixed), take a simpler law (law='constant'), or use longer maps."
+)
 MAXITER = 200
 NEAR = 1e-6  # distance to the answer, in standard errors, at which a search ends
 
@@ -72,14 +77,17 @@ def fit_correlation(
     series, options = FitSeries(run, "start"), with_law(model, options)
     ready, doubt = setup(data, model, options), check_q(data, model, options)
     begin = find_starts(data, model, options, starts, run.seed)
-    found = _best(by_pace(ready, begin[0]), begin, series)
+    try:
+        found = _best(by_pace(ready, begin[0]), begin, series)
+    except ParityError as error:
+        raise ParityError(f"{UNTOLD} What was noticed: {error}") from error
 
     def refit(held: Mapping[str, float], start: Mapping[str, float], name: str) -> CorrelationFit | None:
         law = FitSeries(run.later, name, certificate=found.result.certificate)
         try:
             # with the weights and the noise of the whole law: answers can be compared
             simpler = _best(_held(found.setup, held), [dict(start)], law, found)
-        except NonFiniteError:
+        except (NonFiniteError, ParityError):
             return None
         if simpler.result.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
