@@ -212,3 +212,13 @@ def test_legs_go_on_to_the_bit(solver, tmp_path):
     assert not (np.diff(whole.history["step"]) < 0).any()
     sf.fit(problem, solver, maxiter=1, run_dir=tmp_path, resume="never", **QUIET)
     assert not [*tmp_path.glob("ckpt/state-2.npz"), *tmp_path.glob("ckpt/journal-2.bin")]
+
+
+def test_one_steep_column_does_not_hide_the_others():
+    """Beside a start of 1e26 all was small: a line through 2 was a success at 1."""
+    n = np.linspace(1e12, 1e13, 30)
+    rows = {"n": n, "y": 2 + 1e-13 * n}
+    objective = sf.Objective({"d": sf.residual_term(lambda p, r: p["a"] * r["n"] + p["b"] - r["y"], rows)})
+    found = sf.fit(sf.Problem(objective, {"a": 1.0, "b": 1.0}), **QUIET)
+    assert found.success
+    np.testing.assert_allclose([found.params["a"], found.params["b"]], [1e-13, 2.0], rtol=1e-6)

@@ -98,7 +98,8 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
         u = look.inside(np.asarray(z / scale, float))
     gradient = look.settled(u, value, gradient, much)
     loss, precision = solver.tolerated
-    allowed = max(loss, LEAST, 8 * eps) * abs(value) + solver.gatol + eps**VANISHED * began
+    plain = max(loss, LEAST, 8 * eps) * abs(value) + solver.gatol
+    allowed = plain + eps**VANISHED * began
     free = look.free(u, gradient)
     model = _curvature(look, u, value, gradient, free, much)
     if not (np.isfinite(value) and np.isfinite(model.bends).all() and len(model.bends)):
@@ -119,6 +120,11 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
         best, lowest = _slid(look, model, u, value, gradient, allowed)
     if not whole and not by_values and not value - lowest > allowed and residual_step.applies(look, free):
         best, lowest = residual_step.residual_step(look, u, value, allowed)
+    elif allowed > 2 * plain and not value - lowest > allowed and residual_step.applies(look, free):
+        # a start may be so steep that all is small beside it: residuals tell what rounding makes of their own
+        further, lower = residual_step.residual_step(look, u, value, plain + residual_step.rounding(look, u))
+        if lower < lowest:
+            best, lowest, allowed = further, lower, plain
     # a perfect fit has slopes of nothing but rounding
     blurred = 0.5 * (REACH * eps * model.size) ** 2 * float(np.sum(np.abs(model.own)))
     ahead = min(ahead, value) if of_residuals(task.objective) else ahead

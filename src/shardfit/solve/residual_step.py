@@ -13,6 +13,7 @@ from shardfit.core.factor import Factored, factored, singular
 from shardfit.solve.covariance import of_residuals
 from shardfit.solve.looking import Look
 
+BLURRED = 1e3  # roundings by which coordinates are never known better
 MOST = 64  # parameters
 SHARES = (1.0, 0.3, 0.1)  # of the step that are tried
 
@@ -43,6 +44,13 @@ def residual_step(look: Look, u: np.ndarray, value: float, allowed: float) -> tu
         if np.isfinite(there) and value - there > allowed:
             return trial, there
     return u, value
+
+
+def rounding(look: Look, u: np.ndarray) -> float:
+    """Return the value that rounding of the coordinates at u may make of residuals that vanish."""
+    here = _factored(look.space, look.task.objective, look.said(u))
+    sizes = np.sqrt(np.diag(np.asarray(here.matrix, float))) * np.abs(u)
+    return 0.5 * (BLURRED * look.eps * float(np.sum(sizes))) ** 2
 
 
 @jax.jit

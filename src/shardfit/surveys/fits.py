@@ -23,6 +23,8 @@ from shardfit.solve.step import StepSolver
 from shardfit.surveys.point import SurveyPoint
 from shardfit.surveys.sets import Sets
 
+FAR = 0.1  # standard errors from the minimum that an answer may be
+SMALL = 1e-6  # change of a parameter, relative, that is rounding
 SHOWN = 5  # failures that a summary names
 
 
@@ -144,7 +146,7 @@ class Sheet:
         self.status = [Status.FAILED] * n
         self.steps, self.evaluations = np.zeros(n, int), np.zeros(n, int)
         self.stderr, self.covariance = np.full((n, size), np.nan, dtype), np.full((n, size, size), np.nan, dtype)
-        self.dof = np.zeros(n, int)
+        self.dof, self.far = np.zeros(n, int), np.zeros(n)
         self.certificate: Certificate | None = None
 
     def write(self, point: SurveyPoint) -> None:
@@ -161,7 +163,7 @@ class Sheet:
 
     def write_errors(self, some: np.ndarray, here: Any) -> None:
         """Write the errors of some sets, which may be named twice."""
-        self.dof[some] = here.dof
+        self.dof[some], self.far[some] = here.dof, here.distance
         self.covariance[some], self.stderr[some] = here.errors.matrix, here.errors.stderr
 
     def finite(self, i: int) -> bool:
@@ -176,7 +178,7 @@ class Sheet:
         """Return all that was written."""
         problem, labels = self.problem, np.array(self.problem.space.coordinate_labels())
         at_bound = [tuple(labels[here]) if here.any() else () for here in self.bound]
-        doubts = self._doubts()
+        doubts = [(*each, *self._far_doubt(i)) for i, each in enumerate(self._doubts())]
         reasons = [self._reason(i, doubts[i], at_bound[i]) for i in range(len(self.value))]
         note = ""
         if not self.with_errors and problem.space.size:
@@ -223,6 +225,15 @@ class Sheet:
         each = zip(np.broadcast_to(chi2, n), dof, strict=True)
         told = [chi2_doubt(float(c), int(d)) if np.isfinite(c) else "" for c, d in each]
         return [(doubt,) if doubt else () for doubt in told]
+
+    def _far_doubt(self, i: int) -> tuple[str, ...]:
+        """Return a doubt where Newton's step is long, of solvers that do not take such steps themselves."""
+        if self.solver.needs == "gram" or not FAR < self.far[i] < np.inf:
+            return ()
+        moved = self.far[i] * np.where(np.isfinite(self.stderr[i]), self.stderr[i], 0)
+        if not np.any(moved > SMALL * np.abs(self.flat[i])):
+            return ()
+        return (f"The answer lies {self.far[i]:.2g} standard errors from the minimum: take solver 'lm'.",)
 
     def _reason(self, i: int, doubts: tuple[str, ...], at_bound: tuple[str, ...]) -> str:
         """Return why the answer of a set should not be trusted, '' if nothing speaks against it."""
