@@ -21,7 +21,7 @@ def address(tmp_path):
 def say(folder, step):
     folder.mkdir(exist_ok=True)
     curve = list(range(1, step + 1)), [10.0 / i for i in range(1, step + 1)], "evaluations"
-    Live(folder, "waves").say(step, 12, left=60.0, numbers={"value": 10.0 / step}, curves={"value": curve})
+    Live(folder, "waves").publish(step, 12, left=60.0, numbers={"value": 10.0 / step}, curves={"value": curve})
 
 
 def test_a_page_follows_its_run(page, address, tmp_path):

@@ -39,6 +39,7 @@ BLURRED = 8.0  # times the precision: what rounding makes of the Jacobian's colu
 NEAR = 1e-10  # share of the value that the model's minimum may still gain where no step does: 1e-5 standard errors
 
 ROOTED = "The Jacobian's columns are nearly dependent: steps came from its triangular factor R instead of JᵀJ."
+LEFT = 1e3  # times the present values beyond which earlier ones no longer blur them
 
 
 class State(NamedTuple):
@@ -64,7 +65,7 @@ class State(NamedTuple):
     trial: jax.Array
     predicted: jax.Array  # (2,) decrease at the trial by Gauss–Newton and by the secant model
     full: jax.Array  # the trust region does not shorten the trial step
-    largest: jax.Array  # (p,) absolute values at both ends of the last step: what parameters' rounding is measured by
+    largest: jax.Array  # (p,) largest absolute values of late: what parameters' rounding is measured by
     lower: jax.Array
     upper: jax.Array
 
@@ -173,8 +174,10 @@ class LM(Marquardt):
         radius = jnp.where(first, _first_radius(x, here, scale), resized)
         secant = jnp.where(moves, _secant(state, trial, step), state.secant)
         wins = jnp.where(finite & ~first & ~again, _wins(state, decrease), state.wins)
-        # a sum is rounded as the larger of its parts: what an earlier start was is forgotten with the next step
-        largest = jnp.where(moves, jnp.maximum(jnp.abs(x), jnp.abs(state.x)), jnp.maximum(state.largest, jnp.abs(x)))
+        # a sum is rounded as the larger of its parts; what a start was that lies orders away is forgotten
+        ends = jnp.maximum(jnp.abs(x), jnp.abs(state.x))
+        late = jnp.where(moves, jnp.minimum(state.largest, LEFT * ends), state.largest)
+        largest = jnp.maximum(ends, late)
         noise = _noise(here.value, columns, largest)
         misses = jnp.where(first | again | moves | (predicted > noise), 0, state.misses + 1)
         rooted = state.rooted | (accepted & ~here.sharp)
@@ -199,16 +202,17 @@ class LM(Marquardt):
         )
         free = free_parameters(x, here.gradient, state.lower, state.upper)
         after, gain = _with_trial(after, free)
-        status = self._status(after, columns, free, still=~moves & ~again, gain=gain, noise=noise)
+        status = self._status(after, columns, free, still=~moves & ~again, gain=gain, noise=noise, ends=ends)
         after = _ended(after, status)
         return after._replace(status=jnp.where(first & ~finite, jnp.int32(Status.NONFINITE.code), after.status))
 
-    def _status(self, state, columns, free, still, gain, noise):
+    def _status(self, state, columns, free, still, gain, noise, ends):
         """Return why to stop, judged at the accepted point with the step that would be tried next.
 
-        still: the last trial was refused; gain: how much lower the model's minimum is; noise: what rounding hides of
-        it. A run that cannot move has converged if nothing is left to gain, and is stuck if there is: rounding of the
-        model's own terms, of which only residuals are seen, may be far larger than theirs.
+        ends: absolute values at both ends of the last step; still: the last trial was refused; gain: how much lower the
+        model's minimum is; noise: what rounding hides of it. A run that cannot move has converged if nothing is left to
+        gain, and is stuck if there is: rounding of the model's own terms, of which only residuals are seen, may be far
+        larger than theirs.
         """
         settled = gain <= SETTLED * noise
         eps, scale = jnp.finfo(state.x.dtype).eps, positive(state.scale)
@@ -226,7 +230,7 @@ class LM(Marquardt):
             ((stuck & (gain <= NEAR * state.value)) | (settled & (stuck | missed)), Status.CONVERGED_VALUE),
             (state.full & jnp.all(step <= xtol * jnp.abs(state.x)), Status.CONVERGED_STEP),
             (state.full & (predicted <= ftol * state.value), Status.CONVERGED_VALUE),
-            (state.value <= _rounding(columns, state.largest), Status.CONVERGED_VALUE),
+            (state.value <= _rounding(columns, ends), Status.CONVERGED_VALUE),
             # the angle with a column says little of one with a difference of nearly equal columns
             (~state.rooted & (jnp.max(cosines) <= gtol * jnp.sqrt(2 * state.value)), Status.CONVERGED_GRADIENT),
         ):
