@@ -118,9 +118,11 @@ def confirm(solver: Solver, task: Task, z: np.ndarray, scale: np.ndarray, began:
     whole = len(model.bends) == free.sum() == z.size
     if whole and lowest >= value:
         best, lowest = _slid(look, model, u, value, gradient, allowed)
-    if not whole and not by_values and not value - lowest > allowed and residual_step.applies(look, free):
+    # what is searched by values may have no derivatives
+    unmoved = not by_values and not value - lowest > allowed and residual_step.applies(look, free)
+    if unmoved and not whole:
         best, lowest = residual_step.residual_step(look, u, value, allowed)
-    elif allowed > 2 * plain and not value - lowest > allowed and residual_step.applies(look, free):
+    elif unmoved and allowed > 2 * plain:
         # a start may be so steep that all is small beside it: residuals tell what rounding makes of their own
         further, lower = residual_step.residual_step(look, u, value, plain + residual_step.rounding(look, u))
         if lower < lowest:
